@@ -1,0 +1,36 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names under which the API server serves OperatorPolicy.
+const (
+	// Group is the API group of every policy kind.
+	Group = "policy.open-cluster-management.io"
+	// Version is the version of this package.
+	Version = "v1beta2"
+	// Kind is the kind of a single policy.
+	Kind = "OperatorPolicy"
+	// Resource is the plural that URLs, RBAC rules and the CRD use.
+	Resource = "operatorpolicies"
+)
+
+var (
+	// GroupVersion identifies this package's API.
+	GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
+
+	// SchemeBuilder collects the functions that register the types of this package.
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+	// AddToScheme registers the types of this package in a scheme.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &OperatorPolicy{}, &OperatorPolicyList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

@@ -1,0 +1,44 @@
+package v1beta2_test
+
+import (
+	"testing"
+
+	"github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+func TestIsEnforced(t *testing.T) {
+	for action, want := range map[v1beta2.RemediationAction]bool{
+		v1beta2.Enforce: true, v1beta2.EnforceCapital: true, "ENFORCE": true,
+		v1beta2.Inform: false, v1beta2.InformCapital: false, "INFORM": false, "": false, "enforce ": true, "of": true,
+	} {
+		spec := v1beta2.OperatorPolicySpec{RemediationAction: action}
+		if got := spec.IsEnforced(); got != want {
+			t.Errorf("remediationAction %q: IsEnforced is %t, want %t", action, got, want)
+		}
+	}
+}
+
+func TestIsMustNotHave(t *testing.T) {
+	for complianceType, want := range map[v1beta2.ComplianceType]bool{
+		v1beta2.MustNotHave: true, v1beta2.MustHave: false, "": false,
+	} {
+		spec := v1beta2.OperatorPolicySpec{ComplianceType: complianceType}
+		if got := spec.IsMustNotHave(); got != want {
+			t.Errorf("complianceType %q: IsMustNotHave is %t, want %t", complianceType, got, want)
+		}
+	}
+}
+
+func TestEffectiveUpgradeApproval(t *testing.T) {
+	for written, want := range map[v1beta2.UpgradeApproval]v1beta2.UpgradeApproval{
+		v1beta2.UpgradeApprovalAutomatic: v1beta2.UpgradeApprovalAutomatic,
+		v1beta2.UpgradeApprovalNone:      v1beta2.UpgradeApprovalNone,
+		v1beta2.UpgradeApprovalNever:     v1beta2.UpgradeApprovalNone,
+		"":                               "",
+	} {
+		spec := v1beta2.OperatorPolicySpec{UpgradeApproval: written}
+		if got := spec.EffectiveUpgradeApproval(); got != want {
+			t.Errorf("upgradeApproval %q reads as %q, want %q", written, got, want)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package v1beta2_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// texts turns constants of a string type into the values of a schema enum.
+func texts[T ~string](values ...T) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// The enum of each field is exactly the constants of its type, and near misses are refused.
+func TestEnums(t *testing.T) {
+	keepOrDelete := texts(v1beta2.RemovalKeep, v1beta2.RemovalDelete)
+	compliance := texts(v1beta2.ConfigCompliant, v1beta2.ConfigNonCompliant)
+	status := texts(v1beta2.StatusConfigStatusMessageOnly, v1beta2.StatusConfigCondition,
+		v1beta2.StatusConfigCompliant, v1beta2.StatusConfigNonCompliant)
+	tests := []struct {
+		field   string
+		accept  []string
+		refuse  []string
+		require bool
+	}{
+		{field: "spec.remediationAction",
+			accept: texts(v1beta2.Inform, v1beta2.InformCapital, v1beta2.Enforce, v1beta2.EnforceCapital),
+			refuse: []string{"", "ENFORCE", "enforced", " enforce", "InformOnly"}},
+		{field: "spec.severity",
+			accept: texts(v1beta2.SeverityLow, v1beta2.SeverityLowCapital, v1beta2.SeverityMedium, v1beta2.SeverityMediumCapital,
+				v1beta2.SeverityHigh, v1beta2.SeverityHighCapital, v1beta2.SeverityCritical, v1beta2.SeverityCriticalCapital),
+			refuse: []string{"", "HIGH", "severe"}},
+		{field: "spec.complianceType", require: true,
+			accept: texts(v1beta2.MustHave, v1beta2.MustNotHave),
+			refuse: []string{"", "MustHave", "MUSTHAVE", "mustonlyhave", "musthave "}},
+		{field: "spec.upgradeApproval", require: true,
+			accept: texts(v1beta2.UpgradeApprovalAutomatic, v1beta2.UpgradeApprovalNone, v1beta2.UpgradeApprovalNever),
+			refuse: []string{"", "Manual", "automatic", "none"}},
+		{field: "spec.removalBehavior.operatorGroups",
+			accept: append(texts(v1beta2.RemovalDeleteIfUnused), keepOrDelete...),
+			refuse: []string{"", "keep", "deleteIfUnused"}},
+		{field: "spec.removalBehavior.subscriptions",
+			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
+		{field: "spec.removalBehavior.clusterServiceVersions",
+			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
+		{field: "spec.removalBehavior.installPlans",
+			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
+		{field: "spec.removalBehavior.customResourceDefinitions",
+			accept: keepOrDelete, refuse: []string{"", "delete", "DeleteIfUnused"}},
+		{field: "spec.complianceConfig.catalogSourceUnhealthy", accept: compliance, refuse: []string{"", "compliant", "Condition"}},
+		{field: "spec.complianceConfig.deploymentsUnavailable", accept: compliance, refuse: []string{"", "Noncompliant"}},
+		{field: "spec.complianceConfig.upgradesAvailable", accept: compliance, refuse: []string{"", "StatusMessageOnly"}},
+		{field: "spec.complianceConfig.upgradesProgressing", accept: compliance, refuse: []string{"", "Pending"}},
+		{field: "spec.complianceConfig.deprecationsPresent", accept: compliance, refuse: []string{"", "Warning"}},
+		{field: "spec.complianceConfig.minorChannelUpgradeAvailable", accept: compliance, refuse: []string{"", "Warning"}},
+		{field: "spec.statusConfig.catalogSourceUnhealthy", accept: status, refuse: []string{"", "condition"}},
+		{field: "spec.statusConfig.deploymentsUnavailable", accept: status, refuse: []string{"", "statusMessageOnly"}},
+		{field: "spec.statusConfig.upgradesAvailable", accept: status, refuse: []string{"", "nonCompliant"}},
+		{field: "spec.statusConfig.upgradesProgressing", accept: status, refuse: []string{"", "Ignore"}},
+		{field: "status.compliant",
+			accept: texts(v1beta2.Compliant, v1beta2.NonCompliant, v1beta2.Pending, v1beta2.Terminating),
+			refuse: []string{"", "compliant", string(v1beta2.Inapplicable)}},
+	}
+	c := loadCRD(t)
+	covered := map[string]bool{}
+	for _, test := range tests {
+		covered[test.field] = true
+		path := strings.Split(test.field, ".")
+		for _, value := range test.accept {
+			obj := minimal()
+			set(obj, value, path...)
+			if _, errs := c.admit(obj); len(errs) > 0 {
+				t.Errorf("%s: %q is refused: %v", test.field, value, errs)
+			}
+		}
+		for _, value := range test.refuse {
+			obj := minimal()
+			set(obj, value, path...)
+			_, errs := c.admit(obj)
+			if len(errs) != 1 || errs[0].Field != test.field {
+				t.Errorf("%s: %q should give one error at this field, gives %v", test.field, value, errs)
+			}
+		}
+		obj := minimal()
+		set(obj, nil, path...)
+		_, errs := c.admit(obj)
+		if refused := len(errs) > 0; refused != test.require {
+			t.Errorf("%s: left out, refused is %t, want %t: %v", test.field, refused, test.require, errs)
+		}
+
+		s := *c.schema
+		for _, key := range path {
+			s = s.Properties[key]
+		}
+		var enum []string
+		for _, value := range s.ValueValidation.Enum {
+			enum = append(enum, value.Object.(string))
+		}
+		if want := slices.Sorted(slices.Values(test.accept)); !reflect.DeepEqual(slices.Sorted(slices.Values(enum)), want) {
+			t.Errorf("%s: the schema has %v, the constants are %v", test.field, enum, want)
+		}
+	}
+
+	// A new enum field has to get a line above.
+	var walk func(path string, obj map[string]any)
+	walk = func(path string, obj map[string]any) {
+		for name, value := range obj {
+			property, ok := value.(map[string]any)
+			if !ok {
+				continue
+			}
+			if property["enum"] != nil && !covered[path+name] {
+				t.Errorf("%s%s has an enum that no case covers", path, name)
+			}
+			if properties, ok := property["properties"].(map[string]any); ok {
+				walk(path+name+".", properties)
+			}
+		}
+	}
+	text, err := json.Marshal(c.version.Schema.OpenAPIV3Schema.Properties)
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk("", object(t, text))
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	many := make([]any, 1001)
+	for i := range many {
+		many[i] = "etcd.v0.9.4"
+	}
+	tests := []struct {
+		name  string
+		path  string
+		value any    // nil removes the field
+		at    string // where the error is; path if empty
+	}{
+		{name: "no spec", path: "spec"},
+		{name: "no subscription", path: "spec.subscription"},
+		{name: "subscription is text", path: "spec.subscription", value: "etcd"},
+		{name: "no package", path: "spec.subscription.name"},
+		{name: "empty package", path: "spec.subscription.name", value: ""},
+		{name: "package is a number", path: "spec.subscription.name", value: int64(1)},
+		{name: "operator group without a name", path: "spec.operatorGroup", value: map[string]any{"namespace": "shop"}, at: "spec.operatorGroup.name"},
+		{name: "operator group with an empty name", path: "spec.operatorGroup", value: map[string]any{"name": ""}, at: "spec.operatorGroup.name"},
+		{name: "target is text", path: "spec.operatorGroup", value: map[string]any{"name": "g", "target": "shop"}, at: "spec.operatorGroup.target"},
+		{name: "versions is text", path: "spec.versions", value: "etcd.v0.9.4"},
+		{name: "a version is a number", path: "spec.versions", value: []any{int64(1)}, at: "spec.versions[0]"},
+		{name: "too many versions", path: "spec.versions", value: many},
+		{name: "version range too long", path: "spec.versionRange", value: strings.Repeat(" ", 1024) + "1"},
+		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
+		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
+		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")}, at: "status.conditions[0].reason"},
+		{name: "history without a time", path: "status.history", value: []any{map[string]any{"message": "Compliant; "}}, at: "status.history[0].lastTimestamp"},
+	}
+	c := loadCRD(t)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			obj := minimal()
+			set(obj, test.value, strings.Split(test.path, ".")...)
+			at := test.at
+			if at == "" {
+				at = test.path
+			}
+			_, errs := c.admit(obj)
+			if len(errs) != 1 || errs[0].Field != at {
+				t.Errorf("should give one error at %s, gives %v", at, errs)
+			}
+		})
+	}
+}
+
+func TestSchemaLimitsAreInclusive(t *testing.T) {
+	many := make([]any, 1000)
+	for i := range many {
+		many[i] = "etcd.v0.9.4, etcd.v0.9.2"
+	}
+	obj := minimal()
+	set(obj, many, "spec", "versions")
+	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
+	if _, errs := loadCRD(t).admit(obj); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+func condition() map[string]any {
+	return map[string]any{"type": "Compliant", "status": "True", "reason": "Compliant", "message": "",
+		"lastTransitionTime": "2024-04-09T14:42:11Z"}
+}
+
+func without(obj map[string]any, key string) map[string]any {
+	delete(obj, key)
+	return obj
+}
+
+// The earliest dialect, sent as v1beta2: the schema asks for upgradeApproval, and the prohibited field is
+// still there for the webhook to answer with the fix.
+func TestOldDialectAsV1beta2(t *testing.T) {
+	for _, value := range []any{"Automatic", "Manual", "", true, map[string]any{"a": "b"}} {
+		obj := minimal()
+		set(obj, nil, "spec", "upgradeApproval")
+		set(obj, value, "spec", "subscription", "installPlanApproval")
+		pruned, errs := loadCRD(t).admit(obj)
+		if len(pruned) > 0 {
+			t.Errorf("%v: pruned %v", value, pruned)
+		}
+		if len(errs) != 1 || errs[0].Field != "spec.upgradeApproval" {
+			t.Errorf("%v: should give one error at spec.upgradeApproval, gives %v", value, errs)
+		}
+		text, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy := decode(t, text); policy.Spec.Subscription.InstallPlanApproval == nil {
+			t.Errorf("%v: installPlanApproval is lost in the types", value)
+		}
+	}
+}
+
+// Unknown fields of the two templates reach storage, so that the webhook can refuse them by path; a typo
+// that vanished would be a setting that silently does not apply. Everywhere else they are pruned.
+func TestUnknownFields(t *testing.T) {
+	kept := []string{
+		"spec.subscription.chanel",
+		"spec.subscription.InstallPlanApproval",
+		"spec.operatorGroup.targetNamespace",
+		"spec.operatorGroup.target.namespace",
+	}
+	dropped := []string{
+		"extra",
+		"spec.version",
+		"spec.complianceConfig.upgradeAvailable",
+		"spec.statusConfig.upgradeAvailable",
+		"spec.removalBehavior.installPlan",
+		"status.extra",
+	}
+	c := loadCRD(t)
+	for _, field := range append(slices.Clone(kept), dropped...) {
+		obj := minimal()
+		set(obj, "group", "spec", "operatorGroup", "name")
+		set(obj, map[string]any{"deep": []any{"x"}}, strings.Split(field, ".")...)
+		pruned, errs := c.admit(obj)
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", field, errs)
+		}
+		var want []string
+		if slices.Contains(dropped, field) {
+			want = []string{field}
+		}
+		if !slices.Equal(pruned, want) {
+			t.Errorf("%s: pruned %v, want %v", field, pruned, want)
+		}
+	}
+}
+
+// A policy that is distributed with templates has text where the resolved policy has a list or an object.
+func TestTemplateText(t *testing.T) {
+	const text = `{{ fromConfigMap "ops" "etcd" "settings" | toLiteral }}`
+	anyJSON := []string{
+		"spec.subscription.config",
+		"spec.operatorGroup.targetNamespaces",
+		"spec.operatorGroup.selector",
+		"spec.operatorGroup.staticProvidedAPIs",
+		"spec.operatorGroup.target.namespaces",
+		"spec.operatorGroup.target.selector",
+	}
+	plain := []string{
+		"spec.subscription.name", "spec.subscription.namespace", "spec.subscription.channel", "spec.subscription.source",
+		"spec.subscription.sourceNamespace", "spec.subscription.startingCSV", "spec.operatorGroup.name", "spec.operatorGroup.namespace",
+		"spec.operatorGroup.serviceAccountName", "spec.operatorGroup.upgradeStrategy",
+	}
+	c := loadCRD(t)
+	check := func(field string, value any) {
+		obj := minimal()
+		set(obj, "group", "spec", "operatorGroup", "name")
+		set(obj, value, strings.Split(field, ".")...)
+		if pruned, errs := c.admit(obj); len(pruned) > 0 || len(errs) > 0 {
+			t.Errorf("%s: %v: pruned %v, refused %v", field, value, pruned, errs)
+		}
+		encoded, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := json.Marshal(decode(t, encoded))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := object(t, back); !reflect.DeepEqual(got, obj) {
+			t.Errorf("%s: through the types and back:\n got %v\nwant %v", field, got, obj)
+		}
+	}
+	for _, field := range append(plain, anyJSON...) {
+		check(field, text)
+	}
+	for _, field := range anyJSON {
+		for _, value := range []any{true, []any{"shop", "bank"}, map[string]any{"matchLabels": map[string]any{"a": "b"}}, map[string]any{}} {
+			check(field, value)
+		}
+	}
+	check("spec.versions", []any{`{{ if eq 1 1 }}etcd.v0.9.4,etcd.v0.9.2{{ end }}`, " "})
+}
