@@ -1,0 +1,161 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Namespace is what Opgate knows of one namespace: the policies that govern packages in it and the OLM
+// objects that stand in it. It is immutable, so that any number of requests read it at once. A nil
+// Namespace is one in which nothing is known to exist.
+type Namespace struct {
+	name          string
+	policies      []*Policy
+	byPackage     map[string][]*Policy
+	subscriptions []*Subscription
+	installed     []Installed
+	plans         []*InstallPlan
+	enforced      []*Policy
+}
+
+// Installed is a ClusterServiceVersion that stands in a namespace.
+type Installed struct {
+	CSV string
+	// Package is empty where nothing tells.
+	Package string
+	Version string
+}
+
+// NamespaceContents is what NewNamespace builds from. The slices are not kept, the objects are.
+type NamespaceContents struct {
+	// Policies are those whose TargetNamespace is this one.
+	Policies      []*Policy
+	Subscriptions []*Subscription
+	// CSVs leaves out copies (label olm.copiedFrom): those are installed elsewhere.
+	CSVs  []Installed
+	Plans []*InstallPlan
+}
+
+// NewNamespace indexes what a namespace holds.
+func NewNamespace(name string, c NamespaceContents) *Namespace {
+	n := &Namespace{
+		name:          name,
+		policies:      slices.Clone(c.Policies),
+		subscriptions: slices.Clone(c.Subscriptions),
+		plans:         slices.Clone(c.Plans),
+		byPackage:     make(map[string][]*Policy, len(c.Policies)),
+	}
+	slices.SortFunc(n.policies, func(a, b *Policy) int { return cmp.Compare(a.key(), b.key()) })
+	slices.SortFunc(n.subscriptions, func(a, b *Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortFunc(n.plans, func(a, b *InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	for _, p := range n.policies {
+		n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
+		if p.Enforced {
+			n.enforced = append(n.enforced, p)
+		}
+	}
+	n.installed = installedIn(c.CSVs, n.subscriptions)
+	return n
+}
+
+// installedIn joins what ClusterServiceVersions say of themselves with what Subscriptions say is
+// installed. Either source alone counts: a Subscription that was deleted and made again does not make an
+// upgrade look like a first install (threat O10), and neither does a CSV without properties.
+func installedIn(csvs []Installed, subscriptions []*Subscription) []Installed {
+	installed := slices.Clone(csvs)
+	for _, s := range subscriptions {
+		if s.Status.InstalledCSV == "" {
+			continue
+		}
+		i := slices.IndexFunc(installed, func(c Installed) bool { return c.CSV == s.Status.InstalledCSV })
+		switch {
+		case i < 0:
+			installed = append(installed, Installed{CSV: s.Status.InstalledCSV, Package: s.Spec.Package})
+		case installed[i].Package == "":
+			installed[i].Package = s.Spec.Package
+		}
+	}
+	slices.SortFunc(installed, func(a, b Installed) int { return cmp.Compare(a.CSV, b.CSV) })
+	return installed
+}
+
+// governing lists the policies of a package, sorted by namespace and name.
+func (n *Namespace) governing(pkg string) []*Policy {
+	if n == nil || pkg == "" {
+		return nil
+	}
+	return n.byPackage[pkg]
+}
+
+// governed tells whether any policy has a say in this namespace.
+func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
+
+// enforcing lists the policies that may refuse something in this namespace.
+func (n *Namespace) enforcing() []*Policy {
+	if n == nil {
+		return nil
+	}
+	return n.enforced
+}
+
+// installedOf gives the ClusterServiceVersion installed of a package other than one that is about to be
+// written, or "".
+func (n *Namespace) installedOf(pkg, except string) string {
+	if n == nil {
+		return ""
+	}
+	for _, c := range n.installed {
+		if c.Package == pkg && c.CSV != except {
+			return c.CSV
+		}
+	}
+	return ""
+}
+
+// subscribers calls yield for each Subscription to a package.
+func (n *Namespace) subscribers(pkg string) []*Subscription {
+	if n == nil {
+		return nil
+	}
+	var found []*Subscription
+	for _, s := range n.subscriptions {
+		if s.Spec.Package == pkg {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// claimed gives the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
+// Subscriptions to different packages that name the same one are a dispute.
+func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
+	if n == nil {
+		return "", false
+	}
+	for _, s := range n.subscriptions {
+		if s.Status.CurrentCSV != csv && s.Status.InstalledCSV != csv {
+			continue
+		}
+		if pkg != "" && pkg != s.Spec.Package {
+			return "", true
+		}
+		pkg = s.Spec.Package
+	}
+	return pkg, false
+}
+
+// withPolicy is the namespace as it would be with one policy added, or replaced, where the policy governs
+// something here.
+func (n *Namespace) withPolicy(p *Policy) *Namespace {
+	contents := NamespaceContents{Policies: []*Policy{p}}
+	if n == nil {
+		return NewNamespace(p.TargetNamespace, contents)
+	}
+	for _, other := range n.policies {
+		if other.key() != p.key() {
+			contents.Policies = append(contents.Policies, other)
+		}
+	}
+	contents.Subscriptions, contents.Plans, contents.CSVs = n.subscriptions, n.plans, n.installed
+	return NewNamespace(n.name, contents)
+}

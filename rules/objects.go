@@ -1,0 +1,190 @@
+package rules
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// The types below are the parts of OLM's objects that rules read, and nothing more. They are decoded
+// straight from the API server's JSON with sigs.k8s.io/json, which reads keys as the API server does
+// (case-sensitive, the last of two duplicates counts); encoding/json would match keys in any case, and a
+// key that the gate reads and the API server does not is a bypass (threat G19).
+
+// ObjectMeta is the part of metadata that rules read.
+type ObjectMeta struct {
+	Name         string `json:"name"`
+	GenerateName string `json:"generateName"`
+	Namespace    string `json:"namespace"`
+	// ResourceVersion is opaque; the snapshot reports the newest it has seen.
+	ResourceVersion string      `json:"resourceVersion"`
+	Annotations     annotations `json:"annotations"`
+	Labels          labels      `json:"labels"`
+}
+
+type annotations struct {
+	// Properties is set by OLM on ClusterServiceVersions: {"properties":[{"type":..., "value":...}]}.
+	Properties string `json:"operatorframework.io/properties"`
+	// OverrideReason is the break-glass annotation on InstallPlans.
+	OverrideReason string `json:"opgate.io/override-reason"`
+}
+
+type labels struct {
+	// CopiedFrom marks the copies that OLM makes of a ClusterServiceVersion for other namespaces.
+	CopiedFrom string `json:"olm.copiedFrom"`
+}
+
+// OverrideReasonAnnotation is where a break-glass approver gives a reason (DESIGN Section 3).
+const OverrideReasonAnnotation = "opgate.io/override-reason"
+
+// Subscription is operators.coreos.com/v1alpha1 Subscription.
+type Subscription struct {
+	Metadata ObjectMeta         `json:"metadata"`
+	Spec     SubscriptionSpec   `json:"spec"`
+	Status   SubscriptionStatus `json:"status"`
+}
+
+// SubscriptionSpec holds plain strings only, so that two of them compare with ==.
+type SubscriptionSpec struct {
+	// Package is spec.name: the package subscribed to, not the name of the object.
+	Package             string `json:"name"`
+	Channel             string `json:"channel"`
+	Source              string `json:"source"`
+	SourceNamespace     string `json:"sourceNamespace"`
+	StartingCSV         string `json:"startingCSV"`
+	InstallPlanApproval string `json:"installPlanApproval"`
+}
+
+// SubscriptionStatus is what OLM says of a Subscription.
+type SubscriptionStatus struct {
+	// CurrentCSV is what the Subscription is moving to, InstalledCSV what it has.
+	CurrentCSV   string `json:"currentCSV"`
+	InstalledCSV string `json:"installedCSV"`
+}
+
+// The values of installPlanApproval. OLM takes everything that is not exactly Manual, empty included, for
+// Automatic.
+const (
+	ApprovalAutomatic = "Automatic"
+	ApprovalManual    = "Manual"
+)
+
+// InstallPlan is operators.coreos.com/v1alpha1 InstallPlan.
+type InstallPlan struct {
+	Metadata ObjectMeta        `json:"metadata"`
+	Spec     InstallPlanSpec   `json:"spec"`
+	Status   InstallPlanStatus `json:"status"`
+}
+
+// InstallPlanHead is an InstallPlan without its status: all that is read of the new object when the main
+// resource is updated, since the API server restores the stored status there.
+type InstallPlanHead struct {
+	Metadata ObjectMeta      `json:"metadata"`
+	Spec     InstallPlanSpec `json:"spec"`
+}
+
+// InstallPlanSpec is written by OLM on create; afterwards only Approved changes.
+type InstallPlanSpec struct {
+	CSVNames   []string `json:"clusterServiceVersionNames"`
+	Approval   string   `json:"approval"`
+	Approved   bool     `json:"approved"`
+	Generation int64    `json:"generation"`
+}
+
+// InstallPlanStatus is written by OLM in a call of its own after the create.
+type InstallPlanStatus struct {
+	Phase         string         `json:"phase"`
+	BundleLookups []BundleLookup `json:"bundleLookups"`
+	Steps         []Step         `json:"plan"`
+}
+
+// The phases of an InstallPlan that rules tell apart. OLM runs a plan in phase Installing without looking
+// at spec.approved again (threat O1).
+const (
+	phasePlanning         = "Planning"
+	PhaseRequiresApproval = "RequiresApproval"
+	PhaseInstalling       = "Installing"
+)
+
+// BundleLookup says which bundle, from which catalog, a ClusterServiceVersion comes from; only bundles by
+// image have one. It leaves out the conditions, which OLM updates, and compares with ==.
+type BundleLookup struct {
+	Path       string  `json:"path"`
+	Identifier string  `json:"identifier"`
+	Replaces   string  `json:"replaces"`
+	Catalog    Catalog `json:"catalogSourceRef"`
+	Properties string  `json:"properties"`
+}
+
+// Catalog names a CatalogSource.
+type Catalog struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Step is one object that a plan will write. It leaves out the step's own status, which OLM updates, and
+// compares with ==.
+type Step struct {
+	Resolving string       `json:"resolving"`
+	Optional  bool         `json:"optional"`
+	Resource  StepResource `json:"resource"`
+}
+
+// StepResource is the object of a Step.
+type StepResource struct {
+	Group            string   `json:"group"`
+	Version          string   `json:"version"`
+	Kind             string   `json:"kind"`
+	Name             string   `json:"name"`
+	CatalogName      string   `json:"sourceName"`
+	CatalogNamespace string   `json:"sourceNamespace"`
+	Manifest         Manifest `json:"manifest"`
+}
+
+// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON
+// string: its digest, to notice a change, and the bundle properties of a ClusterServiceVersion.
+type Manifest struct {
+	// Digest is the SHA-256 of the manifest as it stands in the object's JSON.
+	Digest [sha256.Size]byte
+	// Properties is annotation operatorframework.io/properties of the object in the manifest.
+	Properties string
+	// Unreadable is set where the manifest should have properties and does not decode.
+	Unreadable bool
+}
+
+var propertiesAnnotation = []byte("operatorframework.io/properties")
+
+// UnmarshalJSON keeps the digest and looks inside only where the annotation occurs, which is in
+// ClusterServiceVersions and next to nowhere else.
+func (m *Manifest) UnmarshalJSON(raw []byte) error {
+	*m = Manifest{Digest: sha256.Sum256(raw)}
+	if !bytes.Contains(raw, propertiesAnnotation) {
+		return nil
+	}
+	var text string
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
+		m.Unreadable = true
+		return nil
+	}
+	var object struct {
+		Metadata struct {
+			Annotations annotations `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object); err != nil {
+		m.Unreadable = true
+		return nil
+	}
+	m.Properties = object.Metadata.Annotations.Properties
+	return nil
+}
+
+// key is namespace/name, with the generated part of a name that the API server has not given yet left open.
+func (m *ObjectMeta) key() string {
+	name := m.Name
+	if name == "" && m.GenerateName != "" {
+		name = m.GenerateName + "*"
+	}
+	return m.Namespace + "/" + name
+}

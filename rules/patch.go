@@ -1,0 +1,17 @@
+package rules
+
+// PatchOperation is one operation of a JSON patch (RFC 6902).
+type PatchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Patch gives changes as a JSON patch.
+func Patch(changes []Change) []PatchOperation {
+	operations := make([]PatchOperation, len(changes))
+	for i, c := range changes {
+		operations[i] = PatchOperation{Op: "add", Path: c.Path, Value: c.Value}
+	}
+	return operations
+}

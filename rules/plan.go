@@ -1,0 +1,297 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Standing says where one ClusterServiceVersion of a plan stands.
+type Standing int
+
+const (
+	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a person may approve them.
+	Ungoverned Standing = iota
+	// Required CSVs are ungoverned, but an allowed one needs them (OLM pulled them in).
+	Required
+	// Allowed CSVs are let through by every enforcing policy of their package.
+	Allowed
+	// Held CSVs wait for something; that includes those whose package is not known.
+	Held
+	// Denied CSVs are refused.
+	Denied
+)
+
+// String is the word used in explanations.
+func (s Standing) String() string {
+	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
+}
+
+// CSVVerdict is the verdict on one ClusterServiceVersion of a plan.
+type CSVVerdict struct {
+	CSV string
+	// Package and Version are empty where they are not known.
+	Package, Version string
+	Standing         Standing
+	// By names the policies that allow it, or the CSV that requires it.
+	By []string
+}
+
+// PlanInput is all that judging an InstallPlan needs.
+type PlanInput struct {
+	// Plan is the plan with its stored status.
+	Plan *InstallPlan
+	// Namespace is the plan's namespace; nil where nothing is known in it.
+	Namespace *Namespace
+}
+
+// csvRules are judged in this order, all of them, for every CSV of a plan and every policy of its package.
+var csvRules = []struct {
+	id    RuleID
+	judge func(*PlanInput, *planCSV, *Policy) finding
+}{
+	// A policy that cannot be read must not let anything through (threat G5).
+	{RulePolicyUnreadable, func(_ *PlanInput, c *planCSV, p *Policy) finding { return unreadable(p, shown(c.name)) }},
+	// What must not be there is not installed.
+	{RulePlanMustNotHave, forbiddenCSV},
+	// The same name from another catalog is other content (threat O6).
+	{RulePlanCatalog, foreignCSVCatalog},
+	// Only listed versions are installed.
+	{RulePlanVersion, unlistedCSV},
+	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
+	{RulePlanVersionRange, outOfRangeCSV},
+	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
+	{RulePlanUpgrade, heldUpgrade},
+	// What OLM resolved along another channel is not what the policy wants.
+	{RulePlanChannel, foreignPlanChannel},
+}
+
+// JudgePlan answers whether a plan may be approved, by anyone: every ClusterServiceVersion in it must be
+// let through by every enforcing policy of its package (threat O7: one allowed operator must not carry
+// another). In a namespace without policies every plan may.
+func JudgePlan(in PlanInput) Verdict {
+	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
+	if !in.Namespace.governed() {
+		return v
+	}
+	csvs := csvsOf(in.Plan, in.Namespace)
+	judgePhase(&in, len(csvs), &v)
+	v.CSVs = make([]CSVVerdict, len(csvs))
+	for i := range csvs {
+		v.CSVs[i] = judgeCSV(&in, &csvs[i], &v)
+	}
+	markRequired(csvs, v.CSVs)
+	return v.sorted()
+}
+
+// judgePhase holds plans that OLM has not finished writing: approving these collides with OLM's own write
+// of the status and leaves duplicate plans (threat O5).
+func judgePhase(in *PlanInput, csvs int, v *Verdict) {
+	what := ""
+	switch {
+	case in.Plan.Status.Phase == "" || in.Plan.Status.Phase == phasePlanning:
+		what = "the plan is not ready"
+	case csvs == 0:
+		what = "the plan names no ClusterServiceVersion"
+	default:
+		return
+	}
+	recordForNamespace(v, in.Namespace, RulePlanPhase, finding{decision: Hold, field: "status.phase",
+		what: what + " and is held", accepted: "waits until OLM has written its steps and asks for approval (phase " + PhaseRequiresApproval + ")"})
+}
+
+// recordForNamespace records a finding that is no single policy's: it refuses where the namespace has an
+// enforcing policy, in the name of the first of these, and warns where policies only inform.
+func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
+	speaker := ns.policies[0]
+	if enforcing := ns.enforcing(); len(enforcing) > 0 {
+		speaker = enforcing[0]
+	}
+	v.record(id, speaker, f)
+}
+
+func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) CSVVerdict {
+	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
+	if c.unknown != "" {
+		verdict.Standing = Held
+		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
+			what:     "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and the plan is held",
+			accepted: "waits until OLM's status tells the package, or no policy governs this namespace"})
+		return verdict
+	}
+	for _, p := range in.Namespace.governing(c.pkg) {
+		worst := Allow
+		for _, rule := range csvRules {
+			f := rule.judge(in, c, p)
+			v.record(rule.id, p, f)
+			if !f.silent() {
+				worst = max(worst, f.decision)
+			}
+		}
+		if !p.Enforced {
+			continue
+		}
+		switch {
+		case worst == Deny:
+			verdict.Standing = Denied
+		case worst == Hold:
+			verdict.Standing = max(verdict.Standing, Held)
+		case !p.MustNotHave:
+			verdict.Standing = max(verdict.Standing, Allowed)
+			verdict.By = append(verdict.By, p.Source())
+		}
+	}
+	if verdict.Standing != Allowed {
+		verdict.By = nil
+	}
+	return verdict
+}
+
+// markRequired walks from the allowed CSVs along what they require. Each CSV is entered once, so packages
+// that require each other end the walk instead of the process.
+func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
+	var queue []int
+	for i := range verdicts {
+		if verdicts[i].Standing == Allowed && len(csvs[i].requires) > 0 {
+			queue = append(queue, i)
+		}
+	}
+	for len(queue) > 0 {
+		from := queue[0]
+		queue = queue[1:]
+		for _, required := range csvs[from].requires {
+			for i := range csvs {
+				if verdicts[i].Standing == Ungoverned && csvs[i].offers(required) {
+					verdicts[i].Standing = Required
+					verdicts[i].By = []string{csvs[from].name}
+					queue = append(queue, i)
+				}
+			}
+		}
+	}
+}
+
+// matches tells whether a mustnothave policy means this CSV; sure is false where it might.
+func (p *Policy) matches(c *planCSV) (match, sure bool) {
+	if len(p.versions) > 0 && !p.lists(c.name) {
+		return false, true
+	}
+	if p.versionRange != nil {
+		in, err := p.versionRange.Contains(c.version)
+		if err != nil {
+			return false, false
+		}
+		if !in {
+			return false, true
+		}
+	}
+	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return true, true
+	}
+	if len(c.catalogs) == 0 {
+		return false, false
+	}
+	for _, catalog := range c.catalogs {
+		if !p.catalogMismatch(catalog) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+func forbiddenCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+	if !p.MustNotHave || p.faults != "" {
+		return finding{}
+	}
+	switch match, sure := p.matches(c); {
+	case match:
+		return finding{decision: Deny, what: shown(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
+	case !sure:
+		return finding{decision: Hold, what: shown(c.name) + " is held",
+			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
+	}
+	return finding{}
+}
+
+// scope says what a mustnothave policy forbids.
+func (p *Policy) scope() string {
+	var parts []string
+	if len(p.versions) > 0 {
+		parts = append(parts, joined(p.versions))
+	} else {
+		parts = append(parts, "package "+p.Package)
+	}
+	if p.versionRange != nil {
+		parts = append(parts, "in range "+quote(p.versionRange.String()))
+	}
+	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
+		parts = append(parts, "from "+p.catalogText())
+	}
+	return strings.Join(parts, " ")
+}
+
+func foreignCSVCatalog(_ *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return finding{}
+	}
+	if len(c.catalogs) == 0 {
+		return finding{decision: Hold, what: "the catalog of " + shown(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
+	}
+	for _, catalog := range c.catalogs {
+		if p.catalogMismatch(catalog) {
+			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", shown(c.name), shown(catalog.Namespace), shown(catalog.Name)),
+				accepted: "allowed is " + p.catalogText()}
+		}
+	}
+	return finding{}
+}
+
+func unlistedCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
+		return finding{}
+	}
+	return finding{decision: Deny, what: shown(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+}
+
+func outOfRangeCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
+		return finding{}
+	}
+	allowed := "allowed is versionRange " + quote(p.versionRange.String())
+	if c.version == "" {
+		return finding{decision: Hold, what: "the version of " + shown(c.name) + " is not known and the plan is held", accepted: allowed}
+	}
+	in, err := p.versionRange.Contains(c.version)
+	switch {
+	case err != nil:
+		return finding{decision: Hold, what: shown(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
+	case !in:
+		return finding{decision: Deny, what: shown(c.name) + " (version " + shown(c.version) + ") is not allowed", accepted: allowed}
+	}
+	return finding{}
+}
+
+func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
+		return finding{}
+	}
+	installed := in.Namespace.installedOf(c.pkg, c.name)
+	if installed == "" {
+		return finding{} // a first install needs no upgrade approval (seed 001)
+	}
+	return finding{decision: Hold, what: "the upgrade of " + shown(installed) + " to " + shown(c.name) + " is held",
+		accepted: "waits for spec.upgradeApproval: Automatic"}
+}
+
+func foreignPlanChannel(in *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.Channel == "" || p.faults != "" {
+		return finding{}
+	}
+	for _, s := range in.Namespace.subscribers(c.pkg) {
+		if s.Spec.Channel != p.Channel {
+			return finding{decision: Hold,
+				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", shown(c.name), quote(s.Spec.Channel), s.Metadata.Name),
+				accepted: "waits until it follows channel " + shown(p.Channel)}
+		}
+	}
+	return finding{}
+}

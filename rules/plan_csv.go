@@ -1,0 +1,107 @@
+package rules
+
+import "slices"
+
+// planCSV is one ClusterServiceVersion of a plan with all that the plan, and the namespace, tell of it.
+type planCSV struct {
+	name string
+	// pkg is the package, or "" with unknown saying why it is not known.
+	pkg     string
+	unknown string
+	version string
+	// catalogs are all that the plan names as the source; normally one.
+	catalogs []Catalog
+	provides []capability
+	requires []capability
+}
+
+// csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,
+// and also those that only a step or a bundle lookup names, so that nothing rides along unseen.
+func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
+	csvs := make([]planCSV, 0, len(plan.Spec.CSVNames))
+	index := make(map[string]int, len(plan.Spec.CSVNames))
+	at := func(name string) *planCSV {
+		i, ok := index[name]
+		if !ok {
+			i = len(csvs)
+			index[name] = i
+			csvs = append(csvs, planCSV{name: name})
+		}
+		return &csvs[i]
+	}
+	for _, name := range plan.Spec.CSVNames {
+		at(name)
+	}
+	for i := range plan.Status.BundleLookups {
+		l := &plan.Status.BundleLookups[i]
+		c := at(l.Identifier)
+		c.from(l.Catalog)
+		c.describe(l.Properties)
+	}
+	for i := range plan.Status.Steps {
+		r := &plan.Status.Steps[i].Resource
+		if r.Kind != "ClusterServiceVersion" {
+			continue
+		}
+		c := at(r.Name)
+		c.from(Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
+		if r.Manifest.Unreadable {
+			c.unknown = "its manifest in the plan cannot be read"
+		}
+		c.describe(r.Manifest.Properties)
+	}
+	for i := range csvs {
+		csvs[i].attribute(ns)
+	}
+	return csvs
+}
+
+// from notes the catalog that one place in the plan names.
+func (c *planCSV) from(catalog Catalog) {
+	if catalog != (Catalog{}) && !slices.Contains(c.catalogs, catalog) {
+		c.catalogs = append(c.catalogs, catalog)
+	}
+}
+
+// describe reads bundle properties. Two places that disagree make the CSV unknown.
+func (c *planCSV) describe(properties string) {
+	if properties == "" || c.unknown != "" {
+		return
+	}
+	b, err := ParseBundle(properties)
+	switch {
+	case err != nil:
+		c.unknown = "its bundle properties cannot be read: " + err.Error()
+	case b.Package == "":
+		return
+	case c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
+		c.unknown = "the plan says both package " + shown(c.pkg) + " " + shown(c.version) + " and package " + shown(b.Package) + " " + shown(b.Version)
+	default:
+		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.provides, b.requires
+	}
+}
+
+// attribute settles the package: by the bundle's olm.package property, else by the Subscription that moves
+// to this CSV. The name is never parsed (DESIGN Section 2).
+func (c *planCSV) attribute(ns *Namespace) {
+	claimed, disputed := ns.claimed(c.name)
+	switch {
+	case c.unknown != "":
+	case disputed:
+		c.unknown = "Subscriptions to different packages name it"
+	case c.pkg == "" && claimed == "":
+		c.unknown = "neither bundle properties nor a Subscription tell"
+	case c.pkg == "":
+		c.pkg = claimed
+	case claimed != "" && claimed != c.pkg:
+		c.unknown = "its bundle says package " + shown(c.pkg) + " and a Subscription says package " + shown(claimed)
+	}
+	if c.unknown != "" {
+		c.pkg = ""
+	}
+}
+
+// offers tells whether this CSV meets one requirement of another.
+func (c *planCSV) offers(required capability) bool {
+	return slices.Contains(c.provides, required) || required.pkg != "" && required.pkg == c.pkg
+}

@@ -1,0 +1,227 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+)
+
+// PlanCreateInput is all that judging the creation of an InstallPlan needs. The API server drops the status
+// of new objects, so only the spec tells anything.
+type PlanCreateInput struct {
+	Plan      *InstallPlanHead
+	Namespace *Namespace
+	// ByOLM tells whether the write comes from OLM's own identity.
+	ByOLM bool
+}
+
+// JudgePlanCreate decides on creating an InstallPlan. Only OLM makes plans in a governed namespace: a plan
+// forged with the generation that OLM would use next is adopted by it (threat O12). OLM itself is refused
+// only where the plan is born approved although a policy must judge it first; refusing any other create
+// would stall the whole namespace (threats O3, O4).
+func JudgePlanCreate(in PlanCreateInput) Verdict {
+	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
+	switch {
+	case !in.Namespace.governed():
+	case !in.ByOLM:
+		recordForNamespace(&v, in.Namespace, RulePlanCreate, finding{decision: Deny, what: "creating an InstallPlan by hand is not allowed",
+			accepted: "OLM creates plans from Subscriptions; create or change one of these"})
+	case in.Plan.Spec.Approved:
+		judgeBornApproved(&in, &v)
+	}
+	return v.sorted()
+}
+
+// judgeBornApproved judges a plan that OLM will run at once. All that is known are names, so a CSV passes
+// where every policy of its package would let it pass by name, and an unknown one passes where no
+// Subscription of the namespace is under a policy that must judge plans first. A Subscription that is
+// switched to Manual makes OLM write the plan anew, and then it is judged with all its contents.
+func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
+	for _, name := range in.Plan.Spec.CSVNames {
+		pkg, disputed := in.Namespace.claimed(name)
+		if pkg == "" || disputed {
+			pkg = in.Namespace.startedBy(name)
+		}
+		policies := in.Namespace.governing(pkg)
+		if pkg == "" {
+			policies = in.Namespace.slipped()
+		}
+		for _, p := range policies {
+			if mode, because := p.Approval(); mode == ApprovalManual && !p.passesByName(name) {
+				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
+					what:     shown(name) + " in a plan that is approved from the start is held",
+					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + ApprovalManual + ", since " + because})
+			}
+		}
+	}
+}
+
+// startedBy gives the package of the Subscription whose startingCSV this is.
+func (n *Namespace) startedBy(csv string) string {
+	for _, s := range n.subscriptions {
+		if s.Spec.StartingCSV == csv {
+			return s.Spec.Package
+		}
+	}
+	return ""
+}
+
+// slipped lists the enforcing policies that want Manual and whose package a Subscription that is not
+// Manual subscribes to: from there a plan that is born approved may come.
+func (n *Namespace) slipped() []*Policy {
+	var found []*Policy
+	for _, p := range n.enforced {
+		if mode, _ := p.Approval(); mode != ApprovalManual {
+			continue
+		}
+		if slices.ContainsFunc(n.subscribers(p.Package), func(s *Subscription) bool { return s.Spec.InstallPlanApproval != ApprovalManual }) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// passesByName tells whether a policy lets a CSV through whatever else the plan would say of it.
+func (p *Policy) passesByName(csv string) bool {
+	return !p.MustNotHave && p.faults == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
+		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
+}
+
+// PlanUpdateInput is all that judging an update of an InstallPlan's main resource needs.
+type PlanUpdateInput struct {
+	// New is the object as it would be stored; its status is the stored one, so it is not read.
+	New *InstallPlanHead
+	// Old is the stored object.
+	Old       *InstallPlan
+	Namespace *Namespace
+}
+
+// JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict,
+// whoever does it, cluster admins and OLM included; what the plan holds does not change (threat O2).
+func JudgePlanUpdate(in PlanUpdateInput) Verdict {
+	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	if !in.Namespace.governed() {
+		return v
+	}
+	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
+		frozen(&v, in.Namespace, "spec.clusterServiceVersionNames")
+	}
+	if in.New.Spec.Generation != in.Old.Spec.Generation {
+		frozen(&v, in.Namespace, "spec.generation")
+	}
+	if in.New.Spec.Approved && !in.Old.Spec.Approved {
+		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
+		v.CSVs = approval.CSVs
+		v.Warnings = append(v.Warnings, approval.Warnings...)
+		for _, r := range approval.Reasons {
+			v.refuse(r)
+		}
+	}
+	return v.sorted()
+}
+
+func frozen(v *Verdict, ns *Namespace, field string) {
+	recordForNamespace(v, ns, RulePlanFrozen, finding{decision: Deny, field: field,
+		what: "changing " + field + " is not allowed", accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
+}
+
+// PlanStatusInput is all that judging a write to an InstallPlan's status needs.
+type PlanStatusInput struct {
+	New, Old  *InstallPlan
+	Namespace *Namespace
+	// ByOLM tells whether the write comes from OLM's own identity.
+	ByOLM bool
+}
+
+// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. OLM's writes always pass: refusing
+// one leaves an orphan plan. Everybody else may neither change what the plan will write nor move its
+// phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
+// The one move let through is to Installing, for a plan that is approved and may be.
+func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
+	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	if in.ByOLM || !in.Namespace.governed() {
+		return v
+	}
+	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
+		frozen(&v, in.Namespace, "status.bundleLookups")
+	}
+	if !slices.Equal(in.New.Status.Steps, in.Old.Status.Steps) {
+		frozen(&v, in.Namespace, "status.plan")
+	}
+	from, to := in.Old.Status.Phase, in.New.Status.Phase
+	if from == to {
+		return v.sorted()
+	}
+	accepted := "only OLM moves the phase of a plan"
+	if to == PhaseInstalling {
+		if !in.Old.Spec.Approved {
+			accepted = "OLM starts the plan once spec.approved is true; approve it"
+		} else {
+			approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
+			if approval.Decision == Allow {
+				return v.sorted()
+			}
+			for _, r := range approval.Reasons {
+				v.refuse(r)
+			}
+		}
+	}
+	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, finding{decision: Deny, field: "status.phase",
+		what: "changing status.phase from " + quote(from) + " to " + quote(to) + " is not allowed", accepted: accepted})
+	return v.sorted()
+}
+
+// overridable are the rules that an approver with the verb override may set aside: those that judge the
+// contents of a plan, not those that keep what was judged from changing.
+var overridable = []RuleID{
+	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
+	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV,
+}
+
+// PolicyName names an OperatorPolicy.
+type PolicyName struct{ Namespace, Name string }
+
+// OverrideAsked gives the reason that an update adds in annotation opgate.io/override-reason. The reason
+// must come with the approval itself: one that somebody else left on the plan earlier does not count.
+func (in *PlanUpdateInput) OverrideAsked() string {
+	reason := in.New.Metadata.Annotations.OverrideReason
+	if reason == in.Old.Metadata.Annotations.OverrideReason || !in.New.Spec.Approved || in.Old.Spec.Approved {
+		return ""
+	}
+	return strings.TrimSpace(reason)
+}
+
+// OverrideNeeds lists the policies on which an approver needs the RBAC verb override to set this refusal
+// aside; ok is false where that is not possible. A reason that is no single policy's needs all the
+// enforcing policies of the namespace.
+func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyName, ok bool) {
+	need := func(p *Policy) {
+		name := PolicyName{Namespace: p.Namespace, Name: p.Name}
+		if !slices.Contains(needs, name) {
+			needs = append(needs, name)
+		}
+	}
+	for _, r := range v.Reasons {
+		switch {
+		case !slices.Contains(overridable, r.Rule):
+			return nil, false
+		case r.Rule == RulePlanUnknownCSV:
+			for _, p := range ns.enforcing() {
+				need(p)
+			}
+		default:
+			need(r.policy)
+		}
+	}
+	return needs, len(needs) > 0
+}
+
+// Overridden is the verdict after an approver has used the verb override: allowed, with what it would have
+// refused as warnings.
+func (v *Verdict) Overridden(reason string) Verdict {
+	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
+	for _, r := range v.Reasons {
+		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, policy: r.policy,
+			Message: sentence("overridden with reason "+quote(reason), RulePlanOverride, r.Message)})
+	}
+	return allowed.sorted()
+}

@@ -1,0 +1,158 @@
+package rules
+
+import (
+	"strings"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// Policy is an OperatorPolicy made ready for judging: everything that judging would otherwise parse again
+// for each request. It is immutable.
+type Policy struct {
+	Namespace, Name string
+	// Package and TargetNamespace say what the policy governs: the package, by spec.subscription.name, in
+	// one namespace, by spec.subscription.namespace. Either is empty where the policy does not say it in
+	// plain text; such a policy governs nothing until it does.
+	Package, TargetNamespace string
+	// Enforced policies refuse; the others only warn.
+	Enforced bool
+	// MustNotHave policies forbid what they match; the others allow what they match and nothing else.
+	MustNotHave bool
+	// Channel, StartingCSV and the parts of Catalog are empty where the policy leaves them open.
+	Channel, StartingCSV string
+	Catalog              Catalog
+	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
+	ApproveUpgrades bool
+
+	versions     []string
+	listed       map[string]struct{}
+	versionRange *VersionRange
+	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a guard
+	// that cannot be read must not read as an open door.
+	faults string
+	source string
+}
+
+// NewPolicy makes an OperatorPolicy ready for judging. It is total: what it cannot read it keeps as a fault.
+func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
+	spec := &op.Spec
+	sub := &spec.Subscription
+	p := &Policy{
+		Namespace:       op.Namespace,
+		Name:            op.Name,
+		Package:         plainText(sub.Name),
+		TargetNamespace: plainText(sub.Namespace),
+		Enforced:        spec.IsEnforced(),
+		MustNotHave:     spec.IsMustNotHave(),
+		Channel:         sub.Channel,
+		Catalog:         Catalog{Namespace: sub.SourceNamespace, Name: sub.Source},
+		StartingCSV:     sub.StartingCSV,
+		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
+		versions:        SplitVersions(spec.Versions),
+		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
+	}
+	p.listed = make(map[string]struct{}, len(p.versions))
+	for _, name := range p.versions {
+		p.listed[name] = struct{}{}
+	}
+	var faults []string
+	for _, err := range validateGate(op) {
+		faults = append(faults, err.Error())
+	}
+	for _, field := range templatedFields(op) {
+		faults = append(faults, field+" holds template text that has not been resolved")
+	}
+	p.faults = strings.Join(faults, "; ")
+	if spec.VersionRange != "" && p.faults == "" {
+		p.versionRange, _ = ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
+	}
+	return p
+}
+
+// UnreadablePolicy stands for a stored policy that does not decode: it holds what it governs, as far as that
+// can be told.
+func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error) *Policy {
+	return &Policy{
+		Namespace: namespace, Name: name, TargetNamespace: plainText(targetNamespace), Package: plainText(pkg),
+		Enforced: true, faults: cause.Error(), source: "OperatorPolicy " + namespace + "/" + name,
+	}
+}
+
+// Source names the policy as reasons do.
+func (p *Policy) Source() string { return p.source }
+
+// key orders and identifies policies.
+func (p *Policy) key() string { return p.Namespace + "/" + p.Name }
+
+// restrictsVersions tells whether some versions of the package are let through and others are not.
+func (p *Policy) restrictsVersions() bool {
+	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
+}
+
+// Approval is the installPlanApproval that a Subscription under this policy must have, and why. Automatic
+// lets OLM approve by itself, so it is right only where every version and every upgrade may pass
+// (seed 001, "Only when the policy's spec.upgradeApproval is set to Automatic, and ...").
+func (p *Policy) Approval() (mode, because string) {
+	switch {
+	case p.faults != "":
+		return ApprovalManual, "the policy cannot be read"
+	case len(p.versions) > 0:
+		return ApprovalManual, "spec.versions is set"
+	case p.versionRange != nil:
+		return ApprovalManual, "spec.versionRange is set"
+	case p.MustNotHave:
+		return ApprovalManual, "the policy is mustnothave"
+	case !p.ApproveUpgrades:
+		return ApprovalManual, "spec.upgradeApproval is not Automatic"
+	}
+	return ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
+}
+
+// lists tells whether spec.versions, or startingCSV beside it, names a ClusterServiceVersion. Names are
+// compared byte by byte: a look-alike is another name (threat O11).
+func (p *Policy) lists(csv string) bool {
+	_, ok := p.listed[csv]
+	return ok
+}
+
+// namesStart tells whether the policy's own startingCSV is this one; that version is always allowed
+// (seed 001: "even if it is not in this list"). The Subscription's startingCSV never counts.
+func (p *Policy) namesStart(csv string) bool { return p.StartingCSV != "" && p.StartingCSV == csv }
+
+// acceptedVersions is the end of a refusal: which versions would be let through.
+func (p *Policy) acceptedVersions() string {
+	names := p.versions
+	if p.StartingCSV != "" && !p.lists(p.StartingCSV) {
+		names = append(names[:len(names):len(names)], p.StartingCSV)
+	}
+	if len(names) == 1 {
+		return "allowed is " + names[0]
+	}
+	return "allowed are " + joined(names)
+}
+
+// catalogMismatch tells whether a catalog is another one than the policy names.
+func (p *Policy) catalogMismatch(c Catalog) bool {
+	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
+}
+
+// catalogText names the policy's catalog as far as the policy does.
+func (p *Policy) catalogText() string {
+	switch {
+	case p.Catalog.Namespace == "":
+		return "catalog " + p.Catalog.Name
+	case p.Catalog.Name == "":
+		return "any catalog in namespace " + p.Catalog.Namespace
+	}
+	return "catalog " + p.Catalog.Namespace + "/" + p.Catalog.Name
+}
+
+// isTemplate tells template text, which the policy framework resolves on the cluster, from plain values.
+func isTemplate(s string) bool { return strings.Contains(s, "{{") }
+
+func plainText(s string) string {
+	if isTemplate(s) {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,85 @@
+package rules
+
+// RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the
+// kind of object that is judged, or "policy" where the fault lies in the policy and not in the object.
+type RuleID string
+
+// The rules. Each has a line in docs/rules.md, a sample in manifests/samples and a scenario in
+// rules/testdata/scenarios; tests hold the four together.
+const (
+	RulePolicyUnreadable RuleID = "policy/unreadable"
+
+	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
+	RuleSubscriptionCatalog       RuleID = "subscription/catalog"
+	RuleSubscriptionChannel       RuleID = "subscription/channel"
+	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
+	RuleSubscriptionApproval      RuleID = "subscription/approval"
+	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
+
+	RulePlanMustNotHave  RuleID = "plan/mustnothave"
+	RulePlanVersion      RuleID = "plan/version"
+	RulePlanVersionRange RuleID = "plan/version-range"
+	RulePlanCatalog      RuleID = "plan/catalog"
+	RulePlanChannel      RuleID = "plan/channel"
+	RulePlanUpgrade      RuleID = "plan/upgrade"
+	RulePlanUnknownCSV   RuleID = "plan/unknown-csv"
+	RulePlanPhase        RuleID = "plan/phase"
+	RulePlanCreate       RuleID = "plan/create"
+	RulePlanBornApproved RuleID = "plan/born-approved"
+	RulePlanFrozen       RuleID = "plan/frozen"
+	RulePlanStatusPhase  RuleID = "plan/status-phase"
+	RulePlanOverride     RuleID = "plan/override"
+
+	RulePolicyField         RuleID = "operatorpolicy/field"
+	RulePolicyUnknownField  RuleID = "operatorpolicy/unknown-field"
+	RulePolicyContradiction RuleID = "operatorpolicy/contradiction"
+	RulePolicyNormalized    RuleID = "operatorpolicy/normalized"
+	RulePolicyIneffective   RuleID = "operatorpolicy/ineffective"
+	RulePolicyOverlap       RuleID = "operatorpolicy/overlap"
+	RulePolicyUncovered     RuleID = "operatorpolicy/uncovered"
+	RulePolicyPending       RuleID = "operatorpolicy/pending"
+)
+
+// Rule describes one rule for readers: `opgate explain`, documentation and tests.
+type Rule struct {
+	ID RuleID
+	// Outcome is what the rule gives when it speaks: Deny or Hold under an enforcing policy (an informing
+	// one turns both into a warning), or Warn for rules that never refuse.
+	Outcome string
+	// Summary is one sentence: when the rule speaks.
+	Summary string
+}
+
+// Rules lists every rule in reading order. The caller may keep the slice; it is built anew each time.
+func Rules() []Rule {
+	return []Rule{
+		{RulePolicyUnreadable, "Hold", "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"},
+		{RuleSubscriptionMustNotHave, "Deny", "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"},
+		{RuleSubscriptionCatalog, "Deny", "spec.source or spec.sourceNamespace is not the catalog that the policy names"},
+		{RuleSubscriptionChannel, "Deny", "spec.channel is not the channel that the policy names"},
+		{RuleSubscriptionStartingCSV, "Deny", "spec.startingCSV is not a version that the policy allows"},
+		{RuleSubscriptionApproval, "Deny", "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"},
+		{RuleSubscriptionContradiction, "Warn", "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"},
+		{RulePlanMustNotHave, "Deny", "a mustnothave policy forbids a ClusterServiceVersion of the plan"},
+		{RulePlanVersion, "Deny", "a ClusterServiceVersion of the plan is not in the policy's versions"},
+		{RulePlanVersionRange, "Deny", "the version of a ClusterServiceVersion is outside the policy's versionRange, or (Hold) not known"},
+		{RulePlanCatalog, "Deny", "a ClusterServiceVersion comes from another catalog than the policy names, or (Hold) from one that is not known"},
+		{RulePlanChannel, "Hold", "the Subscription behind a ClusterServiceVersion follows another channel than the policy names"},
+		{RulePlanUpgrade, "Hold", "the plan upgrades an installed operator and the policy's upgradeApproval is None"},
+		{RulePlanUnknownCSV, "Hold", "nothing tells which package a ClusterServiceVersion of the plan belongs to, or sources disagree"},
+		{RulePlanPhase, "Hold", "the plan is approved before OLM has written its steps and asked for approval"},
+		{RulePlanCreate, "Deny", "an InstallPlan is created by somebody else than OLM in a governed namespace"},
+		{RulePlanBornApproved, "Hold", "OLM creates a plan that is already approved although a policy must judge it first"},
+		{RulePlanFrozen, "Deny", "the contents of a stored plan are changed by somebody else than OLM"},
+		{RulePlanStatusPhase, "Deny", "the phase of a plan is written by somebody else than OLM"},
+		{RulePlanOverride, "Warn", "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
+		{RulePolicyField, "Deny", "a field of an OperatorPolicy has a value that cannot work"},
+		{RulePolicyUnknownField, "Deny", "an OperatorPolicy has a field that does not exist"},
+		{RulePolicyContradiction, "Deny", "two fields of an OperatorPolicy contradict each other"},
+		{RulePolicyNormalized, "Warn", "values were copied from the earlier field name to the present one"},
+		{RulePolicyIneffective, "Warn", "something in an OperatorPolicy cannot have the effect that its author will expect"},
+		{RulePolicyOverlap, "Warn", "another OperatorPolicy governs the same package in the same namespace"},
+		{RulePolicyUncovered, "Warn", "an installed ClusterServiceVersion is not one that the OperatorPolicy allows"},
+		{RulePolicyPending, "Warn", "what the OperatorPolicy does to InstallPlans that wait for approval"},
+	}
+}

@@ -1,0 +1,164 @@
+package rules
+
+import (
+	"fmt"
+)
+
+// ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
+type ApprovalMode string
+
+const (
+	// MutateApproval changes the field and says so in a warning.
+	MutateApproval ApprovalMode = "mutate"
+	// DenyApproval refuses and names the value to write: for GitOps tools, which would fight a changed field.
+	DenyApproval ApprovalMode = "deny"
+)
+
+// SubscriptionInput is all that judging a Subscription needs.
+type SubscriptionInput struct {
+	// Subscription is the object as it would be stored.
+	Subscription *Subscription
+	// Old is the stored object on update, nil on create.
+	Old *Subscription
+	// Namespace is the Subscription's namespace; nil where nothing is known in it.
+	Namespace *Namespace
+	// Mode is what to do about installPlanApproval. The validating webhook always denies: after it nothing
+	// can be changed any more.
+	Mode ApprovalMode
+}
+
+// subscriptionRules are judged in this order, all of them, for every policy that governs the package.
+var subscriptionRules = []struct {
+	id    RuleID
+	judge func(*SubscriptionInput, *Policy) finding
+}{
+	// A policy that cannot be read must not let anything through (threat G5).
+	{RulePolicyUnreadable, func(_ *SubscriptionInput, p *Policy) finding { return unreadable(p, "this Subscription") }},
+	// What must not be there must not be subscribed to.
+	{RuleSubscriptionMustNotHave, forbiddenSubscription},
+	// The same name from another catalog is other content (threat O6).
+	{RuleSubscriptionCatalog, foreignCatalog},
+	// A channel decides which versions OLM will offer.
+	{RuleSubscriptionChannel, foreignChannel},
+	// The first version must be one that the policy would approve.
+	{RuleSubscriptionStartingCSV, foreignStart},
+}
+
+// JudgeSubscription decides on creating or updating a Subscription.
+func JudgeSubscription(in SubscriptionInput) Verdict {
+	sub := in.Subscription
+	v := Verdict{Object: "subscription " + sub.Metadata.key()}
+	if in.Old != nil && in.Old.Spec == sub.Spec {
+		return v // what rules read is unchanged: labels and status are nobody's business here
+	}
+	policies := in.Namespace.governing(sub.Spec.Package)
+	for _, p := range policies {
+		for _, rule := range subscriptionRules {
+			v.record(rule.id, p, rule.judge(&in, p))
+		}
+	}
+	approval := judgeApproval(&in, policies, &v)
+	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
+		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
+			"spec.startingCSV "+quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+ApprovalAutomatic,
+			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
+	}
+	return v.sorted()
+}
+
+// judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
+// enough), records what is to be done about another value, and returns the value that will be stored.
+func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
+	have := in.Subscription.Spec.InstallPlanApproval
+	var decider *Policy
+	var want, because string
+	for _, p := range policies {
+		mode, why := p.Approval()
+		if !p.Enforced {
+			if mode == ApprovalManual && have != mode {
+				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
+			}
+			continue
+		}
+		if decider == nil || want == ApprovalAutomatic && mode == ApprovalManual {
+			decider, want, because = p, mode, why
+		}
+	}
+	if decider == nil || have == want {
+		return have
+	}
+	if in.Mode == MutateApproval {
+		v.Changes = append(v.Changes, Change{
+			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: "/spec/installPlanApproval", Value: want,
+			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", quote(have), want, decider.Source()),
+				RuleSubscriptionApproval, because),
+		})
+		return want
+	}
+	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
+	return have
+}
+
+func approvalFinding(have, want, because string) finding {
+	return finding{
+		decision: Deny,
+		field:    "spec.installPlanApproval",
+		what:     "spec.installPlanApproval " + quote(have) + " is not allowed",
+		accepted: "write " + want + ", since " + because,
+	}
+}
+
+// unreadable holds what a policy with faults governs.
+func unreadable(p *Policy, governed string) finding {
+	if p.faults == "" {
+		return finding{}
+	}
+	return finding{decision: Hold, what: governed + " is held", accepted: "waits until the policy can be read: " + p.faults}
+}
+
+func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
+	spec := &in.Subscription.Spec
+	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+		return finding{}
+	}
+	if !p.restrictsVersions() {
+		return finding{decision: Deny, field: "spec.name", what: "package " + quote(spec.Package) + " is forbidden",
+			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
+	}
+	// With a version scope only startingCSV tells which version is asked for; the plan is judged later.
+	if len(p.versions) > 0 && p.versionRange == nil && p.lists(spec.StartingCSV) {
+		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(spec.StartingCSV) + " is forbidden",
+			accepted: "any version but " + joined(p.versions)}
+	}
+	return finding{}
+}
+
+func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
+	spec := &in.Subscription.Spec
+	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+		return finding{}
+	}
+	return finding{
+		decision: Deny, field: "spec.source",
+		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", quote(spec.Source), quote(spec.SourceNamespace)),
+		accepted: "allowed is " + p.catalogText(),
+	}
+}
+
+func foreignChannel(in *SubscriptionInput, p *Policy) finding {
+	channel := in.Subscription.Spec.Channel
+	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
+		return finding{}
+	}
+	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + quote(channel) + " is not allowed",
+		accepted: "allowed is " + shown(p.Channel)}
+}
+
+func foreignStart(in *SubscriptionInput, p *Policy) finding {
+	start := in.Subscription.Spec.StartingCSV
+	if p.MustNotHave || p.faults != "" || start == "" || len(p.versions) == 0 || p.lists(start) || p.namesStart(start) {
+		return finding{} // a version range is judged on the plan, where the version is known
+	}
+	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(start) + " is not allowed",
+		accepted: p.acceptedVersions()}
+}

@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Decision is the outcome of judging, ordered from the mildest: a verdict is as severe as its worst reason.
+type Decision int
+
+const (
+	// Allow lets the write through.
+	Allow Decision = iota
+	// Hold refuses for now: something named in the reason has to happen first.
+	Hold
+	// Deny refuses for as long as the policy stands.
+	Deny
+)
+
+// String gives the word used in the JSON of `opgate check` and in metrics.
+func (d Decision) String() string {
+	switch d {
+	case Allow:
+		return "Allow"
+	case Hold:
+		return "Hold"
+	case Deny:
+		return "Deny"
+	}
+	return "Deny" // a value nobody defined must never read as permission
+}
+
+// Reason is why a verdict refuses or warns.
+type Reason struct {
+	Rule RuleID
+	// Source is the policy that the rule comes from, as "OperatorPolicy policies/etcd", or empty where no
+	// single policy is behind it.
+	Source string
+	// Decision is what this reason alone would give. Warnings carry Allow.
+	Decision Decision
+	// Field is the path of the offending field, where there is one.
+	Field string
+	// Message is a whole sentence without the object's name: the offending value, the policy, the rule in
+	// parentheses, then what would be accepted.
+	Message string
+
+	// policy is what the reason comes from; it decides who may override it.
+	policy *Policy
+}
+
+// Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces what is there).
+type Change struct {
+	Rule   RuleID
+	Source string
+	// Path is a JSON pointer.
+	Path  string
+	Value any
+	// Message says what was changed and why; it is shown as an admission warning.
+	Message string
+}
+
+// Verdict is the outcome of judging one object.
+type Verdict struct {
+	// Object is "subscription shop/etcd": lower-case kind, namespace/name.
+	Object   string
+	Decision Decision
+	// Reasons explain a Deny or Hold: all of them, the most severe first, in a stable order.
+	Reasons []Reason
+	// Warnings never refuse: what informing policies would have refused, contradictions, previews.
+	Warnings []Reason
+	// Changes are what the mutating webhook writes.
+	Changes []Change
+	// CSVs says, for an InstallPlan, where each of its ClusterServiceVersions stands.
+	CSVs []CSVVerdict
+}
+
+// Refusal is the text shown to whoever made the write: the object, then the reasons. A hostile object may
+// give any number of these; what is more than a person reads is counted.
+func (v *Verdict) Refusal() string {
+	const most = 20
+	parts := make([]string, 0, min(len(v.Reasons), most+1))
+	for i, r := range v.Reasons {
+		if i == most {
+			parts = append(parts, "and "+plural(len(v.Reasons)-most, "more"))
+			break
+		}
+		parts = append(parts, r.Message)
+	}
+	return v.Object + ": " + strings.Join(parts, "; ")
+}
+
+// WarningTexts are the admission warnings: those of changes first, then the others.
+func (v *Verdict) WarningTexts() []string {
+	if len(v.Changes)+len(v.Warnings) == 0 {
+		return nil
+	}
+	texts := make([]string, 0, len(v.Changes)+len(v.Warnings))
+	for _, c := range v.Changes {
+		if c.Message != "" {
+			texts = append(texts, v.Object+": "+c.Message)
+		}
+	}
+	for _, w := range v.Warnings {
+		texts = append(texts, v.Object+": "+w.Message)
+	}
+	return texts
+}
+
+// refuse records a reason against the object.
+func (v *Verdict) refuse(r Reason) {
+	v.Reasons = append(v.Reasons, r)
+	v.Decision = max(v.Decision, r.Decision)
+}
+
+// warn records a reason that never refuses.
+func (v *Verdict) warn(r Reason) {
+	r.Decision = Allow
+	v.Warnings = append(v.Warnings, r)
+}
+
+// sorted puts reasons and warnings into their stable order and returns the verdict.
+func (v *Verdict) sorted() Verdict {
+	slices.SortStableFunc(v.Reasons, func(a, b Reason) int {
+		return cmp.Or(-cmp.Compare(a.Decision, b.Decision), compareReasons(a, b))
+	})
+	v.Reasons = slices.CompactFunc(v.Reasons, sameReason)
+	slices.SortStableFunc(v.Warnings, compareReasons)
+	v.Warnings = slices.CompactFunc(v.Warnings, sameReason)
+	return *v
+}
+
+func compareReasons(a, b Reason) int {
+	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Message, b.Message))
+}
+
+func sameReason(a, b Reason) bool {
+	return a.Rule == b.Rule && a.Source == b.Source && a.Message == b.Message
+}
+
+// finding is what one rule has to say of one object under one policy; the zero finding says nothing.
+type finding struct {
+	decision Decision
+	field    string
+	// what is the offending value and what happened to it: `source "evil" is not allowed`.
+	what string
+	// accepted says what would be let through, or what is waited for.
+	accepted string
+}
+
+func (f finding) silent() bool { return f.what == "" }
+
+// record turns a finding into a reason under an enforcing policy and into a warning under an informing one.
+func (v *Verdict) record(id RuleID, p *Policy, f finding) {
+	if f.silent() {
+		return
+	}
+	r := Reason{Rule: id, Source: p.Source(), Decision: f.decision, Field: f.field, policy: p}
+	if p.Enforced {
+		r.Message = sentence(f.what+" by "+r.Source, id, f.accepted)
+		v.refuse(r)
+		return
+	}
+	r.Message = sentence(f.what+" by "+r.Source+", which only informs", id, f.accepted)
+	v.warn(r)
+}
+
+func sentence(what string, id RuleID, accepted string) string {
+	s := what + " (" + string(id) + ")"
+	if accepted != "" {
+		s += ": " + accepted
+	}
+	return s
+}
