@@ -1,0 +1,203 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// Options configure a Gate.
+type Options struct {
+	// Store gives the snapshot. Required.
+	Store *Store
+	// Metrics count decisions. Required.
+	Metrics *Metrics
+	// Authorizer answers whether a user may override. Required.
+	Authorizer Authorizer
+	// OLMIdentities are the user names that OLM writes as. Whoever can write as one of these can start a plan
+	// past the gate, so it names OLM's own service accounts and nothing else. Required.
+	OLMIdentities []string
+	// ApprovalMode is what becomes of a wrong installPlanApproval. Default: rules.MutateApproval.
+	ApprovalMode rules.ApprovalMode
+	// Log takes refusals at V(0) and every request at V(1). Default: none.
+	Log logr.Logger
+	// Now is the clock for durations. Default: time.Now.
+	Now func() time.Time
+}
+
+// Validate names what is missing or wrong.
+func (o *Options) Validate() error {
+	switch {
+	case o.Store == nil || o.Metrics == nil || o.Authorizer == nil:
+		return fmt.Errorf("admission options: Store, Metrics and Authorizer are required")
+	case len(o.OLMIdentities) == 0:
+		return fmt.Errorf("admission options: OLMIdentities is empty; without OLM's identity its own writes would be refused")
+	}
+	switch o.ApprovalMode {
+	case "", rules.MutateApproval, rules.DenyApproval:
+		return nil
+	}
+	return fmt.Errorf("admission options: ApprovalMode %q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
+}
+
+// Gate is what all endpoints share.
+type Gate struct {
+	store        *Store
+	metrics      *Metrics
+	authorizer   Authorizer
+	olm          map[string]struct{}
+	approvalMode rules.ApprovalMode
+	log          logr.Logger
+	now          func() time.Time
+}
+
+// New makes a gate.
+func New(o Options) (*Gate, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gate{store: o.Store, metrics: o.Metrics, authorizer: o.Authorizer, olm: make(map[string]struct{}, len(o.OLMIdentities)),
+		approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
+	for _, identity := range o.OLMIdentities {
+		g.olm[identity] = struct{}{}
+	}
+	if g.approvalMode == "" {
+		g.approvalMode = rules.MutateApproval
+	}
+	if g.now == nil {
+		g.now = time.Now
+	}
+	return g, nil
+}
+
+// Paths of the endpoints, as the webhook configurations name them.
+const (
+	PathMutateSubscriptions        = "/mutate/subscriptions"
+	PathMutateOperatorPolicies     = "/mutate/operatorpolicies"
+	PathValidateSubscriptions      = "/validate/subscriptions"
+	PathValidateInstallPlans       = "/validate/installplans"
+	PathValidateInstallPlansStatus = "/validate/installplans-status"
+	PathValidateOperatorPolicies   = "/validate/operatorpolicies"
+)
+
+// Handlers gives the handler of each path.
+func (g *Gate) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		PathMutateSubscriptions:        &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.mutateSubscription},
+		PathValidateSubscriptions:      &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
+		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.harmlessCreate, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.statusByOLM, judge: g.validatePlanStatus},
+		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
+		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
+	}
+}
+
+func (g *Gate) byOLM(username string) bool {
+	_, ok := g.olm[username]
+	return ok
+}
+
+// mutateSubscription only changes: what is wrong in other ways may still be put right by a later mutating
+// webhook, and the validating one sees the final object.
+func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+	if g.approvalMode != rules.MutateApproval {
+		return rules.Verdict{Object: "subscription"}
+	}
+	v := judgeSubscription(s, req, rules.MutateApproval)
+	return rules.Verdict{Object: v.Object, Changes: v.Changes}
+}
+
+func (g *Gate) validateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+	return judgeSubscription(s, req, rules.DenyApproval)
+}
+
+func judgeSubscription(s *Snapshot, req *request[rules.Subscription, rules.Subscription], mode rules.ApprovalMode) rules.Verdict {
+	return rules.JudgeSubscription(rules.SubscriptionInput{
+		Subscription: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.Object.Metadata.Namespace), Mode: mode,
+	})
+}
+
+// harmlessCreate lets OLM write plans that nobody has approved yet, whatever state the gate is in: refusing
+// them stalls a whole namespace, and they are judged when they are approved (threat O4).
+func (g *Gate) harmlessCreate(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
+	return !req.update() && g.byOLM(req.User.Username) && !req.Object.Spec.Approved
+}
+
+func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
+	ns := s.Namespace(req.Object.Metadata.Namespace)
+	if !req.update() {
+		return rules.JudgePlanCreate(rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.byOLM(req.User.Username)})
+	}
+	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns}
+	v := rules.JudgePlanUpdate(in)
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+		return g.override(ctx, &v, ns, &req.User, reason)
+	}
+	return v
+}
+
+// statusByOLM lets every status write of OLM through: a refused one leaves an orphan plan behind.
+func (g *Gate) statusByOLM(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
+	return g.byOLM(req.User.Username)
+}
+
+func (g *Gate) validatePlanStatus(_ context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
+	if !req.update() {
+		return unexpected("installplan", req.Operation, req.SubResource)
+	}
+	return rules.JudgePlanStatusUpdate(rules.PlanStatusInput{
+		New: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.OldObject.Metadata.Namespace), ByOLM: g.byOLM(req.User.Username),
+	})
+}
+
+func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	p, err := decodePolicies(req)
+	if err != nil {
+		return unreadable("operatorpolicy", err)
+	}
+	return rules.Verdict{Object: "operatorpolicy " + p.policy.Namespace + "/" + p.policy.Name, Changes: rules.NormalizePolicy(p.policy, p.old)}
+}
+
+func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	p, err := decodePolicies(req)
+	if err != nil {
+		return unreadable("operatorpolicy", err)
+	}
+	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+}
+
+// decodedPolicies are the two sides of a review of our own kind, the only one that is decoded in full.
+type decodedPolicies struct {
+	policy, old *policyv1beta2.OperatorPolicy
+	strict      []error
+}
+
+func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
+	if p.policy, p.strict, err = rules.DecodePolicy(*req.Object); err != nil {
+		return p, err
+	}
+	if req.OldObject != nil {
+		// A stored policy that does not decode counts as none: then the new one is judged in full.
+		if old, _, err := rules.DecodePolicy(*req.OldObject); err == nil {
+			p.old = old
+		}
+	}
+	return p, nil
+}
+
+func unreadable(kind string, err error) rules.Verdict {
+	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Message: "it cannot be read: " + err.Error()}}}
+}
+
+// unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.
+func unexpected(kind string, operation, subresource string) rules.Verdict {
+	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny,
+		Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused", operation, subresource)}}}
+}

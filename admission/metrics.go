@@ -1,0 +1,67 @@
+package admission
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Metrics are what the gate counts. Namespaces, users and policies are never labels: they are unbounded.
+type Metrics struct {
+	decisions *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+}
+
+// NewMetrics registers the gate's metrics. The snapshot's generation and age, in seconds since it was last
+// built, are read from the store when they are scraped.
+func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Time) *Metrics {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "opgate_decisions_total",
+			Help: "Admission reviews answered, by kind of object, operation, decision and the rule that weighed most.",
+		}, []string{"kind", "operation", "decision", "rule"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "opgate_decision_duration_seconds",
+			Help:    "Time from having read a review to its answer, by kind of object.",
+			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1},
+		}, []string{"kind"}),
+	}
+	registry.MustRegister(m.decisions, m.duration,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "opgate_policy_snapshot_generation",
+			Help: "How often the snapshot that judging reads has been built; 0 until the first full one.",
+		}, func() float64 {
+			if s := store.Load(); s != nil {
+				return float64(s.generation)
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "opgate_policy_snapshot_age_seconds",
+			Help: "Seconds since the snapshot was last built; -1 until the first full one.",
+		}, func() float64 {
+			if s := store.Load(); s != nil {
+				return now().Sub(s.built).Seconds()
+			}
+			return -1
+		}))
+	return m
+}
+
+// observe counts one answered review. Operations that the API server does not know are counted as such, so
+// that a forged review cannot make label values.
+func (m *Metrics) observe(kind, operation string, v *rules.Verdict, took time.Duration) {
+	switch operation {
+	case "CREATE", "UPDATE", "DELETE", "CONNECT":
+	default:
+		operation = "unknown"
+	}
+	rule := ""
+	if len(v.Reasons) > 0 {
+		rule = string(v.Reasons[0].Rule)
+	}
+	m.decisions.WithLabelValues(kind, operation, v.Decision.String(), rule).Inc()
+	m.duration.WithLabelValues(kind).Observe(took.Seconds())
+}

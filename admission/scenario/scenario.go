@@ -1,0 +1,223 @@
+// Package scenario reads the scenario files in e2e/scenarios: one write by one user to a cluster in a known
+// state, and exactly what the gate must answer. Every file runs twice, through the handlers of package
+// admission and through a real API server, so that the two cannot drift apart.
+//
+// A scenario is a txtar file. Its comment starts with one sentence that says what it shows, for many of them
+// what an attacker tries; then come headers:
+//
+//	rules: plan/version                          the rule IDs that must speak, by refusing or warning
+//	user:  tenant                                admin, tenant or olm
+//	do:    create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME
+//
+// Its files are cluster.yaml (objects of OLM that exist before, status included) and policies.yaml, written
+// in this order before the gate judges; write.yaml (or, for patch, a merge patch in write.json); want, whose
+// first line is Allow, Deny or Hold and whose second, for a refusal, is the exact message; warnings, one
+// exact warning on each line, in any order; and stored.json, a merge patch that must change nothing of what
+// is stored after an allowed write. Without warnings there must be none.
+package scenario
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Scenario is one file.
+type Scenario struct {
+	// Name is the file's base name without its ending.
+	Name string
+	// Title is the sentence at the top.
+	Title string
+	// Rules must all occur, each in the refusal, a warning or a change.
+	Rules []rules.RuleID
+	// User is admin, tenant or olm.
+	User string
+	// Verb is create, replace, replace-status or patch (an approval is a patch).
+	Verb string
+	// Kind, Namespace and Object name the target of a patch.
+	Kind, Namespace, Object string
+	// Cluster and Policies exist before, in this order.
+	Cluster, Policies []*unstructured.Unstructured
+	// Write is the object written; nil for a patch.
+	Write *unstructured.Unstructured
+	// Patch is the merge patch sent; nil for the other verbs.
+	Patch []byte
+	// Decision is Allow, Deny or Hold; Message is the refusal.
+	Decision, Message string
+	// Warnings are sorted.
+	Warnings []string
+	// Stored is a merge patch that leaves the stored object as it is; nil where nothing is said of it.
+	Stored []byte
+}
+
+// Load reads all scenarios of a directory, sorted by name.
+func Load(dir string) ([]*Scenario, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no scenarios in %s", dir)
+	}
+	scenarios := make([]*Scenario, len(paths))
+	for i, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if scenarios[i], err = parse(strings.TrimSuffix(filepath.Base(path), ".txtar"), data); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return scenarios, nil
+}
+
+func parse(name string, data []byte) (*Scenario, error) {
+	archive := txtar.Parse(data)
+	s := &Scenario{Name: name}
+	if err := s.parseHeaders(string(archive.Comment)); err != nil {
+		return nil, err
+	}
+	for _, f := range archive.Files {
+		if err := s.parseFile(f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("file %s: %w", f.Name, err)
+		}
+	}
+	return s, s.validate()
+}
+
+func (s *Scenario) parseHeaders(comment string) error {
+	title, headers, _ := strings.Cut(comment, "\n\n")
+	s.Title = strings.Join(strings.Fields(title), " ")
+	for line := range strings.Lines(headers) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		key, value, found := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case !found:
+			return fmt.Errorf("header %q has no colon", line)
+		case key == "rules":
+			for _, id := range strings.Fields(strings.ReplaceAll(value, ",", " ")) {
+				s.Rules = append(s.Rules, rules.RuleID(id))
+			}
+		case key == "user":
+			s.User = value
+		case key == "do":
+			if err := s.parseDo(strings.Fields(value)); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("header %q is not one of rules, user, do", key)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) parseDo(words []string) error {
+	if len(words) == 0 {
+		return errors.New("do is empty")
+	}
+	s.Verb = words[0]
+	switch s.Verb {
+	case "create", "replace", "replace-status":
+		if len(words) == 1 {
+			return nil
+		}
+	case "approve", "patch":
+		if len(words) == 3 {
+			if s.Verb == "approve" {
+				s.Verb, s.Patch = "patch", []byte(`{"spec":{"approved":true}}`)
+			}
+			var found bool
+			s.Kind = words[1]
+			if s.Namespace, s.Object, found = strings.Cut(words[2], "/"); found {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("do %q is not one of: create, replace, replace-status, approve KIND NS/NAME, patch KIND NS/NAME", strings.Join(words, " "))
+}
+
+func (s *Scenario) parseFile(name string, data []byte) (err error) {
+	switch name {
+	case "cluster.yaml":
+		s.Cluster, err = objects(data)
+	case "policies.yaml":
+		s.Policies, err = objects(data)
+	case "write.yaml":
+		var written []*unstructured.Unstructured
+		if written, err = objects(data); err == nil && len(written) != 1 {
+			return fmt.Errorf("has %d objects and needs one", len(written))
+		}
+		if err == nil {
+			s.Write = written[0]
+		}
+	case "write.json":
+		s.Patch = data
+	case "want":
+		decision, message, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+		s.Decision, s.Message = decision, strings.TrimSpace(message)
+	case "warnings":
+		for line := range strings.Lines(string(data)) {
+			if line = strings.TrimSpace(line); line != "" {
+				s.Warnings = append(s.Warnings, line)
+			}
+		}
+		slices.Sort(s.Warnings)
+	case "stored.json":
+		s.Stored = data
+	default:
+		return errors.New("is not a file that scenarios have")
+	}
+	return err
+}
+
+func (s *Scenario) validate() error {
+	switch {
+	case s.Title == "":
+		return errors.New("there is no title")
+	case s.User != "admin" && s.User != "tenant" && s.User != "olm":
+		return fmt.Errorf("user %q is not one of admin, tenant, olm", s.User)
+	case s.Verb == "":
+		return errors.New("there is no do header")
+	case (s.Verb == "patch") != (s.Patch != nil) || (s.Verb == "patch") == (s.Write != nil):
+		return errors.New("needs write.yaml, or write.json for a patch, and not both")
+	case !slices.Contains([]string{rules.Allow.String(), rules.Deny.String(), rules.Hold.String()}, s.Decision):
+		return fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
+	case (s.Decision == rules.Allow.String()) != (s.Message == ""):
+		return errors.New("a refusal has a message and an allowed write has none")
+	}
+	for _, patch := range [][]byte{s.Patch, s.Stored} {
+		if patch != nil && !json.Valid(patch) {
+			return errors.New("a patch is not JSON")
+		}
+	}
+	return nil
+}
+
+func objects(data []byte) ([]*unstructured.Unstructured, error) {
+	var list []*unstructured.Unstructured
+	for i, document := range strings.Split("\n"+string(data), "\n---\n") {
+		var u unstructured.Unstructured
+		if err := yaml.UnmarshalStrict([]byte(document), &u.Object); err != nil {
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
+		}
+		if len(u.Object) > 0 {
+			list = append(list, &u)
+		}
+	}
+	return list, nil
+}
