@@ -1,0 +1,28 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/opgate/opgate/cmd/opgate/serve"
+)
+
+func serveCommand() *cobra.Command {
+	var options serve.Options
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer the API server's admission reviews",
+		Long: `Answer the API server's admission reviews for Subscriptions, InstallPlans and OperatorPolicies.
+
+Until every policy, Subscription, InstallPlan and ClusterServiceVersion has been read once, every review is
+refused with "not ready"; /readyz says so too. SIGTERM ends the process after --drain-delay.`,
+		Example: `  # in a pod, with a mounted certificate
+  opgate serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key
+
+  # on this machine
+  opgate serve --self-signed --self-signed-ca-file ca.pem --webhook-bind-address 127.0.0.1:9443`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve.Run(cmd.Context(), options) },
+	}
+	options.AddFlags(cmd.Flags())
+	return cmd
+}
