@@ -1,0 +1,72 @@
+# Everything runs with Go, gcc, git and make. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LOCAL = cd e2e && go run ./cmd/local
+LINT = go tool -modfile=.golangci.mod golangci-lint
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/opgate
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/opgate ./cmd/opgate
+
+.PHONY: test
+test: test-unit test-e2e ## Run every test: units with the race detector, then a real API server (built from source the first time)
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no API server
+	@echo "==> go vet (the first build of the libraries takes a minute or two)"
+	go vet ./...
+	@echo "==> unit tests with the race detector"
+	go test -race -shuffle=on ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run the tests against a real API server
+	@echo "==> end-to-end tests: a real API server, etcd, kubectl and the gate as its own process"
+	cd e2e && go vet ./...
+	cd e2e && go test -shuffle=on -count=1 -timeout 40m -v ./... | $(PROGRESS)
+
+# Of the verbose output, what says where the run is: steps on their way, results, failures.
+PROGRESS = grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)|^ +--- PASS'
+
+.PHONY: bench
+bench: ## Run the benchmarks of judging and of the request path, with their floors
+	go test -run '^$$' -bench . -benchmem ./rules ./admission
+
+.PHONY: demo
+demo: ## See the gate refuse and admit real kubectl commands on a local API server; cleans up after itself
+	@$(LOCAL) demo
+
+.PHONY: up
+up: ## Start the same control plane and gate and keep them; kubeconfig in .local/kubeconfig
+	@$(LOCAL) up
+
+.PHONY: down
+down: ## Stop what `make up` started
+	@$(LOCAL) down
+
+.PHONY: lint
+lint: ## Run golangci-lint (built from its module the first time)
+	$(LINT) run ./...
+	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
+
+.PHONY: generate
+generate: ## Generate deep copies and CRDs
+	go tool controller-gen object paths=./api/...
+	go tool controller-gen crd paths=./api/... output:crd:artifacts:config=manifests/crd
+
+.PHONY: verify
+verify: generate ## Generate and format everything and fail if that changes the tree
+	gofmt -l -w $$(git ls-files '*.go')
+	go mod tidy
+	cd e2e && go mod tidy
+	@git diff --exit-code && test -z "$$(git status --porcelain)" || { echo "the tree is not clean: commit what 'make verify' wrote"; git status --short; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what was built here
+	rm -rf bin
