@@ -28,15 +28,15 @@ type Options struct {
 	ApprovalMode rules.ApprovalMode
 	// Log takes refusals at V(0) and every request at V(1). Default: none.
 	Log logr.Logger
-	// Now is the clock for durations. Default: time.Now.
+	// Now is the clock for durations. Required.
 	Now func() time.Time
 }
 
 // Validate names what is missing or wrong.
 func (o *Options) Validate() error {
 	switch {
-	case o.Store == nil || o.Metrics == nil || o.Authorizer == nil:
-		return fmt.Errorf("admission options: Store, Metrics and Authorizer are required")
+	case o.Store == nil || o.Metrics == nil || o.Authorizer == nil || o.Now == nil:
+		return fmt.Errorf("admission options: Store, Metrics, Authorizer and Now are required")
 	case len(o.OLMIdentities) == 0:
 		return fmt.Errorf("admission options: OLMIdentities is empty; without OLM's identity its own writes would be refused")
 	}
@@ -70,9 +70,6 @@ func New(o Options) (*Gate, error) {
 	}
 	if g.approvalMode == "" {
 		g.approvalMode = rules.MutateApproval
-	}
-	if g.now == nil {
-		g.now = time.Now
 	}
 	return g, nil
 }

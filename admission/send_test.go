@@ -41,6 +41,7 @@ func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
 		Authorizer:    authorizer,
 		OLMIdentities: []string{olmUser},
 		Log:           logr.Discard(),
+		Now:           time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -162,22 +162,25 @@ func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	if !bytes.Contains(raw, propertiesAnnotation) {
 		return nil
 	}
+	var err error
+	m.Properties, err = manifestProperties(raw)
+	m.Unreadable = err != nil // it holds the plan; the rest of the object is read all the same
+	return nil
+}
+
+// manifestProperties reads the annotation of the object whose JSON is in a JSON string.
+func manifestProperties(raw []byte) (string, error) {
 	var text string
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
-		m.Unreadable = true
-		return nil
+		return "", err
 	}
 	var object struct {
 		Metadata struct {
 			Annotations annotations `json:"annotations"`
 		} `json:"metadata"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object); err != nil {
-		m.Unreadable = true
-		return nil
-	}
-	m.Properties = object.Metadata.Annotations.Properties
-	return nil
+	err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object)
+	return object.Metadata.Annotations.Properties, err
 }
 
 // key is namespace/name, with the generated part of a name that the API server has not given yet left open.

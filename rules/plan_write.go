@@ -153,16 +153,16 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	accepted := "only OLM moves the phase of a plan"
 	if to == PhaseInstalling {
-		if !in.Old.Spec.Approved {
-			accepted = "OLM starts the plan once spec.approved is true; approve it"
-		} else {
-			approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
-			if approval.Decision == Allow {
-				return v.sorted()
-			}
+		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
+		switch {
+		case approval.Decision != Allow:
 			for _, r := range approval.Reasons {
 				v.refuse(r)
 			}
+		case in.Old.Spec.Approved:
+			return v.sorted()
+		default:
+			accepted = "set spec.approved instead, then OLM starts the plan"
 		}
 	}
 	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, finding{decision: Deny, field: "status.phase",

@@ -40,7 +40,7 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	}
 	for term := range strings.FieldsSeq(text) {
 		// The parser drops a last term of one character without a word, and would read ">=1.0.0 2" as ">=1.0.0".
-		if len(term) == 1 && !strings.Contains("<>=!", term) {
+		if len(term) == 1 && !slices.Contains([]string{"<", ">", "=", "!"}, term) {
 			return nil, fmt.Errorf("has %q, which is not a full version", term)
 		}
 	}

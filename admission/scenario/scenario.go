@@ -20,8 +20,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,7 +62,8 @@ type Scenario struct {
 
 // Load reads all scenarios of a directory, sorted by name.
 func Load(dir string) ([]*Scenario, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	files := os.DirFS(dir)
+	paths, err := fs.Glob(files, "*.txtar")
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +72,11 @@ func Load(dir string) ([]*Scenario, error) {
 	}
 	scenarios := make([]*Scenario, len(paths))
 	for i, path := range paths {
-		data, err := os.ReadFile(path)
+		data, err := fs.ReadFile(files, path)
 		if err != nil {
 			return nil, err
 		}
-		if scenarios[i], err = parse(strings.TrimSuffix(filepath.Base(path), ".txtar"), data); err != nil {
+		if scenarios[i], err = parse(strings.TrimSuffix(path, ".txtar"), data); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}

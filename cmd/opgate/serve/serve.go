@@ -134,6 +134,7 @@ func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *ato
 		OLMIdentities: o.OLMIdentities,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
 		Log:           log.WithName("admission"),
+		Now:           time.Now,
 	})
 	if err != nil {
 		return err

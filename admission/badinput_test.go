@@ -1,0 +1,225 @@
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/admission/scenario"
+)
+
+// governed is a scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
+func governed(t testing.TB) *scenario.Scenario {
+	t.Helper()
+	scenarios, err := scenario.Load(scenarioDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		if s.Name == "plan-version" {
+			return s
+		}
+	}
+	t.Fatal("scenario plan-version is gone")
+	return nil
+}
+
+func governedGate(t testing.TB) *Gate {
+	s := governed(t)
+	return newGate(t, storeOf(t, append(s.Cluster, s.Policies...)...), overrideBy{})
+}
+
+// TestBadReviews sends what no API server sends, and what a hostile client might. Whatever it is, the answer
+// is an AdmissionReview that refuses.
+func TestBadReviews(t *testing.T) {
+	const uid = `"uid":"705ab4f5"`
+	review := func(request string) string {
+		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{` + uid + `,` + request + `}}`
+	}
+	update := func(object, old string) string {
+		return review(`"operation":"UPDATE","object":` + object + `,"oldObject":` + old)
+	}
+	const meta = `"metadata":{"name":"install-x7","namespace":"shop"}`
+	const held = `{` + meta + `,"spec":{"clusterServiceVersionNames":["etcdoperator.v0.9.4"],"approved":false}}`
+
+	for name, body := range map[string]string{
+		"nothing":                      "",
+		"no JSON":                      "approved: true",
+		"a number":                     "7",
+		"null":                         "null",
+		"cut off":                      update(held, held)[:120],
+		"another kind":                 strings.Replace(update(held, held), `"kind":"AdmissionReview"`, `"kind":"ConversionReview"`, 1),
+		"another version":              strings.Replace(update(held, held), "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1),
+		"no request":                   `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+		"no uid":                       strings.Replace(update(held, held), uid, `"uid":""`, 1),
+		"no object":                    review(`"operation":"UPDATE","object":null,"oldObject":` + held),
+		"an update of nothing":         review(`"operation":"UPDATE","object":` + held),
+		"a create over something":      review(`"operation":"CREATE","object":` + held + `,"oldObject":` + held),
+		"an operation nobody knows":    review(`"operation":"UPSERT","object":` + held),
+		"a delete":                     review(`"operation":"DELETE","object":null,"oldObject":` + held),
+		"an object that is a list":     update(`[`+held+`]`, held),
+		"approved as a string":         update(strings.Replace(held, "false", `"true"`, 1), held),
+		"approved as a number":         update(strings.Replace(held, "false", "1", 1), held),
+		"approved twice, last is true": update(strings.Replace(held, `"approved":false`, `"approved":false,"approved":true`, 1), held),
+		"spec twice, last approves":    update(`{`+meta+`,"spec":{"approved":false},"spec":{"clusterServiceVersionNames":["etcdoperator.v0.9.4"],"approved":true}}`, held),
+		"ten thousand levels":          update(`{"metadata":`+strings.Repeat(`{"a":`, 10_001)+`1`+strings.Repeat(`}`, 10_001)+`}`, held),
+		"ten thousand levels of lists": update(`{"spec":{"clusterServiceVersionNames":`+strings.Repeat(`[`, 10_001)+strings.Repeat(`]`, 10_001)+`}}`, held),
+		"a name that is no UTF-8":      update(strings.Replace(held, `"approved":false`, `"approved":true`, 1), strings.Replace(held, "etcdoperator", "etcd\xff", 1)),
+		"two megabytes of names":       update(strings.Replace(held, `"etcdoperator.v0.9.4"`, strings.Repeat(`"a",`, 500_000)+`"b"`, 1), held),
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler := governedGate(t).Handlers()[PathValidateInstallPlans]
+			if answer := post(t, handler, []byte(body)); answer.Allowed {
+				t.Errorf("allowed: %.200s", body)
+			}
+		})
+	}
+}
+
+// TestKeysInAnotherCase shows that keys are read as the API server reads them: "Approved" is no field, so a
+// review that has both must be judged by the one that will be stored.
+func TestKeysInAnotherCase(t *testing.T) {
+	s := governed(t)
+	old := s.Cluster[0]
+	object := old.DeepCopy()
+	spec := object.Object["spec"].(map[string]any)
+	spec["approved"] = true
+	spec["Approved"] = false
+	spec["APPROVED"] = false
+	got := send(t, governedGate(t), "admin", false, old, object)
+	if got.allowed || !strings.Contains(got.message, "plan/version") {
+		t.Errorf("allowed is %v, message %q", got.allowed, got.message)
+	}
+}
+
+// TestLargeBodies sends more than a review may hold, with and without saying so first.
+func TestLargeBodies(t *testing.T) {
+	body := bytes.Repeat([]byte(" "), maxBody+1)
+	handler := governedGate(t).Handlers()[PathValidateInstallPlans]
+	for name, request := range map[string]*http.Request{
+		"announced": httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)),
+		"chunked":   httptest.NewRequest(http.MethodPost, "/", struct{ *bytes.Reader }{bytes.NewReader(body)}),
+		"shorter than announced": func() *http.Request {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+			r.ContentLength = 100
+			return r
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, request)
+			var out struct {
+				Response struct {
+					Allowed bool `json:"allowed"`
+					Status  struct {
+						Message string `json:"message"`
+					} `json:"status"`
+				} `json:"response"`
+			}
+			if err := json.Unmarshal(recorder.Body.Bytes(), &out); err != nil {
+				t.Fatal(err)
+			}
+			if out.Response.Allowed || out.Response.Status.Message == "" {
+				t.Errorf("answer is %s", recorder.Body)
+			}
+		})
+	}
+}
+
+// TestNotReady asks every endpoint before there is a snapshot: an empty list of policies must never read as
+// "no policies" (threat G2). OLM's own writes that are never refused pass even then (threat O4).
+func TestNotReady(t *testing.T) {
+	s := governed(t)
+	gate := newGate(t, &Store{}, overrideBy{"admin"})
+	for path, handler := range gate.Handlers() {
+		for _, object := range append(s.Cluster, s.Policies...) {
+			answer := post(t, handler, reviewOf(t, "admin", false, nil, raw(t, object)))
+			if answer.Allowed || !strings.Contains(answer.Result.Message, "not ready") {
+				t.Errorf("%s answers %+v", path, answer)
+			}
+		}
+	}
+	plan := s.Cluster[0]
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlans], reviewOf(t, olmUser, false, nil, raw(t, plan))); !answer.Allowed {
+		t.Errorf("OLM cannot create a plan that is not approved: %s", answer.Result.Message)
+	}
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlansStatus], reviewOf(t, olmUser, true, plan, raw(t, plan))); !answer.Allowed {
+		t.Errorf("OLM cannot write the status of a plan: %s", answer.Result.Message)
+	}
+	approved := plan.DeepCopy()
+	approved.Object["spec"].(map[string]any)["approved"] = true
+	if answer := post(t, gate.Handlers()[PathValidateInstallPlans], reviewOf(t, olmUser, false, nil, raw(t, approved))); answer.Allowed {
+		t.Error("a plan that is born approved passed unjudged")
+	}
+}
+
+// TestMatchConditionsSkipOnlyWhatPasses backs the matchConditions in manifests/webhooks.yaml: every write
+// that they keep away from the gate is one that the gate would let through.
+func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		existing := slices.Concat(s.Cluster, s.Policies)
+		gate := newGate(t, storeOf(t, existing...), overrideBy{})
+		for _, old := range existing {
+			if old.GetKind() == "ClusterServiceVersion" {
+				continue
+			}
+			object := old.DeepCopy()
+			object.SetLabels(map[string]string{"operators.coreos.com/etcd.shop": ""})
+			if got := send(t, gate, "tenant", false, old, object); !got.allowed {
+				t.Errorf("%s: labels of %s %s: %s", s.Name, old.GetKind(), old.GetName(), got.message)
+			}
+		}
+	}
+}
+
+// FuzzReview looks for a body that panics or is answered with anything but an AdmissionReview, and for one
+// that approves the plan outside the list.
+func FuzzReview(f *testing.F) {
+	s := governed(f)
+	gate := newGate(f, storeOf(f, append(s.Cluster, s.Policies...)...), overrideBy{})
+	old, err := json.Marshal(s.Cluster[0].Object)
+	if err != nil {
+		f.Fatal(err)
+	}
+	approved := s.Cluster[0].DeepCopy()
+	approved.Object["spec"].(map[string]any)["approved"] = true
+	data, err := json.Marshal(approved.Object)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(data))
+	f.Add(string(old))
+	f.Add(`{"metadata":{"namespace":"shop"},"spec":{"approved":true}}`)
+	handler := gate.Handlers()[PathValidateInstallPlans]
+	stored := &unstructured.Unstructured{}
+	if err := json.Unmarshal(old, &stored.Object); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, object string) {
+		body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"UPDATE","object":%s,"oldObject":%s}}`, object, old)
+		answer := post(t, handler, []byte(body))
+		var written struct {
+			Metadata struct {
+				Namespace string `json:"namespace"`
+			} `json:"metadata"`
+			Spec struct {
+				Approved bool `json:"approved"`
+			} `json:"spec"`
+		}
+		if answer.Allowed && kjson.UnmarshalCaseSensitivePreserveInts([]byte(object), &written) == nil && written.Spec.Approved && written.Metadata.Namespace == "shop" {
+			t.Errorf("approved by %s", object)
+		}
+	})
+}

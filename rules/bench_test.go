@@ -1,0 +1,97 @@
+package rules
+
+import (
+	"fmt"
+	"testing"
+)
+
+// crowd is a namespace with n policies, of which one governs etcd.
+func crowd(n int) *Namespace {
+	policies := make([]*Policy, 0, n)
+	for i := range n - 1 {
+		policies = append(policies, policyFor(fmt.Sprintf("package-%d", i), versions("one.v1.0.0", "two.v1.0.0")))
+	}
+	policies = append(policies, policyFor("etcd", versions("etcd.v0.9.2")))
+	return NewNamespace("shop", NamespaceContents{Policies: policies})
+}
+
+func subscriptionTo(pkg string) *Subscription {
+	return &Subscription{
+		Metadata: ObjectMeta{Namespace: "shop", Name: pkg},
+		Spec:     SubscriptionSpec{Package: pkg, Channel: "stable", Source: "operatorhubio-catalog", SourceNamespace: "olm", InstallPlanApproval: ApprovalManual},
+	}
+}
+
+// The cost of judging must not depend on the number of policies: compare the sub-benchmarks.
+var crowds = []int{1, 100, 10_000}
+
+func BenchmarkJudgeSubscription(b *testing.B) {
+	for _, n := range crowds {
+		in := SubscriptionInput{Subscription: subscriptionTo("etcd"), Namespace: crowd(n), Mode: DenyApproval}
+		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := JudgeSubscription(in); v.Decision != Allow {
+					b.Fatal(v.Refusal())
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkJudgePlan(b *testing.B) {
+	for _, n := range crowds {
+		in := PlanInput{Plan: pendingPlan("etcd 0.9.2", "prometheus 0.56.0"), Namespace: crowd(n)}
+		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := JudgePlan(in); v.Decision != Allow {
+					b.Fatal(v.Refusal())
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkJudgePlanRefused(b *testing.B) {
+	for _, n := range crowds {
+		in := PlanInput{Plan: pendingPlan("etcd 0.9.4"), Namespace: crowd(n)}
+		b.Run(fmt.Sprintf("policies=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := JudgePlan(in); v.Decision != Deny {
+					b.Fatal("allowed")
+				}
+			}
+		})
+	}
+}
+
+// TestAllocations holds the budget of allocations per decision. The first number is what was measured when
+// the budget was set (Go 1.26), the margin is for changes in the libraries; a step above it is a regression
+// to explain. The number of policies must make no difference at all.
+func TestAllocations(t *testing.T) {
+	for _, n := range crowds {
+		ns := crowd(n)
+		allowed := SubscriptionInput{Subscription: subscriptionTo("etcd"), Namespace: ns, Mode: DenyApproval}
+		ungoverned := SubscriptionInput{Subscription: subscriptionTo("grafana"), Namespace: ns, Mode: DenyApproval}
+		plan := PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}
+		refused := PlanInput{Plan: pendingPlan("etcd 0.9.4"), Namespace: ns}
+		for _, c := range []struct {
+			name   string
+			budget float64
+			judge  func()
+		}{
+			{"subscription allowed", 5, func() { JudgeSubscription(allowed) }},
+			{"subscription ungoverned", 5, func() { JudgeSubscription(ungoverned) }},
+			{"plan allowed", 40, func() { JudgePlan(plan) }},
+			{"plan refused", 55, func() { JudgePlan(refused) }},
+		} {
+			if got := testing.AllocsPerRun(200, c.judge); got > c.budget {
+				t.Errorf("%s with %d policies: %.0f allocations, the budget is %.0f", c.name, n, got, c.budget)
+			} else {
+				t.Logf("%s with %d policies: %.0f of %.0f allocations", c.name, n, got, c.budget)
+			}
+		}
+	}
+}
