@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/rules"
+)
+
+// TestRulesDocument holds docs/rules.md to the code: a heading for each rule and no other, and every message
+// shown there is one that a scenario gets.
+func TestRulesDocument(t *testing.T) {
+	data, err := os.ReadFile("../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := string(data)
+	var documented []string
+	for _, m := range regexp.MustCompile(`(?m)^### (\S+)$`).FindAllStringSubmatch(document, -1) {
+		documented = append(documented, m[1])
+	}
+	var known []string
+	for _, r := range rules.Rules() {
+		known = append(known, string(r.ID))
+	}
+	slices.Sort(documented)
+	slices.Sort(known)
+	if !slices.Equal(documented, known) {
+		t.Errorf("docs/rules.md has the rules\n%q\nthere are\n%q", documented, known)
+	}
+
+	scenarios, err := scenario.Load(scenarioDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	for _, s := range scenarios {
+		said[s.Message] = true
+		for _, w := range s.Warnings {
+			said["Warning: "+w] = true
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(document, -1)
+	if len(blocks) < len(known) {
+		t.Errorf("docs/rules.md shows %d messages for %d rules", len(blocks), len(known))
+	}
+	for _, block := range blocks {
+		if message := strings.TrimSpace(block[1]); !said[message] {
+			t.Errorf("docs/rules.md shows a message that no scenario gets:\n%s", message)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestWebhookManifest holds manifests/webhooks.yaml to what makes failurePolicy Fail bearable and the gate
+// complete: narrow rules, every version, no side effects, every endpoint called.
+func TestWebhookManifest(t *testing.T) {
+	data, err := os.ReadFile("../manifests/webhooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mutating admissionregistrationv1.MutatingWebhookConfiguration
+	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	for _, document := range bytes.Split(data, []byte("\n---\n")) {
+		var into any = &mutating
+		if bytes.Contains(document, []byte("kind: ValidatingWebhookConfiguration")) {
+			into = &validating
+		}
+		if err := yaml.UnmarshalStrict(document, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hooks := validating.Webhooks
+	for _, m := range mutating.Webhooks {
+		hooks = append(hooks, admissionregistrationv1.ValidatingWebhook{
+			Name: m.Name, ClientConfig: m.ClientConfig, Rules: m.Rules, FailurePolicy: m.FailurePolicy, MatchPolicy: m.MatchPolicy,
+			NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, SideEffects: m.SideEffects,
+			TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions,
+		})
+	}
+
+	var paths []string
+	for _, h := range hooks {
+		paths = append(paths, *h.ClientConfig.Service.Path)
+		type settings struct {
+			FailurePolicy admissionregistrationv1.FailurePolicyType
+			MatchPolicy   admissionregistrationv1.MatchPolicyType
+			SideEffects   admissionregistrationv1.SideEffectClass
+			Timeout       int32
+			Conditions    int
+		}
+		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5, 1}
+		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds, len(h.MatchConditions)}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", h.Name, diff)
+		}
+		if h.ObjectSelector != nil || len(h.NamespaceSelector.MatchLabels) > 0 {
+			t.Errorf("%s selects by labels that a tenant may set (threat G12)", h.Name)
+		}
+		for _, e := range h.NamespaceSelector.MatchExpressions {
+			if e.Key != "kubernetes.io/metadata.name" {
+				t.Errorf("%s selects namespaces by %s, which a tenant may set (threat G12)", h.Name, e.Key)
+			}
+		}
+		for _, r := range h.Rules {
+			if !slices.Equal(r.APIVersions, []string{"*"}) {
+				t.Errorf("%s leaves out versions of %q (threat G7)", h.Name, r.Resources)
+			}
+			for _, group := range r.APIGroups {
+				if group != "operators.coreos.com" && group != "policy.open-cluster-management.io" {
+					t.Errorf("%s matches group %q, which may be needed to start the gate itself (threat G15)", h.Name, group)
+				}
+			}
+		}
+	}
+	handlers := slices.Sorted(maps.Keys(governedGate(t).Handlers()))
+	slices.Sort(paths)
+	if diff := cmp.Diff(handlers, paths); diff != "" {
+		t.Errorf("endpoints served (-) and called (+):\n%s", diff)
+	}
+}
