@@ -38,9 +38,11 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
 		return nil, fmt.Errorf("has a character that is not printable ASCII at byte %d", i)
 	}
-	for term := range strings.FieldsSeq(text) {
-		// The parser drops a last term of one character without a word, and would read ">=1.0.0 2" as ">=1.0.0".
-		if len(term) == 1 && !slices.Contains([]string{"<", ">", "=", "!"}, term) {
+	// The parser drops terms of one character without a word, and would read ">=1.0.0 2" as ">=1.0.0". Only an
+	// operator before a version may stand alone.
+	terms := strings.Fields(text)
+	for i, term := range terms {
+		if len(term) == 1 && (i == len(terms)-1 || !slices.Contains([]string{"<", ">", "=", "!"}, term)) {
 			return nil, fmt.Errorf("has %q, which is not a full version", term)
 		}
 	}
