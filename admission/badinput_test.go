@@ -16,21 +16,8 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 )
 
-// governed is a scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
-func governed(t testing.TB) *scenario.Scenario {
-	t.Helper()
-	scenarios, err := scenario.Load(scenarioDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range scenarios {
-		if s.Name == "plan-version" {
-			return s
-		}
-	}
-	t.Fatal("scenario plan-version is gone")
-	return nil
-}
+// governed is the scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
+func governed(t testing.TB) *scenario.Scenario { return named(t, "plan-version") }
 
 func governedGate(t testing.TB) *Gate {
 	s := governed(t)

@@ -102,9 +102,10 @@ func (g *Gate) byOLM(username string) bool {
 }
 
 // mutateSubscription only changes: what is wrong in other ways may still be put right by a later mutating
-// webhook, and the validating one sees the final object.
+// webhook, and the validating one sees the final object. The Subscriptions that OLM generates for
+// dependencies are changed in either mode: OLM would repeat a refused one for ever.
 func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
-	if g.approvalMode != rules.MutateApproval {
+	if g.approvalMode != rules.MutateApproval && !g.byOLM(req.User.Username) {
 		return rules.Verdict{Object: "subscription"}
 	}
 	v := judgeSubscription(s, req, rules.MutateApproval)

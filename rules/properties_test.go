@@ -60,7 +60,7 @@ func TestManifest(t *testing.T) {
 	if m := read(`{"kind":"ConfigMap"`); m.Unreadable || m.Properties != "" {
 		t.Errorf("a manifest that has no properties is looked into: %+v", m)
 	}
-	if read(with) != read(with) || read(with) == read(with+" ") {
+	if again := read(with); again != read(with) || again == read(with+" ") {
 		t.Error("one byte more must be another manifest, and the same bytes the same (threat O2)")
 	}
 }

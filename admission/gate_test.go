@@ -1,0 +1,93 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/rules"
+)
+
+// named gives one scenario.
+func named(t testing.TB, name string) *scenario.Scenario {
+	t.Helper()
+	scenarios, err := scenario.Load(scenarioDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scenarios {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("there is no scenario %s", name)
+	return nil
+}
+
+// TestDenyApproval refuses instead of changing, and names the value to write. OLM's own Subscriptions are
+// changed all the same: it would repeat a refused one for ever.
+func TestDenyApproval(t *testing.T) {
+	s := named(t, "subscription-approval-mutated")
+	store := storeOf(t, s.Policies...)
+	gate, err := New(Options{Store: store, Metrics: NewMetrics(prometheus.NewRegistry(), store, time.Now), Authorizer: overrideBy{},
+		OLMIdentities: []string{olmUser}, ApprovalMode: rules.DenyApproval, Log: logr.Discard(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := send(t, gate, "tenant", false, nil, s.Write)
+	const want = `subscription shop/etcd: spec.installPlanApproval "Automatic" is not allowed by OperatorPolicy policies/etcd (subscription/approval): write Manual, since spec.versions is set`
+	if got.allowed || got.message != want {
+		t.Errorf("allowed is %v, message\n%s\nwant\n%s", got.allowed, got.message, want)
+	}
+	if got := send(t, gate, "olm", false, nil, s.Write); !got.allowed || !strings.Contains(string(got.object), `"installPlanApproval":"Manual"`) {
+		t.Errorf("for OLM allowed is %v, stored %s", got.allowed, got.object)
+	}
+}
+
+// broken is an authorizer that cannot ask.
+type broken struct{}
+
+func (broken) MayOverride(context.Context, *authenticationv1.UserInfo, rules.PolicyName) (bool, error) {
+	return true, errors.New("the API server is away")
+}
+
+// TestOverrideThatCannotBeChecked stays refused: an error is never a yes (threat G5).
+func TestOverrideThatCannotBeChecked(t *testing.T) {
+	s := named(t, "plan-override")
+	existing := append([]*unstructured.Unstructured{}, s.Cluster...)
+	existing = append(existing, s.Policies...)
+	gate := newGate(t, storeOf(t, existing...), broken{})
+	old, object := written(t, s, existing)
+	got := send(t, gate, "admin", false, old, object)
+	if got.allowed || len(got.warnings) != 1 || !strings.Contains(got.warnings[0], "could not be checked") {
+		t.Errorf("allowed is %v, warnings %q", got.allowed, got.warnings)
+	}
+}
+
+// TestOptions refuses a gate that would refuse OLM's own writes, or that knows no such mode.
+func TestOptions(t *testing.T) {
+	store := &Store{}
+	good := Options{Store: store, Metrics: NewMetrics(prometheus.NewRegistry(), store, time.Now), Authorizer: overrideBy{}, OLMIdentities: []string{olmUser}, Now: time.Now}
+	if err := good.Validate(); err != nil {
+		t.Errorf("good options are refused: %v", err)
+	}
+	for want, edit := range map[string]func(*Options){
+		"OLMIdentities": func(o *Options) { o.OLMIdentities = nil },
+		"ApprovalMode":  func(o *Options) { o.ApprovalMode = "warn" },
+		"Store":         func(o *Options) { o.Store = nil },
+	} {
+		bad := good
+		edit(&bad)
+		if _, err := New(bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+}
