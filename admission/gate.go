@@ -160,7 +160,7 @@ func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.Ra
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	return rules.Verdict{Object: "operatorpolicy " + p.policy.Namespace + "/" + p.policy.Name, Changes: rules.NormalizePolicy(p.policy, p.old)}
+	return rules.Verdict{Object: rules.PolicyObject(p.policy), Changes: rules.NormalizePolicy(p.policy, p.old)}
 }
 
 func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {

@@ -112,7 +112,7 @@ func (n *Namespace) installedOf(pkg, except string) string {
 	return ""
 }
 
-// subscribers calls yield for each Subscription to a package.
+// subscribers lists the Subscriptions to a package.
 func (n *Namespace) subscribers(pkg string) []*Subscription {
 	if n == nil {
 		return nil

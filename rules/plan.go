@@ -74,7 +74,10 @@ func JudgePlan(in PlanInput) Verdict {
 		return v
 	}
 	csvs := csvsOf(in.Plan, in.Namespace)
-	judgePhase(&in, len(csvs), &v)
+	if f := unfinished(in.Plan, len(csvs)); !f.silent() {
+		recordForNamespace(&v, in.Namespace, RulePlanPhase, f)
+		return v // whatever else is missing is only missing because of this
+	}
 	v.CSVs = make([]CSVVerdict, len(csvs))
 	for i := range csvs {
 		v.CSVs[i] = judgeCSV(&in, &csvs[i], &v)
@@ -83,20 +86,20 @@ func JudgePlan(in PlanInput) Verdict {
 	return v.sorted()
 }
 
-// judgePhase holds plans that OLM has not finished writing: approving these collides with OLM's own write
-// of the status and leaves duplicate plans (threat O5).
-func judgePhase(in *PlanInput, csvs int, v *Verdict) {
+// unfinished holds plans that OLM has not finished writing: approving these collides with OLM's own write of
+// the status and leaves duplicate plans (threat O5).
+func unfinished(plan *InstallPlan, csvs int) finding {
 	what := ""
 	switch {
-	case in.Plan.Status.Phase == "" || in.Plan.Status.Phase == phasePlanning:
+	case plan.Status.Phase == "" || plan.Status.Phase == phasePlanning:
 		what = "the plan is not ready"
 	case csvs == 0:
 		what = "the plan names no ClusterServiceVersion"
 	default:
-		return
+		return finding{}
 	}
-	recordForNamespace(v, in.Namespace, RulePlanPhase, finding{decision: Hold, field: "status.phase",
-		what: what + " and is held", accepted: "waits until OLM has written its steps and asks for approval (phase " + PhaseRequiresApproval + ")"})
+	return finding{decision: Hold, field: "status.phase", what: what + " and is held",
+		accepted: "waits until OLM has written its steps and asks for approval (phase " + PhaseRequiresApproval + ")"}
 }
 
 // recordForNamespace records a finding that is no single policy's: it refuses where the namespace has an
@@ -115,7 +118,7 @@ func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) CSVVerdict {
 		verdict.Standing = Held
 		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
 			what:     "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and the plan is held",
-			accepted: "waits until OLM's status tells the package, or no policy governs this namespace"})
+			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
 		return verdict
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {

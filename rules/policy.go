@@ -57,7 +57,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 	}
 	var faults []string
 	for _, err := range validateGate(op) {
-		faults = append(faults, err.Error())
+		faults = append(faults, err.Field+" is not valid")
 	}
 	for _, field := range templatedFields(op) {
 		faults = append(faults, field+" holds template text that has not been resolved")

@@ -24,6 +24,12 @@ type PolicyInput struct {
 	Namespace func(name string) *Namespace
 }
 
+// PolicyObject names an OperatorPolicy as verdicts do.
+func PolicyObject(op *policyv1beta2.OperatorPolicy) string {
+	meta := ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
+	return "operatorpolicy " + meta.key()
+}
+
 // DecodePolicy reads an OperatorPolicy as the API server does, and lists the fields that do not exist or
 // stand there twice, with their paths.
 func DecodePolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
@@ -38,13 +44,16 @@ func DecodePolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error,
 // whatever the rules of its day were.
 func JudgePolicy(in PolicyInput) Verdict {
 	op := in.Policy
-	v := Verdict{Object: "operatorpolicy " + op.Namespace + "/" + op.Name}
+	v := Verdict{Object: PolicyObject(op)}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, op.Spec) && reflect.DeepEqual(in.Old.Annotations, op.Annotations) {
 		return v
 	}
 	for _, problem := range in.Strict {
-		v.refuse(Reason{Rule: RulePolicyUnknownField, Decision: Deny,
-			Message: sentence(problem.Error(), RulePolicyUnknownField, "correct its name or remove it")})
+		fix := "correct its name or remove it"
+		if strings.HasPrefix(problem.Error(), "duplicate field") {
+			fix = "keep one of the two"
+		}
+		v.refuse(Reason{Rule: RulePolicyUnknownField, Decision: Deny, Message: sentence(problem.Error(), RulePolicyUnknownField, fix)})
 	}
 	for _, err := range ValidatePolicy(op) {
 		id := RulePolicyField
@@ -136,14 +145,15 @@ func previewPlan(plan *InstallPlan, p *Policy, ns *Namespace, preview func(id Ru
 		names = append(names, shown(c.CSV))
 		concerned = concerned || c.Package == p.Package
 	}
-	concerned = concerned || slices.ContainsFunc(verdict.Reasons, func(r Reason) bool { return r.policy == p })
-	if !concerned {
-		return
-	}
+	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.policy == p })
 	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
-	if verdict.Decision == Allow {
+	switch {
+	case ours >= 0:
+		preview(RulePolicyPending, what+" may not be approved under this policy", verdict.Reasons[ours].Message)
+	case !concerned:
+	case verdict.Decision == Allow:
 		preview(RulePolicyPending, what+" may be approved under this policy", "")
-		return
+	default:
+		preview(RulePolicyPending, what+" may be approved under this policy, but not under all", verdict.Reasons[0].Message)
 	}
-	preview(RulePolicyPending, what+" is not approved under this policy", verdict.Reasons[0].Message)
 }

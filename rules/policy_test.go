@@ -158,3 +158,24 @@ func TestNormalizeTwice(t *testing.T) {
 		}
 	}
 }
+
+// FuzzPolicy looks for an OperatorPolicy that panics, or that admission lets in although judging cannot read it.
+func FuzzPolicy(f *testing.F) {
+	const head = `{"metadata":{"namespace":"policies","name":"etcd"},"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"`
+	f.Add(head + `},"versions":["etcd.v1.0.0, etcd.v1.0.1"],"versionRange":">=1.0.0"}}`)
+	f.Add(head + `,"config":{"env":[{"name":"A"}]}},"operatorGroup":{"name":"g","target":{"namespaces":["a"]}}}}`)
+	f.Add(head + `},"statusConfig":{"upgradesAvailable":"Condition"}}}`)
+	f.Add(`{"spec":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		op, strict, err := DecodePolicy([]byte(text))
+		if err != nil {
+			return
+		}
+		p := NewPolicy(op)
+		NormalizePolicy(op, nil)
+		v := JudgePolicy(PolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
+		if v.Decision == Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
+			t.Errorf("admitted, and cannot be judged by: %s", p.faults)
+		}
+	})
+}

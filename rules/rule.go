@@ -74,7 +74,7 @@ func Rules() []Rule {
 		{RulePlanStatusPhase, "Deny", "the phase of a plan is written by somebody else than OLM"},
 		{RulePlanOverride, "Warn", "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
 		{RulePolicyField, "Deny", "a field of an OperatorPolicy has a value that cannot work"},
-		{RulePolicyUnknownField, "Deny", "an OperatorPolicy has a field that does not exist"},
+		{RulePolicyUnknownField, "Deny", "an OperatorPolicy has a field that does not exist, or one twice"},
 		{RulePolicyContradiction, "Deny", "two fields of an OperatorPolicy contradict each other"},
 		{RulePolicyNormalized, "Warn", "values were copied from the earlier field name to the present one"},
 		{RulePolicyIneffective, "Warn", "something in an OperatorPolicy cannot have the effect that its author will expect"},

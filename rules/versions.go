@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -48,11 +49,11 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	}
 	contains, err := semver.ParseRange(text)
 	if err != nil {
-		return nil, fmt.Errorf("is not a version range (%w)", err)
+		return nil, errors.New("is not a version range") // the library's own text says the same three times over
 	}
 	r := &VersionRange{text: text, contains: contains}
 	if !r.satisfiable() {
-		return nil, fmt.Errorf("matches no version at all")
+		return nil, errors.New("matches no version at all")
 	}
 	return r, nil
 }

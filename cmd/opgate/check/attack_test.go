@@ -1,0 +1,173 @@
+package check
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/rules"
+)
+
+const (
+	policyText = `apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: etcd, namespace: policies}
+spec:
+  remediationAction: enforce
+  complianceType: mustnothave
+  upgradeApproval: None
+  subscription: {name: etcd, namespace: shop}
+`
+	// forbidden is refused by the policy: an attack hides it.
+	forbidden = `apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: etcd, namespace: shop}
+spec: {name: etcd, source: s, sourceNamespace: olm}
+`
+)
+
+// run is the command on standard input.
+func run(data []byte, args ...string) (stdout, stderr string, code int) {
+	cmd := Command()
+	var out, errs bytes.Buffer
+	cmd.SetIn(bytes.NewReader(data))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs(append([]string{"-f", "-"}, args...))
+	err := cmd.Execute()
+	if coded, ok := errors.AsType[*exitError](err); ok {
+		code = coded.ExitCode()
+	} else if err != nil {
+		code = -1
+	}
+	return out.String(), errs.String(), code
+}
+
+// Whatever the bytes, what stands in them is judged or the input is refused.
+func TestAttacks(t *testing.T) {
+	deep := func(open, shut string, n int) string { return strings.Repeat(open, n) + "0" + strings.Repeat(shut, n) }
+	tests := []struct {
+		name string
+		data string
+		code int
+		// want is part of the output: of standard error for exit code 2, else of standard output.
+		want string
+	}{
+		{"byte order mark", "\ufeff" + policyText + "---\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"byte order mark before JSON", "\ufeff" + `{"apiVersion":"v1","kind":"Subscription","metadata":{}}`, 0, "nothing to judge"},
+		{"byte order mark in the middle", policyText + "---\n\ufeff" + forbidden, 2, "stdin: document 2, line "},
+		{"carriage returns and line feeds", strings.ReplaceAll(policyText+"---\n"+forbidden, "\n", "\r\n"), 1, "1 allowed, 0 held, 1 denied"},
+		{"carriage returns only", strings.ReplaceAll(policyText+"---\n"+forbidden, "\n", "\r"), 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind a line separator", policyText + "\u2028---\u2028" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind a next-line character", policyText + "\u0085---\u0085" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind an end marker", policyText + "...\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind an end marker with a comment", policyText + "... # done\n# nothing more\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a document on the line of its marker", policyText + "--- {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: x, namespace: shop}, spec: {name: etcd, source: s, sourceNamespace: olm}}", 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind a directive", "%YAML 1.1\n---\n" + policyText + "...\n%YAML 1.1\n---\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a document behind one in flow style", "{apiVersion: v1, kind: ConfigMap}\n" + forbidden, 2, "stdin: document 1, line "},
+		{"a document behind one in JSON", `{"apiVersion": "v1", "kind": "ConfigMap"}` + "\n" + forbidden, 2, "stdin: document 2, line 2: is not JSON"},
+		{"no marker between JSON and JSON", `{"apiVersion":"v1","kind":"ConfigMap"}{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription"}`, 2, "stdin: document 2, line 1: metadata.name is missing"},
+		{"a marker in a block of text", "apiVersion: v1\nkind: ConfigMap\ndata:\n  x: |\n    ---\n    ...\n", 0, "nothing to judge"},
+		{"a marker that is none", policyText + "---\n" + forbidden + "---x: 1\n", 2, "stdin: document 2, line 14: ---x is not a field"},
+		{"a name through an alias", policyText + "---\n" + strings.Replace(forbidden, "kind: Subscription", "kind: &k Subscription", 1) + "---\nkind: *k\n", 2, "stdin: document 3, line "},
+		{"fields through a merge key", policyText + "---\napiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: x, namespace: shop, annotations: &a {name: etcd}}\nspec: {<<: *a, source: s, sourceNamespace: olm}\n", 1, "1 allowed, 0 held, 1 denied"},
+		{"an alias within what it stands for", "a: &a\n- *a\n", 2, "stdin: document 1, line "},
+		{"aliases that explode", "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
+			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", 2, "excessive aliasing"},
+		{"a binary tag", "apiVersion: v1\nkind: !!binary U3Vic2NyaXB0aW9u\n", 0, "nothing to judge"},
+		{"a kind in binary", policyText + "---\n" + strings.Replace(forbidden, "kind: Subscription", "kind: !!binary U3Vic2NyaXB0aW9u", 1), 1, "1 allowed, 0 held, 1 denied"},
+		{"a tag that makes a number of the name", strings.Replace(forbidden, "name: etcd, namespace", "name: !!float 1, namespace", 1), 2, "metadata.name is a number, it must be a string"},
+		{"the same key in two types", "apiVersion: v1\nkind: ConfigMap\ndata: {1: a, \"1\": b}\n", 2, "line 3: data.1 stands there twice"},
+		{"a key that is a list", "apiVersion: v1\nkind: ConfigMap\n[a]: b\n", 2, "stdin: document 1, line "},
+		{"a key in capitals", strings.Replace(forbidden, "spec:", "Spec:", 1), 2, "Spec is not a field of this kind"},
+		{"bytes that are not UTF-8", policyText + "# \xff\n", 2, "stdin: line 9: is not UTF-8 text: byte 0xff at offset "},
+		{"UTF-16", "\xff\xfek\x00i\x00n\x00d\x00", 2, "stdin: line 1: is not UTF-8 text: byte 0xff at offset 0"},
+		{"UTF-16 without a mark", "k\x00i\x00n\x00d\x00:\x00", 2, "stdin: document 1, line 1: is not YAML: control characters are not allowed"},
+		{"a NUL behind a document", policyText + "\x00" + forbidden, 2, "control characters are not allowed"},
+		{"only white space", " \t\r\n\n", 0, "nothing to judge"},
+		{"only a marker", "---", 0, "nothing to judge"},
+		{"an unclosed quote", "kind: \"x\n", 2, "stdin: document 1, line "},
+		{"10,000 levels of JSON", `{"kind":"ConfigMap","apiVersion":"v1","x":` + deep("[", "]", 9_000) + "}", 0, "nothing to judge"},
+		{"more than 10,000 levels of JSON", `{"kind":"ConfigMap","apiVersion":"v1","x":` + deep(`{"a":`, "}", 10_001) + "}", 2, "stdin: document 1, line 1: is not YAML: it is nested more than 10000 levels deep"},
+		{"more than 10,000 levels of JSON, not closed", strings.Repeat(`{"a":`, 100_000), 2, "stdin: document 1, line 1: is not YAML: it is nested more than 10000 levels deep"},
+		{"more than 10,000 levels of YAML", "x: " + deep("[", "]", 10_001), 2, "stdin: document 1, line 1: is not YAML: it is nested more than 10000 levels deep"},
+		{"more than 10,000 levels of indentation", strings.Repeat("- ", 10_001) + "0", 2, "stdin: document 1, line 1: is not YAML: it is nested more than 10000 levels deep"},
+		{"an object of 3 MiB", policyText + "---\n" + strings.Replace(forbidden, "namespace: shop", "namespace: shop, annotations: {a: "+strings.Repeat("x", 3<<20)+"}", 1), 1, "1 allowed, 0 held, 1 denied"},
+		{"a JSON object of 3 MiB", `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"x"},"spec":{"name":"` + strings.Repeat("x", 3<<20) + `"}}`, 2, "spec.source is missing"},
+		{"3 MiB of markers", strings.Repeat("---\n", 3<<18), 0, "nothing to judge"},
+		{"more than is read", strings.Repeat("#", maxInput+1), 2, "stdin: cannot be read: it is larger than 64 MiB"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			stdout, stderr, code := run([]byte(test.data))
+			got := stdout
+			if code == exitUnusable {
+				got = stderr
+				if stdout != "" {
+					t.Errorf("something was judged: %.300s", stdout)
+				}
+			}
+			if code != test.code || !strings.Contains(got, test.want) {
+				t.Errorf("exit code %d, want %d; output wants %q, got\n%.600s", code, test.code, test.want, got)
+			}
+		})
+	}
+}
+
+// Every document of a long stream has its own number and line.
+func TestManyDocuments(t *testing.T) {
+	var b strings.Builder
+	for i := range 3_000 {
+		fmt.Fprintf(&b, "---\napiVersion: operators.coreos.com/v1alpha1\nkind: Subscription\nmetadata: {name: s%d}\nspec: {name: p, source: s, sourceNamespace: olm}\n", i)
+	}
+	m := load([]input{{"many.yaml", []byte(b.String())}}, "default")
+	if len(m.problems) != 0 || len(m.objects) != 3_000 {
+		t.Fatalf("%d problems, %d objects, want 0 and 3000", len(m.problems), len(m.objects))
+	}
+	last := m.objects[2_999]
+	if want := (place{"many.yaml", 3_000, 2_999*5 + 2}); last.place != want {
+		t.Errorf("the last object is in %v, want %v", last.place, want)
+	}
+}
+
+// The loader never panics, and every input is one of two things: unusable with a place for every fault, or
+// judged, each judged object with a whole verdict.
+func FuzzLoad(f *testing.F) {
+	for _, seed := range []string{
+		policyText + "---\n" + forbidden, "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
+		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
+		"kind: SubscriptionList\napiVersion: operators.coreos.com/v1alpha1\nitems: [&a {metadata: {name: x}, spec: {name: p, source: s, sourceNamespace: t, sourceNamespace: t}}, *a]\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data, err := asText(data)
+		if err != nil {
+			return
+		}
+		lines := 1 + lineBreaks(data)
+		m := load([]input{{"x.yaml", data}}, "default")
+		for _, p := range m.problems {
+			if p.document < 1 || p.line < 1 || p.line > lines+1 || p.text == "" {
+				t.Errorf("a problem without a place in %d lines: %+v", lines, p)
+			}
+		}
+		if len(m.problems) > 0 {
+			return
+		}
+		judged := judge(m, rules.MutateApproval)
+		for _, j := range judged {
+			if j.namespace == "" || j.shownName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
+				t.Errorf("half a verdict: %+v", j)
+			}
+		}
+		if err := printText(&strings.Builder{}, judged); err != nil {
+			t.Error(err)
+		}
+		if err := printJSON(&strings.Builder{}, judged); err != nil {
+			t.Error(err)
+		}
+	})
+}

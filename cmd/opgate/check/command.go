@@ -1,0 +1,172 @@
+// Package check is `opgate check`: the gate's judging, offline. It reads manifests the way an API server
+// is sent them, hands them to package rules and prints the verdicts. No decision is taken here.
+package check
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// The exit codes of the command.
+const (
+	exitRefused  = 1 // something is refused or held
+	exitUnusable = 2 // the command line or the input cannot be used, and nothing was judged
+)
+
+// exitError is an error that knows the exit code of the process. Its message is empty where the output has
+// said all there is to say.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e *exitError) Error() string { return e.message }
+
+// ExitCode is the exit code that the process is to end with.
+func (e *exitError) ExitCode() int { return e.code }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUnusable, "check: " + fmt.Sprintf(format, args...) + `; see "opgate check --help"`}
+}
+
+// options are the flags.
+type options struct {
+	files        []string
+	output       string
+	namespace    string
+	approvalMode string
+}
+
+const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
+
+Every Subscription is judged as if it were created now, every InstallPlan as if it were approved now, and every
+OperatorPolicy as if it were created now. Everything that the input holds is context for everything else: the
+OperatorPolicies are the ones in force, invalid ones included, and Subscriptions and ClusterServiceVersions say
+what is installed. Objects of other kinds are ignored.
+
+The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
+names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. What
+kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
+object twice) makes the input unusable: all such faults are reported, and nothing is judged. Unknown fields of
+an OperatorPolicy are a verdict on it.
+
+The text output leaves out what the gate only fills in with defaults. The JSON output is a list, in the order of
+the input, of
+
+  {"file", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
+   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}]}
+
+in which the patch is what the mutating webhook would change. "opgate explain RULE" tells more about a rule.
+
+Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
+plan/status-phase, plan/override), need a cluster and are not judged here.
+
+Exit codes:
+  0  everything is allowed, or the input holds nothing that is judged
+  1  something is refused or held
+  2  the command line or the input cannot be used; nothing was judged`
+
+const example = `  # every sample that comes with opgate
+  opgate check -f manifests/samples
+
+  # what the policies of a repository say of the Subscriptions of another, for a pipeline
+  opgate check -f policies/ -f ../apps/subscription.yaml -o json
+
+  # may the plans that wait on a cluster be approved?
+  kubectl get operatorpolicies,subscriptions.operators.coreos.com,installplans,clusterserviceversions -A -o yaml |
+    opgate check -f -
+
+  # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
+  opgate check -f manifests/ --approval-mode=deny`
+
+// Command makes `opgate check`. Its errors carry the exit code as ExitCode() int, and an empty message where
+// everything has been printed.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "check -f FILE|DIR|- [-f ...]",
+		Short:   "Judge manifests offline: would the gate let them through?",
+		Long:    long,
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unexpected argument %q: name each input with -f", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
+	flags.StringVarP(&o.output, "output", "o", "text", "output format: text or json")
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
+		"what becomes of a wrong installPlanApproval: mutate (it is changed) or deny (it is refused)")
+	return cmd
+}
+
+func (o *options) validate() error {
+	stdin := 0
+	for _, name := range o.files {
+		switch name {
+		case "":
+			return usage("-f is empty: give a file, a directory or -")
+		case standardInput:
+			stdin++
+		}
+	}
+	switch {
+	case len(o.files) == 0:
+		return usage("no input: name files, directories or - with -f")
+	case stdin > 1:
+		return usage("-f - is given %d times, and standard input can be read once", stdin)
+	case !slices.Contains([]string{"text", "json"}, o.output):
+		return usage("unknown output format %q: use text or json", o.output)
+	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
+		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		return usage("namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// run reads, judges and prints.
+func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	inputs, problems := gather(o.files, stdin)
+	loaded := load(inputs, o.namespace)
+	if problems = append(problems, loaded.problems...); len(problems) > 0 {
+		if err := printProblems(stderr, problems); err != nil {
+			return fmt.Errorf("write problems: %w", err)
+		}
+		return &exitError{exitUnusable, "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
+	}
+	judged := judge(loaded, rules.ApprovalMode(o.approvalMode))
+	write := printText
+	if o.output == "json" {
+		write = printJSON
+	}
+	if err := write(stdout, judged); err != nil {
+		return fmt.Errorf("write verdicts: %w", err)
+	}
+	if slices.ContainsFunc(judged, func(j judgement) bool { return j.verdict.Decision != rules.Allow }) {
+		return &exitError{code: exitRefused}
+	}
+	return nil
+}

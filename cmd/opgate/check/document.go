@@ -1,0 +1,185 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yamltree "go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// document is one value of an input: as the JSON that an API server would be sent, and as a tree that tells
+// on which line a field stands.
+type document struct {
+	place
+	raw  []byte
+	tree *tree
+}
+
+// documentsOf reads the documents of an input, as kubectl would take them, but refuses keys that stand
+// twice, of which some decoders take the first and some the last (threat G19).
+func documentsOf(in input) (documents []document, problems []problem) {
+	before := 0 // documents that stood as JSON values beside each other, without a marker
+	for _, c := range split(in.data) {
+		at := place{file: in.name, document: c.number + before, line: c.line}
+		read := jsonValues(c, at)
+		if read.count == 0 {
+			fromYAML := yamlValue(c, at)
+			if len(fromYAML.problems) == 0 || len(read.problems) == 0 || !strings.EqualFold(path.Ext(in.name), ".json") {
+				read = fromYAML
+			}
+		}
+		before += max(0, read.count-1)
+		documents, problems = append(documents, read.documents...), append(problems, read.problems...)
+	}
+	return documents, problems
+}
+
+// reading is what a chunk holds.
+type reading struct {
+	// count is the number of values found, those with problems included.
+	count     int
+	documents []document
+	problems  []problem
+}
+
+// jsonValues reads JSON values that follow one another. A text that does not begin as an object, or whose
+// first value is no JSON, has none: it may be YAML in flow style.
+func jsonValues(c chunk, at place) (r reading) {
+	if trimmed := bytes.TrimSpace(c.text); len(trimmed) == 0 || trimmed[0] != '{' {
+		return r
+	}
+	decoder := json.NewDecoder(bytes.NewReader(c.text))
+	lineAt := func(offset int) int { return c.line + lineBreaks(c.text[:max(0, min(offset, len(c.text)))]) }
+	for {
+		rest := c.text[decoder.InputOffset():]
+		at.line = lineAt(len(c.text) - len(bytes.TrimLeft(rest, " \t\r\n")))
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return r
+		}
+		if err != nil {
+			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+				at.line = lineAt(int(syntax.Offset) - 1)
+			} else if errors.Is(err, io.ErrUnexpectedEOF) {
+				at.line = lineAt(len(bytes.TrimSpace(c.text)))
+			}
+			r.problems = append(r.problems, problem{at, "is not JSON: " + reworded(err)})
+			return r
+		}
+		r.count++
+		d := document{place: at, raw: raw, tree: lazyTree(raw, at.line)}
+		if found := d.repeated(); len(found) > 0 {
+			r.problems = append(r.problems, found...)
+		} else {
+			r.documents = append(r.documents, d)
+		}
+		at.document++
+	}
+}
+
+func lineBreaks(text []byte) int {
+	n := 0
+	for len(text) > 0 {
+		length := lineLength(text)
+		if length == len(text) && breakLength(text[length-1:]) == 0 {
+			break
+		}
+		n++
+		text = text[length:]
+	}
+	return n
+}
+
+// repeated finds the keys that stand twice in a JSON document.
+func (d *document) repeated() (problems []problem) {
+	var into any
+	strict, err := kjson.UnmarshalStrict(d.raw, &into, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return []problem{{d.place, "is not JSON: " + reworded(err)}}
+	}
+	for _, err := range strict {
+		field := fieldOf(err)
+		problems = append(problems, problem{d.at(d.tree.line(field, d.line)), repeats(field)})
+	}
+	return problems
+}
+
+func repeats(field string) string { return fmt.Sprintf("%s stands there twice", field) }
+
+// yamlValue reads the one document of a chunk.
+func yamlValue(c chunk, at place) (r reading) {
+	r.count = 1
+	refuse := func(line int, text string) reading {
+		r.problems = append(r.problems, problem{at.at(c.line - 1 + line), "is not YAML: " + text})
+		return r
+	}
+	decoder := yamltree.NewDecoder(bytes.NewReader(c.text))
+	var node, more yamltree.Node
+	if err := decoder.Decode(&node); err != nil {
+		// The other parser tells better where it stopped.
+		if _, other := yaml.YAMLToJSONStrict(c.text); other != nil {
+			err = other
+		}
+		return refuse(lineIn(err), reworded(err))
+	}
+	at.line = c.line - 1 + node.Content[0].Line
+	// The conversion below reads one document and drops what follows it.
+	if err := decoder.Decode(&more); err == nil {
+		return refuse(more.Line, "there is more after the end of the document")
+	} else if !errors.Is(err, io.EOF) {
+		return refuse(lineIn(err), reworded(err))
+	}
+	t := &tree{root: node.Content[0], offset: c.line - 1}
+	if r.problems = t.repeated(at); len(r.problems) > 0 {
+		return r
+	}
+	raw, err := yaml.YAMLToJSONStrict(c.text)
+	if err != nil {
+		return refuse(lineIn(err), reworded(err))
+	}
+	if !bytes.Equal(raw, []byte("null")) {
+		r.documents = []document{{place: at, raw: raw, tree: t}}
+	}
+	return r
+}
+
+var (
+	lineInError = regexp.MustCompile(`\bline (\d+): `)
+	// countsFromZero are the complaints for which the parser counts lines from 0.
+	countsFromZero = regexp.MustCompile(`did not find expected (<|node content|'-' indicator|key|',')`)
+)
+
+// lineIn finds the line in an error of the YAML parser, counted from 1.
+func lineIn(err error) int {
+	line := 0
+	if m := lineInError.FindStringSubmatch(err.Error()); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+	}
+	if countsFromZero.MatchString(err.Error()) {
+		line++
+	}
+	return max(1, line)
+}
+
+// reworded is what a parser says, without its name and the line, which the place tells.
+func reworded(err error) string {
+	s := err.Error()
+	if strings.Contains(s, "exceeded max depth") {
+		return "it is nested more than 10000 levels deep"
+	}
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "yaml: "), "json: ")
+	s = strings.TrimPrefix(strings.TrimSpace(s), "unmarshal errors:\n")
+	return lineInError.ReplaceAllString(strings.Join(strings.Fields(s), " "), "")
+}

@@ -1,0 +1,152 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// standardInput is the name that stands for standard input on the command line and in JSON.
+const standardInput = "-"
+
+// maxInput is the size in bytes above which an input is not read: far more than a cluster's worth of
+// manifests, and a bound for what reads without end.
+const maxInput = 64 << 20
+
+// input is what one file holds.
+type input struct {
+	name string
+	data []byte
+}
+
+func shownFile(name string) string {
+	if name == standardInput {
+		return "stdin"
+	}
+	return name
+}
+
+// gather reads every file that the names stand for, in the order of the names, directories in the order of
+// their files' names.
+func gather(names []string, stdin io.Reader) (inputs []input, problems []problem) {
+	add := func(name string, read func() ([]byte, error)) {
+		data, err := read()
+		if err == nil {
+			data, err = asText(data)
+		}
+		if err != nil {
+			problems = append(problems, faultOf(name, err))
+			return
+		}
+		inputs = append(inputs, input{name, data})
+	}
+	for _, name := range names {
+		if name == standardInput {
+			add(name, func() ([]byte, error) { return readLimited(stdin) })
+			continue
+		}
+		files, err := filesIn(name)
+		if err != nil {
+			problems = append(problems, faultOf(name, err))
+			continue
+		}
+		for _, file := range files {
+			add(file, func() ([]byte, error) { return readFile(file) })
+		}
+	}
+	return inputs, problems
+}
+
+// faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
+func faultOf(name string, err error) problem {
+	if bad, ok := errors.AsType[*encodingError](err); ok {
+		return problem{place{file: name, line: bad.line}, bad.Error()}
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		name, err = filepath.ToSlash(filepath.Clean(path.Path)), path.Err
+	}
+	return problem{place{file: name}, "cannot be read: " + err.Error()}
+}
+
+// filesIn gives the file itself, or the manifests in a directory and below.
+func filesIn(name string) ([]string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{filepath.ToSlash(filepath.Clean(name))}, nil
+	}
+	var files []string
+	// The separator makes a link to a directory count as the directory.
+	err = filepath.WalkDir(name+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch strings.ToLower(filepath.Ext(path)) {
+		case ".yaml", ".yml", ".json":
+			if entry.IsDir() {
+				return nil
+			}
+			// A pipe that happens to lie there would be waited for.
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+				return cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
+			}
+			files = append(files, filepath.ToSlash(filepath.Clean(path)))
+		}
+		return nil
+	})
+	if err == nil && len(files) == 0 {
+		// A directory given by mistake must not pass as one in which all is well.
+		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
+	}
+	return files, err
+}
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(filepath.FromSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	data, err := readLimited(file)
+	return data, errors.Join(err, file.Close())
+}
+
+func readLimited(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(data) > maxInput {
+		err = fmt.Errorf("it is larger than %d MiB", maxInput>>20)
+	}
+	return data, err
+}
+
+// encodingError says where a file stops being text.
+type encodingError struct {
+	line   int
+	octet  byte
+	offset int
+}
+
+func (e *encodingError) Error() string {
+	return fmt.Sprintf("is not UTF-8 text: byte 0x%02x at offset %d", e.octet, e.offset)
+}
+
+// asText takes off a byte order mark and refuses what is not UTF-8, which decoders would replace or guess at.
+func asText(data []byte) ([]byte, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return nil, &encodingError{line: 1 + bytes.Count(data[:i], []byte("\n")), octet: data[i], offset: i}
+		}
+		i += size
+	}
+	return data, nil
+}

@@ -1,0 +1,179 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// kind is one kind of objects that is read; all others are ignored.
+type kind struct {
+	schema.GroupVersionKind
+	// read decodes an object and fills in what it is.
+	read func(raw []byte, o *object) []fieldFault
+}
+
+var kinds = []kind{
+	{policyv1beta2.GroupVersion.WithKind("OperatorPolicy"), readPolicy},
+	{operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), readSubscription},
+	{operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), readPlan},
+	{operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), readCSV},
+}
+
+// The fields in spec that OLM's schemas require. Without a package a Subscription would be governed by
+// nothing and pass.
+var (
+	subscriptionRequires = []string{"name", "source", "sourceNamespace"}
+	planRequires         = []string{"approval", "approved", "clusterServiceVersionNames"}
+)
+
+// kindOf gives the kind to read an object as, or nil for one that is ignored.
+func kindOf(apiVersion, name string) (*kind, error) {
+	if notASCII(apiVersion) || notASCII(name) {
+		return nil, fmt.Errorf("apiVersion %+q and kind %+q must be ASCII; type them instead of copying them", apiVersion, name)
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, fmt.Errorf("apiVersion %q must be a group and a version, as in apps/v1", apiVersion)
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		switch {
+		case !alike(name, k.Kind):
+		case gv.Group == "" && alike(gv.Version, k.Group):
+			return nil, fmt.Errorf("apiVersion %q has no version; it is written %s", apiVersion, k.GroupVersion())
+		case !alike(gv.Group, k.Group):
+		case gv.Group != k.Group || name != k.Kind:
+			return nil, fmt.Errorf("kind %q of apiVersion %q does not exist; it is written kind %s, apiVersion %s", name, apiVersion, k.Kind, k.GroupVersion())
+		case gv.Version != k.Version:
+			return nil, fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind, apiVersion, k.GroupVersion())
+		default:
+			return k, nil
+		}
+	}
+	return nil, nil
+}
+
+func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
+
+func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
+
+func readPolicy(raw []byte, o *object) []fieldFault {
+	policy, strict, err := rules.DecodePolicy(raw)
+	if err != nil {
+		return []fieldFault{wrongType(raw, policy, err)}
+	}
+	o.policy, o.strict = policy, strict
+	o.identify(&rules.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
+	return nil
+}
+
+func readSubscription(raw []byte, o *object) []fieldFault {
+	faults := append(unknownFields(raw, &operatorsv1alpha1.Subscription{}), missing(raw, subscriptionRequires)...)
+	s, err := rules.DecodeSubscription(raw)
+	if err != nil {
+		return orFault(faults, err)
+	}
+	o.subscription = s
+	o.identify(&s.Metadata)
+	return faults
+}
+
+func readPlan(raw []byte, o *object) []fieldFault {
+	faults := append(unknownFields(raw, &operatorsv1alpha1.InstallPlan{}), missing(raw, planRequires)...)
+	p, err := rules.DecodePlan(raw)
+	if err != nil {
+		return orFault(faults, err)
+	}
+	o.plan = p
+	o.identify(&p.Metadata)
+	return faults
+}
+
+// readCSV reads what counts of a ClusterServiceVersion. It is context, not judged, so its fields are not checked.
+func readCSV(raw []byte, o *object) []fieldFault {
+	var object struct {
+		Metadata rules.ObjectMeta `json:"metadata"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return []fieldFault{wrongType(raw, &object, err)}
+	}
+	o.identify(&object.Metadata)
+	_, installed, here, err := rules.DecodeCSV(raw)
+	if err != nil {
+		return orFault(nil, err)
+	}
+	if here {
+		o.installed = &installed
+	}
+	return nil
+}
+
+// orFault makes sure that an object that does not decode has a fault to show for it.
+func orFault(faults []fieldFault, err error) []fieldFault {
+	if len(faults) > 0 {
+		return faults
+	}
+	return []fieldFault{{"", "it cannot be read: " + reworded(err)}}
+}
+
+// head is what tells the kind of an object, and the elements of a list.
+type head struct {
+	apiVersion, kind string
+	// list is set where the object has elements.
+	list  bool
+	items []json.RawMessage
+}
+
+// headOf reads the head of an object.
+func headOf(raw []byte) (h head, faults []fieldFault) {
+	var fields map[string]json.RawMessage
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &fields); err != nil {
+		return h, []fieldFault{{"", "it is " + shapeOf(raw) + ", not an object"}}
+	}
+	text := func(name string) (s string) {
+		value, ok := fields[name]
+		if ok && json.Unmarshal(value, &s) != nil {
+			faults = append(faults, fieldFault{name, name + " is " + shapeOf(value) + ", it must be a string"})
+		}
+		return s
+	}
+	h.apiVersion, h.kind = text("apiVersion"), text("kind")
+	if items, ok := fields["items"]; ok {
+		h.list = json.Unmarshal(items, &h.items) == nil
+		if !h.list && h.plainList() {
+			faults = append(faults, fieldFault{"items", "items is " + shapeOf(items) + ", it must be a list"})
+		}
+	}
+	return h, faults
+}
+
+// plainList tells the list that holds objects of any kind.
+func (h *head) plainList() bool { return h.apiVersion == "v1" && h.kind == "List" }
+
+// shapeOf names what a JSON value is.
+func shapeOf(raw []byte) string {
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '{':
+		return "a mapping"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "true or false"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}

@@ -1,0 +1,195 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// object is one object of the input. One of policy, subscription and plan is set, or installed, or, for a
+// copy of a ClusterServiceVersion, none.
+type object struct {
+	place
+	kind string
+	// identified is set once the three below have been read.
+	identified                    bool
+	namespace, name, generateName string
+
+	policy *policyv1beta2.OperatorPolicy
+	// strict are the unknown fields of the policy; guard is the policy made ready for judging.
+	strict []error
+	guard  *rules.Policy
+
+	subscription *rules.Subscription
+	plan         *rules.InstallPlan
+	installed    *rules.Installed
+}
+
+func (o *object) identify(m *rules.ObjectMeta) {
+	o.name, o.generateName, o.namespace = m.Name, m.GenerateName, m.Namespace
+	o.identified = true
+}
+
+// shownName is the name, with the part open that the API server will generate.
+func (o *object) shownName() string {
+	if o.name == "" {
+		return o.generateName + "*"
+	}
+	return o.name
+}
+
+// manifests is all that was read.
+type manifests struct {
+	// objects are in the order of the input.
+	objects []*object
+	// problems make the input unusable.
+	problems []problem
+}
+
+// loader collects objects and problems.
+type loader struct {
+	manifests
+	// namespace is the one of objects that name none.
+	namespace string
+	seen      map[identity]place
+}
+
+type identity struct{ kind, namespace, name string }
+
+// load reads the objects of all inputs, and everything that is wrong with them.
+func load(inputs []input, namespace string) *manifests {
+	l := &loader{namespace: namespace, seen: map[identity]place{}}
+	for _, in := range inputs {
+		documents, problems := documentsOf(in)
+		l.problems = append(l.problems, problems...)
+		for _, d := range documents {
+			l.value(d, origin{})
+		}
+	}
+	return &l.manifests
+}
+
+// origin is the list that an object stands in.
+type origin struct {
+	// apiVersion and kind are what its elements are when they do not say so.
+	apiVersion, kind string
+	// foreign lists may hold anything.
+	foreign bool
+}
+
+// value reads one object, or all elements of a list. What has elements is a list whatever its kind is
+// called, as it is for kubectl, so that nothing hides in one.
+func (l *loader) value(d document, from origin) {
+	h, faults := headOf(d.raw)
+	if h.kind == "" && h.apiVersion == "" && len(faults) == 0 {
+		h.kind, h.apiVersion = from.kind, from.apiVersion
+	}
+	if len(faults) == 0 {
+		for _, f := range []struct{ name, value string }{{"apiVersion", h.apiVersion}, {"kind", h.kind}} {
+			if f.value == "" {
+				faults = append(faults, fieldFault{f.name, f.name + " is missing"})
+			}
+		}
+	}
+	if len(faults) > 0 {
+		if !from.foreign {
+			l.fault(d, faults)
+		}
+		return
+	}
+	k, err := kindOf(h.apiVersion, h.kind)
+	switch {
+	case err != nil:
+		l.fault(d, []fieldFault{{"kind", err.Error()}})
+	case k != nil && k.Kind != "ClusterServiceVersion", k != nil && !h.list:
+		l.object(d, k)
+	case h.list:
+		l.list(d, &h)
+	}
+}
+
+func (l *loader) list(d document, h *head) {
+	from := origin{foreign: !h.plainList()}
+	if element, ok := strings.CutSuffix(h.kind, "List"); ok && from.foreign {
+		from.apiVersion, from.kind = h.apiVersion, element
+		k, err := kindOf(h.apiVersion, element)
+		from.foreign = k == nil && err == nil
+	}
+	for i, raw := range h.items {
+		item := document{place: d.place, raw: raw, tree: d.tree.item("items", i)}
+		item.line = item.tree.line("", d.line)
+		l.value(item, from)
+	}
+}
+
+// object reads an object of a kind that counts.
+func (l *loader) object(d document, k *kind) {
+	o := &object{place: d.place, kind: k.Kind}
+	faults := k.read(d.raw, o)
+	if o.identified {
+		if o.namespace == "" {
+			o.settle(l.namespace)
+		}
+		faults = append(faults, nameFaults(o)...)
+	}
+	l.fault(d, faults)
+	if len(faults) > 0 {
+		return
+	}
+	if o.name != "" {
+		id := identity{o.kind, o.namespace, o.name}
+		if first, ok := l.seen[id]; ok {
+			l.problems = append(l.problems, problem{d.place, fmt.Sprintf("%s %s/%s is there twice, first in %s", o.kind, o.namespace, o.name, first)})
+			return
+		}
+		l.seen[id] = d.place
+	}
+	if o.policy != nil {
+		o.guard = rules.NewPolicy(o.policy)
+	}
+	l.objects = append(l.objects, o)
+}
+
+// settle puts an object into a namespace.
+func (o *object) settle(namespace string) {
+	o.namespace = namespace
+	switch {
+	case o.policy != nil:
+		o.policy.Namespace = namespace
+	case o.subscription != nil:
+		o.subscription.Metadata.Namespace = namespace
+	case o.plan != nil:
+		o.plan.Metadata.Namespace = namespace
+	}
+}
+
+// nameFaults says what is wrong with the name and the namespace; the API server takes no other.
+func nameFaults(o *object) (faults []fieldFault) {
+	add := func(path, value string, problems []string) {
+		for _, p := range problems {
+			p, _, _ = strings.Cut(p, " (e.g.") // the pattern is of no help to a person
+			faults = append(faults, fieldFault{path, fmt.Sprintf("%s %+q: %s", path, value, p)})
+		}
+	}
+	switch {
+	case o.name != "":
+		add("metadata.name", o.name, validation.NameIsDNSSubdomain(o.name, false))
+	case o.generateName != "":
+		add("metadata.generateName", o.generateName, validation.NameIsDNSSubdomain(o.generateName, true))
+	default:
+		faults = append(faults, fieldFault{"metadata.name", "metadata.name is missing"})
+	}
+	add("metadata.namespace", o.namespace, utilvalidation.IsDNS1123Label(o.namespace))
+	return faults
+}
+
+func (l *loader) fault(d document, faults []fieldFault) {
+	for _, f := range faults {
+		l.problems = append(l.problems, problem{d.at(d.tree.line(f.path, d.line)), f.text})
+	}
+}

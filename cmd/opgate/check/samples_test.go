@@ -1,0 +1,230 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/api/crds"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/rules"
+)
+
+const samplesDir = "../../../manifests/samples"
+
+// sample is one file of the samples. Its name ends in what becomes of it: -allow, -deny, -hold, -warn, or
+// -write where the rule is about a write on a cluster.
+type sample struct {
+	path, name, rule, outcome string
+	text                      []byte
+}
+
+func samples(t *testing.T) (list []sample) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(samplesDir, "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	header := regexp.MustCompile(`^# rule: (\S+)\n#\n# \w`)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		m := header.FindSubmatch(text)
+		if m == nil {
+			t.Errorf("%s does not begin with a line `# rule: ID` and what the sample shows", name)
+			continue
+		}
+		list = append(list, sample{path, name, string(m[1]), name[strings.LastIndexByte(name, '-')+1:], text})
+	}
+	return list
+}
+
+// judged is the JSON output for a path.
+func judged(t *testing.T, path string) (items []item, code int) {
+	t.Helper()
+	cmd := Command()
+	var out, errs bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs([]string{"-f", path, "-o", "json"})
+	if err, ok := errors.AsType[*exitError](cmd.Execute()); ok {
+		code = err.ExitCode()
+	}
+	if errs.Len() > 0 {
+		t.Fatalf("%s: %s", path, errs.String())
+	}
+	if err := json.Unmarshal(out.Bytes(), &items); err != nil {
+		t.Fatal(err)
+	}
+	return items, code
+}
+
+// Every rule has a sample, and the sample shows it.
+func TestSamplesShowEveryRule(t *testing.T) {
+	shown := map[string]bool{}
+	for _, s := range samples(t) {
+		shown[s.rule] = true
+		items, code := judged(t, s.path)
+		refused := map[string][]string{}
+		var warned []string
+		for _, item := range items {
+			for _, r := range item.Reasons {
+				refused[item.Decision] = append(refused[item.Decision], string(r.Rule))
+			}
+			warned = append(warned, item.Warnings...)
+		}
+		warns := slices.ContainsFunc(warned, func(w string) bool { return strings.Contains(w, "("+s.rule+")") })
+		ok := false
+		switch s.outcome {
+		case "allow":
+			ok = code == 0 && s.rule == "none"
+		case "warn":
+			ok = code == 0 && warns
+		case "deny":
+			ok = slices.Contains(refused["Deny"], s.rule)
+		case "hold":
+			ok = slices.Contains(refused["Hold"], s.rule)
+		case "write":
+			// The rule cannot come out here, and the sample says what to try on a cluster.
+			ok = !warns && !slices.Contains(slices.Concat(refused["Deny"], refused["Hold"]), s.rule) &&
+				regexp.MustCompile(`(?m)^#   kubectl .*`+s.name).Match(s.text)
+		}
+		if !ok {
+			t.Errorf("%s does not show %s as its name says: exit code %d, refused %v, warned %q", s.name, s.rule, code, refused, warned)
+		}
+		if id := strings.ReplaceAll(s.rule, "/", "-"); s.rule != "none" && s.name != id+"-"+s.outcome {
+			t.Errorf("%s is about %s, so its name must be %s-%s", s.name, s.rule, id, s.outcome)
+		}
+	}
+	known := []string{"none"}
+	for _, rule := range rules.Rules() {
+		known = append(known, string(rule.ID))
+		if !shown[string(rule.ID)] {
+			t.Errorf("no sample has the line `# rule: %s`", rule.ID)
+		}
+	}
+	for rule := range shown {
+		if !slices.Contains(known, rule) {
+			t.Errorf("there is no rule %s", rule)
+		}
+	}
+}
+
+// The samples do not disturb one another: each is judged in the directory as it is alone.
+func TestSamplesTogether(t *testing.T) {
+	var alone []item
+	for _, s := range samples(t) {
+		items, _ := judged(t, s.path)
+		alone = append(alone, items...)
+	}
+	together, code := judged(t, samplesDir)
+	if code != exitRefused {
+		t.Errorf("exit code %d, want %d", code, exitRefused)
+	}
+	if len(together) != len(alone) {
+		t.Fatalf("%d objects together, %d alone", len(together), len(alone))
+	}
+	decisions := map[string]int{}
+	for i := range together {
+		decisions[together[i].Decision]++
+		a, b := mustJSON(t, together[i]), mustJSON(t, alone[i])
+		if a != b {
+			t.Errorf("together:\n%s\nalone:\n%s", a, b)
+		}
+	}
+	for _, decision := range []string{"Allow", "Deny", "Hold"} {
+		if decisions[decision] == 0 {
+			t.Errorf("nothing gets %s", decision)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A real API server takes every object of the samples: the schemas of the CRDs have nothing against it and
+// would prune nothing. What the gate refuses is up to the gate.
+func TestSamplesFitTheSchemas(t *testing.T) {
+	text, err := os.ReadFile("../../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policies apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &policies); err != nil {
+		t.Fatal(err)
+	}
+	schemas := map[string]*apiextensions.JSONSchemaProps{}
+	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{&policies, crds.Subscription(), crds.InstallPlan()} {
+		for _, version := range crd.Spec.Versions {
+			props := &apiextensions.JSONSchemaProps{}
+			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, props, nil); err != nil {
+				t.Fatal(err)
+			}
+			schemas[crd.Spec.Group+"/"+version.Name+" "+crd.Spec.Names.Kind] = props
+		}
+	}
+	for _, s := range samples(t) {
+		for _, chunk := range split(s.text) {
+			var object map[string]any
+			if err := yaml.UnmarshalStrict(chunk.text, &object); err != nil {
+				t.Fatalf("%s: %v", s.name, err)
+			}
+			kind := object["kind"].(string)
+			props := schemas[object["apiVersion"].(string)+" "+kind]
+			if props == nil {
+				if kind != "Namespace" {
+					t.Errorf("%s: no schema for %s", s.name, kind)
+				}
+				continue
+			}
+			validator, _, err := validation.NewSchemaValidator(props)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if errs := validation.ValidateCustomResource(nil, object, validator); len(errs) > 0 {
+				t.Errorf("%s: %s: %v", s.name, kind, errs)
+			}
+			structural, err := schema.NewStructural(props)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pruned := pruning.PruneWithOptions(object, structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(pruned) > 0 {
+				t.Errorf("%s: %s: the API server does not know %v", s.name, kind, pruned)
+			}
+		}
+	}
+}
+
+// The fields that the command wants are those that OLM's schemas require.
+func TestRequiredFieldsAreTheSchemas(t *testing.T) {
+	for _, test := range []struct {
+		crd  *apiextensionsv1.CustomResourceDefinition
+		want []string
+	}{{crds.Subscription(), subscriptionRequires}, {crds.InstallPlan(), planRequires}} {
+		got := test.crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Required
+		if !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(test.want))) {
+			t.Errorf("%s: the schema requires %v, the command %v", test.crd.Spec.Names.Kind, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// fieldFault is what is wrong with one field of an object.
+type fieldFault struct {
+	// path is empty where the fault lies in no single field.
+	path string
+	text string
+}
+
+// unknownFields decodes as the API server does under strict field validation, into a type that has every
+// field of the kind, and says what it would refuse.
+func unknownFields(raw []byte, into any) []fieldFault {
+	strict, err := kjson.UnmarshalStrict(raw, into)
+	if err != nil {
+		return []fieldFault{wrongType(raw, into, err)}
+	}
+	var faults []fieldFault
+	for _, err := range strict {
+		path := fieldOf(err)
+		faults = append(faults, fieldFault{path, path + " is not a field of this kind; correct its name or remove it"})
+	}
+	return faults
+}
+
+// fieldOf is the path that a strict decoding error is about.
+func fieldOf(err error) string {
+	if at, ok := errors.AsType[kjson.FieldError](err); ok {
+		return at.FieldPath()
+	}
+	return ""
+}
+
+// wrongType explains why an object does not decode into a type. The standard library's decoder, which gives
+// the path, is asked again; where it has no complaint the first one stands.
+func wrongType(raw []byte, into any, cause error) fieldFault {
+	again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
+	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, again))
+	if !ok || mismatch.Field == "" {
+		return fieldFault{"", "it cannot be read: " + reworded(cause)}
+	}
+	given, _, _ := strings.Cut(mismatch.Value, " ")
+	text := fmt.Sprintf("%s is %s, it must be %s", mismatch.Field, article(given), wanted(mismatch.Type))
+	if mismatch.Type.Kind() == reflect.String && (given == "bool" || given == "number") {
+		text += "; put it in quotes" // YAML takes a bare y, no or 1.10 for one of these
+	}
+	return fieldFault{mismatch.Field, text}
+}
+
+// wanted names a type as a manifest's author knows it.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	default:
+		return "a number"
+	}
+}
+
+// article names a JSON value as a manifest's author knows it.
+func article(value string) string {
+	switch value {
+	case "object":
+		return "a mapping"
+	case "array":
+		return "a list"
+	case "bool":
+		return "true or false"
+	case "":
+		return "null"
+	}
+	return "a " + value
+}
+
+// missing says which of the fields that the schema of a kind requires in spec are not there.
+func missing(raw []byte, required []string) (faults []fieldFault) {
+	var object struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return nil // the strict decoding has said so
+	}
+	if object.Spec == nil {
+		return []fieldFault{{"spec", "spec is missing"}}
+	}
+	for _, name := range slices.Sorted(slices.Values(required)) {
+		if value, ok := object.Spec[name]; !ok || string(value) == "null" {
+			faults = append(faults, fieldFault{"spec." + name, "spec." + name + " is missing"})
+		}
+	}
+	return faults
+}
