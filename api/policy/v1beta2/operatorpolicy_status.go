@@ -17,37 +17,42 @@ const (
 	Pending ComplianceState = "Pending"
 	// Terminating is for a policy that is being deleted.
 	Terminating ComplianceState = "Terminating"
-	// Inapplicable is for related objects only: nothing of that kind was there to judge.
+	// Inapplicable is for related objects only: nothing of that kind was there to
+	// judge.
 	Inapplicable ComplianceState = "Inapplicable"
 )
 
-// OperatorPolicyStatus is what was observed when the policy was last evaluated.
+// OperatorPolicyStatus is what was observed when the policy was last
+// evaluated.
 // ---
 // Source: seed 001, "OperatorPolicy Status and Compliance Event Messages".
 type OperatorPolicyStatus struct {
-	// The overall outcome: Compliant, NonCompliant, Pending (the policy waits for something it depends
-	// on) or Terminating (the policy is being deleted). Absent until the policy was first evaluated.
+	// The overall outcome: Compliant, NonCompliant, Pending (the policy waits for
+	// something it depends on) or Terminating (the policy is being deleted).
+	// Absent until the policy was first evaluated.
 	//
 	// +kubebuilder:validation:Enum=Compliant;Pending;NonCompliant;Terminating
 	// +optional
 	Compliant ComplianceState `json:"compliant,omitempty"`
 
-	// The metadata.generation that this status describes. If it is less than the policy's generation,
-	// the latest change has not been evaluated yet.
+	// The metadata.generation that this status describes. If it is less than the
+	// policy's generation, the latest change has not been evaluated yet.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The findings, one for each type. Those whose type ends in Compliant are True when all is well;
-	// CatalogSourcesUnhealthy is False when all is well. The condition Compliant sums up the others.
+	// The findings, one for each type. Those whose type ends in Compliant are True
+	// when all is well; CatalogSourcesUnhealthy is False when all is well. The
+	// condition Compliant sums up the others.
 	//
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The objects that the policy looked at, each with its own outcome. A NonCompliant object does not
-	// always make the policy NonCompliant: see spec.complianceConfig.
+	// The objects that the policy looked at, each with its own outcome. A
+	// NonCompliant object does not always make the policy NonCompliant: see
+	// spec.complianceConfig.
 	// ---
 	// omitzero, not omitempty: "evaluated, and nothing related" is written as an empty list.
 	//
@@ -55,20 +60,22 @@ type OperatorPolicyStatus struct {
 	// +optional
 	RelatedObjects []RelatedObject `json:"relatedObjects,omitzero"`
 
-	// The Subscription that the policy resolved to, as <name>.<namespace>, cut to 63 characters.
+	// The Subscription that the policy resolved to, as <name>.<namespace>, cut to
+	// 63 characters.
 	//
 	// +optional
 	ResolvedSubscriptionLabel string `json:"resolvedSubscriptionLabel,omitempty"`
 
-	// The enforced policies that manage the same Subscription, this one included, each as
-	// <name>.<namespace>. Empty if there is no overlap. While it is not empty, none of them acts.
+	// The enforced policies that manage the same Subscription, this one included,
+	// each as <name>.<namespace>. Empty if there is no overlap. While it is not
+	// empty, none of them acts.
 	//
 	// +listType=atomic
 	// +optional
 	OverlappingPolicies []string `json:"overlappingPolicies,omitempty"`
 
-	// When Opgate will step in, or stepped in, to repair a Subscription that lost track of its
-	// installed ClusterServiceVersion.
+	// When Opgate will step in, or stepped in, to repair a Subscription that lost
+	// track of its installed ClusterServiceVersion.
 	//
 	// +optional
 	SubscriptionInterventionTime *metav1.Time `json:"subscriptionInterventionTime,omitempty"`
@@ -79,7 +86,8 @@ type OperatorPolicyStatus struct {
 	// +optional
 	History []HistoryEvent `json:"history,omitempty"`
 
-	// The name of the ClusterServiceVersion that is installed for the package. Absent if none is.
+	// The name of the ClusterServiceVersion that is installed for the package.
+	// Absent if none is.
 	// ---
 	// An addition of Opgate, for the printer column Installed. The background loop writes it.
 	//
@@ -96,8 +104,9 @@ type RelatedObject struct {
 	// +required
 	Object ObjectReference `json:"object"`
 
-	// The outcome for this object: Compliant, NonCompliant, or Inapplicable if there was nothing to
-	// judge. Absent for an object that is kept because spec.removalBehavior says so.
+	// The outcome for this object: Compliant, NonCompliant, or Inapplicable if
+	// there was nothing to judge. Absent for an object that is kept because
+	// spec.removalBehavior says so.
 	// ---
 	// Without an enum: readers and writers of other releases use further words here, and a refused
 	// status write would hide everything else in the status.

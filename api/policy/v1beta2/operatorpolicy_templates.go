@@ -4,8 +4,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// OperatorGroupTemplate describes the OperatorGroup of the operator's namespace. Fields that are not
-// listed are refused when the policy is written.
+// OperatorGroupTemplate describes the OperatorGroup of the operator's
+// namespace. Fields that are not listed are refused when the policy is
+// written.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax"; the fields of an OLM OperatorGroup's spec stand beside the
 // design's own target. Unknown fields are kept in storage, because pruning them would leave the webhook
@@ -19,127 +20,134 @@ type OperatorGroupTemplate struct {
 	// +required
 	Name string `json:"name"`
 
-	// The namespace of the OperatorGroup. Optional; the default is subscription.namespace, and if
-	// both are set they must be equal.
+	// The namespace of the OperatorGroup. Optional; the default is
+	// subscription.namespace, and if both are set they must be equal.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// The namespaces that the operator watches, as a list or as a selector. Optional; it says the
-	// same as targetNamespaces and selector of this operatorGroup and cannot be combined with them.
-	// Without any of these the group targets all namespaces.
+	// The namespaces that the operator watches, as a list or as a selector.
+	// Optional; it says the same as targetNamespaces and selector of this
+	// operatorGroup and cannot be combined with them. Without any of these the
+	// group targets all namespaces.
 	//
 	// +optional
 	Target *OperatorGroupTarget `json:"target,omitempty"`
 
-	// The names of the namespaces that the operator watches, as a list of strings. Optional. It
-	// cannot be combined with selector or target. Without any of these the group targets all
-	// namespaces.
+	// The names of the namespaces that the operator watches, as a list of strings.
+	// Optional. It cannot be combined with selector or target. Without any of
+	// these the group targets all namespaces.
 	//
 	// +optional
 	TargetNamespaces *apiextensionsv1.JSON `json:"targetNamespaces,omitempty"`
 
-	// A label selector, with matchLabels or matchExpressions, for the namespaces that the operator
-	// watches. Optional. It cannot be combined with targetNamespaces or target.
+	// A label selector, with matchLabels or matchExpressions, for the namespaces
+	// that the operator watches. Optional. It cannot be combined with
+	// targetNamespaces or target.
 	//
 	// +optional
 	Selector *apiextensionsv1.JSON `json:"selector,omitempty"`
 
-	// The name of a ServiceAccount in the group's namespace. Optional. OLM installs the operator with
-	// the rights of this account instead of its own.
+	// The name of a ServiceAccount in the group's namespace. Optional. OLM
+	// installs the operator with the rights of this account instead of its own.
 	//
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// Whether the list of APIs that the group provides is fixed: true or false. Optional; the default
-	// is false, and OLM then keeps the list up to date.
+	// Whether the list of APIs that the group provides is fixed: true or false.
+	// Optional; the default is false, and OLM then keeps the list up to date.
 	//
 	// +optional
 	StaticProvidedAPIs *apiextensionsv1.JSON `json:"staticProvidedAPIs,omitempty"`
 
-	// How OLM upgrades the operators of the group: Default or TechPreviewUnsafeFailForward. Optional;
-	// the default is Default.
+	// How OLM upgrades the operators of the group: Default or
+	// TechPreviewUnsafeFailForward. Optional; the default is Default.
 	//
 	// +optional
 	UpgradeStrategy string `json:"upgradeStrategy,omitempty"`
 }
 
-// OperatorGroupTarget names the namespaces that an operator watches. One of the two fields may be set.
+// OperatorGroupTarget names the namespaces that an operator watches. One of
+// the two fields may be set.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax".
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type OperatorGroupTarget struct {
-	// The names of the namespaces that the operator watches, as a list of strings. Optional. It
-	// cannot be combined with selector.
+	// The names of the namespaces that the operator watches, as a list of strings.
+	// Optional. It cannot be combined with selector.
 	//
 	// +optional
 	Namespaces *apiextensionsv1.JSON `json:"namespaces,omitempty"`
 
-	// A label selector, with matchLabels or matchExpressions, for the namespaces that the operator
-	// watches. Optional. It cannot be combined with namespaces.
+	// A label selector, with matchLabels or matchExpressions, for the namespaces
+	// that the operator watches. Optional. It cannot be combined with namespaces.
 	//
 	// +optional
 	Selector *apiextensionsv1.JSON `json:"selector,omitempty"`
 }
 
-// SubscriptionTemplate describes the OLM Subscription of the operator. Fields that are not listed are
-// refused when the policy is written.
+// SubscriptionTemplate describes the OLM Subscription of the operator. Fields
+// that are not listed are refused when the policy is written.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax". Unknown fields are kept in storage, because pruning them
 // would leave the webhook nothing to refuse.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SubscriptionTemplate struct {
-	// The package of the operator in its catalog, and the name of the Subscription where the policy
-	// creates one. Required.
+	// The package of the operator in its catalog, and the name of the Subscription
+	// where the policy creates one. Required.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +required
 	Name string `json:"name"`
 
-	// The namespace of the Subscription, in which the operator is installed. Optional; the default is
-	// the namespace that the package suggests. A policy governs nothing until its namespace is known,
-	// so set it here where you can.
+	// The namespace of the Subscription, in which the operator is installed.
+	// Optional; the default is the namespace that the package suggests. A policy
+	// governs nothing until its namespace is known, so set it here where you can.
 	//
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// The channel of the package to follow. Optional; the default is the package's own default
-	// channel. If set, a Subscription with another channel breaks the policy.
+	// The channel of the package to follow. Optional; the default is the package's
+	// own default channel. If set, a Subscription with another channel breaks the
+	// policy.
 	//
 	// +optional
 	Channel string `json:"channel,omitempty"`
 
-	// The name of the CatalogSource that the operator comes from. Optional; the default is the
-	// catalog that offers the package. If set, a Subscription with another source breaks the policy.
+	// The name of the CatalogSource that the operator comes from. Optional; the
+	// default is the catalog that offers the package. If set, a Subscription with
+	// another source breaks the policy.
 	//
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// The namespace of the CatalogSource. Optional; the default is the namespace of the catalog that
-	// offers the package.
+	// The namespace of the CatalogSource. Optional; the default is the namespace
+	// of the catalog that offers the package.
 	//
 	// +optional
 	SourceNamespace string `json:"sourceNamespace,omitempty"`
 
-	// The name of the ClusterServiceVersion to install first. Optional; the default is the newest one
-	// in the channel. With complianceType musthave this version is allowed even if versions does not
-	// list it or it is outside versionRange.
+	// The name of the ClusterServiceVersion to install first. Optional; the
+	// default is the newest one in the channel. With complianceType musthave this
+	// version is allowed even if versions does not list it or it is outside
+	// versionRange.
 	//
 	// +optional
 	StartingCSV string `json:"startingCSV,omitempty"`
 
-	// How OLM sets up the operator's Deployments: env, envFrom, volumes, volumeMounts, tolerations,
-	// resources, nodeSelector, affinity, selector and annotations, as in spec.config of an OLM
-	// Subscription. Optional.
+	// How OLM sets up the operator's Deployments: env, envFrom, volumes,
+	// volumeMounts, tolerations, resources, nodeSelector, affinity, selector and
+	// annotations, as in spec.config of an OLM Subscription. Optional.
 	//
 	// +optional
 	Config *apiextensionsv1.JSON `json:"config,omitempty"`
 
-	// Prohibited: a policy that sets this is refused. Use spec.upgradeApproval instead: Automatic
-	// where this said Automatic, None where it said Manual. The value on the Subscription follows from
-	// upgradeApproval, versions and versionRange.
+	// Prohibited: a policy that sets this is refused. Use spec.upgradeApproval
+	// instead: Automatic where this said Automatic, None where it said Manual. The
+	// value on the Subscription follows from upgradeApproval, versions and
+	// versionRange.
 	// ---
 	// Declared only so that validation can name it and `kubectl explain` can explain it. Of any JSON
 	// type, because every value is refused by the webhook, with the fix.

@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Text below a line of three dashes is for readers of the Go code; controller-gen leaves it out of the CRD.
+// Text below a line of three dashes is for readers of the Go code;
+// controller-gen leaves it out of the CRD.
 
 // RemediationAction says whether a policy acts or only reports.
 // ---
@@ -52,7 +53,8 @@ const (
 // Source: seed 001, "OperatorPolicy Syntax"; Never is from seed 000, same section.
 type UpgradeApproval string
 
-// Values of UpgradeApproval. Read it through OperatorPolicySpec.EffectiveUpgradeApproval.
+// Values of UpgradeApproval. Read it through
+// OperatorPolicySpec.EffectiveUpgradeApproval.
 const (
 	UpgradeApprovalAutomatic UpgradeApproval = "Automatic"
 	UpgradeApprovalNone      UpgradeApproval = "None"
@@ -60,7 +62,8 @@ const (
 	UpgradeApprovalNever UpgradeApproval = "Never"
 )
 
-// RemovalAction says what happens to one kind of object when an operator is removed.
+// RemovalAction says what happens to one kind of object when an operator is
+// removed.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax".
 type RemovalAction string
@@ -118,74 +121,83 @@ type OperatorPolicySpec struct {
 	// +optional
 	RemediationAction RemediationAction `json:"remediationAction,omitempty"`
 
-	// How grave it is when the policy is NonCompliant: low, medium, high or critical, each also with
-	// a capital first letter. It is repeated in reports and metrics and changes no decision. There is
-	// no default.
+	// How grave it is when the policy is NonCompliant: low, medium, high or
+	// critical, each also with a capital first letter. It is repeated in reports
+	// and metrics and changes no decision. There is no default.
 	//
 	// +kubebuilder:validation:Enum=low;Low;medium;Medium;high;High;critical;Critical
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
 
-	// Whether the operator has to be present (musthave) or absent (mustnothave). Required, in lower
-	// case.
+	// Whether the operator has to be present (musthave) or absent (mustnothave).
+	// Required, in lower case.
 	//
-	// With musthave, versions and versionRange say which versions are allowed. With mustnothave they
-	// say which versions are unwanted, and upgradeApproval has no effect.
+	// With musthave, versions and versionRange say which versions are allowed.
+	// With mustnothave they say which versions are unwanted, and upgradeApproval
+	// has no effect.
 	//
 	// +kubebuilder:validation:Enum=musthave;mustnothave
 	// +required
 	ComplianceType ComplianceType `json:"complianceType"`
 
-	// The OperatorGroup that the operator's namespace should have. Optional: without it, an
-	// OperatorGroup that is already in the namespace is taken as it is, and a group for all
-	// namespaces is used when there is none.
+	// The OperatorGroup that the operator's namespace should have. Optional:
+	// without it, an OperatorGroup that is already in the namespace is taken as it
+	// is, and a group for all namespaces is used when there is none.
 	//
 	// +optional
 	OperatorGroup *OperatorGroupTemplate `json:"operatorGroup,omitempty"`
 
-	// The OLM Subscription of the operator. Required. The policy governs every Subscription in this
-	// namespace whose spec.name is the name given here, whatever the Subscription object is called.
+	// The OLM Subscription of the operator. Required. The policy governs every
+	// Subscription in this namespace whose spec.name is the name given here,
+	// whatever the Subscription object is called.
 	//
 	// +required
 	Subscription SubscriptionTemplate `json:"subscription"`
 
-	// The ClusterServiceVersions that the policy is about, by exact and case-sensitive name, such as
-	// etcdoperator.v0.9.4. Optional; at most 1000 entries. An entry may hold several names separated
-	// by commas; white space around a name is ignored and so is an empty name. A list that is absent,
-	// or empty once it has been read like this, stands for every version.
+	// The ClusterServiceVersions that the policy is about, by exact and
+	// case-sensitive name, such as etcdoperator.v0.9.4. Optional; at most 1000
+	// entries. An entry may hold several names separated by commas; white space
+	// around a name is ignored and so is an empty name. A list that is absent, or
+	// empty once it has been read like this, stands for every version.
 	//
-	// With complianceType musthave these are the versions that may be installed and that count as
-	// compliant. subscription.startingCSV is allowed even if it is not listed. With mustnothave these
-	// are the versions that must not be present.
+	// With complianceType musthave these are the versions that may be installed
+	// and that count as compliant. subscription.startingCSV is allowed even if it
+	// is not listed. With mustnothave these are the versions that must not be
+	// present.
 	//
-	// In an enforced policy, a list that is not empty makes the Subscription's installPlanApproval
-	// Manual, so that each InstallPlan can be checked before it is approved.
+	// In an enforced policy, a list that is not empty makes the Subscription's
+	// installPlanApproval Manual, so that each InstallPlan can be checked before
+	// it is approved.
 	//
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=atomic
 	// +optional
 	Versions []string `json:"versions,omitempty"`
 
-	// A range of semantic versions, compared with the version that the bundle declares in its
-	// olm.package property; the name of the ClusterServiceVersion is never parsed. Optional; at most
-	// 1024 characters. Absent or empty, any version is in range.
+	// A range of semantic versions, compared with the version that the bundle
+	// declares in its olm.package property; the name of the ClusterServiceVersion
+	// is never parsed. Optional; at most 1024 characters. Absent or empty, any
+	// version is in range.
 	//
-	// Conditions separated by a space must all hold, and || separates alternatives. Operators are
-	// =, !=, >, >=, < and <=; x stands for any number. Examples:
+	// Conditions separated by a space must all hold, and || separates
+	// alternatives. Operators are =, !=, >, >=, < and <=; x stands for any number.
+	// Examples:
 	//
 	// - ">=1.2.0 <2.0.0": from 1.2.0 up to, not including, 2.0.0
 	// - "1.4.x": any 1.4 version
 	// - ">=1.2.0 <2.0.0 !=1.3.1 || >=2.1.0": as the first without 1.3.1, or 2.1.0 and later
 	//
-	// A pre-release comes before its release: 2.0.0-rc.1 is less than 2.0.0 and so is in the range
-	// of the first example.
+	// A pre-release comes before its release: 2.0.0-rc.1 is less than 2.0.0 and so
+	// is in the range of the first example.
 	//
-	// With complianceType musthave the range says which versions are allowed, with mustnothave which
-	// are unwanted. If versions is set as well, a ClusterServiceVersion is meant only if it is both
-	// listed and in range. With musthave, subscription.startingCSV is allowed even if it is out of
-	// range. A range that no version can satisfy is refused when the policy is written.
+	// With complianceType musthave the range says which versions are allowed, with
+	// mustnothave which are unwanted. If versions is set as well, a
+	// ClusterServiceVersion is meant only if it is both listed and in range. With
+	// musthave, subscription.startingCSV is allowed even if it is out of range. A
+	// range that no version can satisfy is refused when the policy is written.
 	//
-	// Like versions, a range makes the Subscription's installPlanApproval Manual in an enforced policy.
+	// Like versions, a range makes the Subscription's installPlanApproval Manual
+	// in an enforced policy.
 	// ---
 	// An addition of Opgate. The syntax is that of github.com/blang/semver/v4 ParseRange.
 	//
@@ -193,43 +205,49 @@ type OperatorPolicySpec struct {
 	// +optional
 	VersionRange string `json:"versionRange,omitempty"`
 
-	// Whether upgrades of an operator that is already installed are approved. Required.
+	// Whether upgrades of an operator that is already installed are approved.
+	// Required.
 	//
 	// - Automatic: an upgrade is approved if versions and versionRange allow it.
 	// - None: no upgrade is approved.
 	// - Never: an earlier spelling of None.
 	//
-	// The first installation does not depend on this field: it is approved if versions and
-	// versionRange allow it. The field has no effect with complianceType mustnothave, but is required
-	// there as well.
+	// The first installation does not depend on this field: it is approved if
+	// versions and versionRange allow it. The field has no effect with
+	// complianceType mustnothave, but is required there as well.
 	//
-	// In an enforced policy it also decides installPlanApproval of the Subscription: Automatic only if
-	// complianceType is musthave, this field is Automatic, versions and versionRange are empty and no
-	// cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows are
-	// still approved without a person.
+	// In an enforced policy it also decides installPlanApproval of the
+	// Subscription: Automatic only if complianceType is musthave, this field is
+	// Automatic, versions and versionRange are empty and no cluster constraint
+	// applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
 	// +required
 	UpgradeApproval UpgradeApproval `json:"upgradeApproval"`
 
-	// What is deleted and what is kept when the operator is removed. It applies only with
-	// complianceType mustnothave. Objects that are kept do not make the policy NonCompliant.
+	// What is deleted and what is kept when the operator is removed. It applies
+	// only with complianceType mustnothave. Objects that are kept do not make the
+	// policy NonCompliant.
 	//
 	// +kubebuilder:default={}
 	// +optional
 	RemovalBehavior RemovalBehavior `json:"removalBehavior,omitzero"`
 
-	// Which findings make the policy NonCompliant. A field that is left out is filled in when the
-	// policy is written: from statusConfig if the same field is set there, else with its default.
+	// Which findings make the policy NonCompliant. A field that is left out is
+	// filled in when the policy is written: from statusConfig if the same field is
+	// set there, else with its default.
 	//
 	// +optional
 	ComplianceConfig ComplianceConfig `json:"complianceConfig,omitzero"`
 
-	// The earlier name of complianceConfig, still read. Use complianceConfig in new policies. Setting the
-	// same field in both to different meanings is refused.
+	// The earlier name of complianceConfig, still read. Use complianceConfig in
+	// new policies. Setting the same field in both to different meanings is
+	// refused.
 	//
-	// StatusMessageOnly, Condition and Compliant are all read as Compliant: the finding is reported
-	// and the policy stays Compliant. NonCompliant is read as NonCompliant.
+	// StatusMessageOnly, Condition and Compliant are all read as Compliant: the
+	// finding is reported and the policy stays Compliant. NonCompliant is read as
+	// NonCompliant.
 	// ---
 	// Source: seed 000, "OperatorPolicy Syntax". A pointer, because absent and empty differ to
 	// conversion, which has to give back what was written.
@@ -238,12 +256,14 @@ type OperatorPolicySpec struct {
 	StatusConfig *StatusConfig `json:"statusConfig,omitempty"`
 }
 
-// RemovalBehavior says, for each kind of object, whether it goes when an operator is removed.
+// RemovalBehavior says, for each kind of object, whether it goes when an
+// operator is removed.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax" and Story 6 (the defaults).
 type RemovalBehavior struct {
-	// The OperatorGroup of the namespace: Keep, Delete or DeleteIfUnused (default), which deletes it
-	// only if no other Subscription is in the namespace.
+	// The OperatorGroup of the namespace: Keep, Delete or DeleteIfUnused
+	// (default), which deletes it only if no other Subscription is in the
+	// namespace.
 	//
 	// +kubebuilder:validation:Enum=Keep;Delete;DeleteIfUnused
 	// +kubebuilder:default=DeleteIfUnused
@@ -257,7 +277,8 @@ type RemovalBehavior struct {
 	// +optional
 	Subscriptions RemovalAction `json:"subscriptions,omitempty"`
 
-	// The ClusterServiceVersion: Keep or Delete (default). Deleting it stops the operator.
+	// The ClusterServiceVersion: Keep or Delete (default). Deleting it stops the
+	// operator.
 	//
 	// +kubebuilder:validation:Enum=Keep;Delete
 	// +kubebuilder:default=Delete
@@ -271,8 +292,9 @@ type RemovalBehavior struct {
 	// +optional
 	InstallPlans RemovalAction `json:"installPlans,omitempty"`
 
-	// The CustomResourceDefinitions that the operator owns: Keep (default) or Delete. Deleting a
-	// definition deletes every object of its kind in the whole cluster.
+	// The CustomResourceDefinitions that the operator owns: Keep (default) or
+	// Delete. Deleting a definition deletes every object of its kind in the whole
+	// cluster.
 	//
 	// +kubebuilder:validation:Enum=Keep;Delete
 	// +kubebuilder:default=Keep
@@ -280,48 +302,54 @@ type RemovalBehavior struct {
 	CustomResourceDefinitions RemovalAction `json:"customResourceDefinitions,omitempty"`
 }
 
-// ComplianceConfig says which findings make a policy NonCompliant. Each field is Compliant (the finding
-// is reported and the policy stays Compliant) or NonCompliant (it makes the policy NonCompliant).
+// ComplianceConfig says which findings make a policy NonCompliant. Each field
+// is Compliant (the finding is reported and the policy stays Compliant) or
+// NonCompliant (it makes the policy NonCompliant).
 // ---
 // Source: seed 001, "OperatorPolicy Syntax" and "Change to default compliance regarding available
 // upgrades". The schema has no defaults here: a default would hide whether the author wrote the field,
 // and statusConfig counts only where they did not. The mutating webhook fills in what is missing.
 type ComplianceConfig struct {
-	// The CatalogSource is missing or unhealthy: Compliant or NonCompliant. Filled in when the policy
-	// is written: from statusConfig.catalogSourceUnhealthy if that is set, else Compliant.
+	// The CatalogSource is missing or unhealthy: Compliant or NonCompliant. Filled
+	// in when the policy is written: from statusConfig.catalogSourceUnhealthy if
+	// that is set, else Compliant.
 	//
 	// +optional
 	CatalogSourceUnhealthy ComplianceConfigAction `json:"catalogSourceUnhealthy,omitempty"`
 
-	// A Deployment of the operator is missing or not available: Compliant or NonCompliant. Filled in
-	// when the policy is written: from statusConfig.deploymentsUnavailable if that is set, else
-	// NonCompliant.
+	// A Deployment of the operator is missing or not available: Compliant or
+	// NonCompliant. Filled in when the policy is written: from
+	// statusConfig.deploymentsUnavailable if that is set, else NonCompliant.
 	//
 	// +optional
 	DeploymentsUnavailable ComplianceConfigAction `json:"deploymentsUnavailable,omitempty"`
 
-	// An upgrade is offered and not approved: Compliant or NonCompliant. Filled in when the policy is
-	// written: from statusConfig.upgradesAvailable if that is set, else Compliant.
+	// An upgrade is offered and not approved: Compliant or NonCompliant. Filled in
+	// when the policy is written: from statusConfig.upgradesAvailable if that is
+	// set, else Compliant.
 	//
 	// +optional
 	UpgradesAvailable ComplianceConfigAction `json:"upgradesAvailable,omitempty"`
 
-	// An InstallPlan is being carried out: Compliant or NonCompliant. Filled in when the policy is
-	// written: from statusConfig.upgradesProgressing if that is set, else NonCompliant.
+	// An InstallPlan is being carried out: Compliant or NonCompliant. Filled in
+	// when the policy is written: from statusConfig.upgradesProgressing if that is
+	// set, else NonCompliant.
 	// ---
 	// Source: seed 000, "OperatorPolicy Syntax" and Story 4.
 	//
 	// +optional
 	UpgradesProgressing ComplianceConfigAction `json:"upgradesProgressing,omitempty"`
 
-	// The catalog marks the package, the channel or the installed version as deprecated: Compliant or
-	// NonCompliant. Filled in with Compliant when the policy is written.
+	// The catalog marks the package, the channel or the installed version as
+	// deprecated: Compliant or NonCompliant. Filled in with Compliant when the
+	// policy is written.
 	//
 	// +optional
 	DeprecationsPresent ComplianceConfigAction `json:"deprecationsPresent,omitempty"`
 
-	// The package has a channel for a later minor version than the one the Subscription follows:
-	// Compliant or NonCompliant. Filled in with Compliant when the policy is written.
+	// The package has a channel for a later minor version than the one the
+	// Subscription follows: Compliant or NonCompliant. Filled in with Compliant
+	// when the policy is written.
 	//
 	// +optional
 	MinorChannelUpgradeAvailable ComplianceConfigAction `json:"minorChannelUpgradeAvailable,omitempty"`
@@ -331,33 +359,38 @@ type ComplianceConfig struct {
 // ---
 // Source: seed 000, "OperatorPolicy Syntax" and Stories 3 and 4.
 type StatusConfig struct {
-	// Read for complianceConfig.catalogSourceUnhealthy where that is not set. NonCompliant is read as
-	// NonCompliant; StatusMessageOnly, Condition and Compliant are read as Compliant. No default.
+	// Read for complianceConfig.catalogSourceUnhealthy where that is not set.
+	// NonCompliant is read as NonCompliant; StatusMessageOnly, Condition and
+	// Compliant are read as Compliant. No default.
 	//
 	// +optional
 	CatalogSourceUnhealthy StatusConfigAction `json:"catalogSourceUnhealthy,omitempty"`
 
-	// Read for complianceConfig.deploymentsUnavailable where that is not set. NonCompliant is read as
-	// NonCompliant; StatusMessageOnly, Condition and Compliant are read as Compliant. No default.
+	// Read for complianceConfig.deploymentsUnavailable where that is not set.
+	// NonCompliant is read as NonCompliant; StatusMessageOnly, Condition and
+	// Compliant are read as Compliant. No default.
 	//
 	// +optional
 	DeploymentsUnavailable StatusConfigAction `json:"deploymentsUnavailable,omitempty"`
 
-	// Read for complianceConfig.upgradesAvailable where that is not set. NonCompliant is read as
-	// NonCompliant; StatusMessageOnly, Condition and Compliant are read as Compliant. No default.
+	// Read for complianceConfig.upgradesAvailable where that is not set.
+	// NonCompliant is read as NonCompliant; StatusMessageOnly, Condition and
+	// Compliant are read as Compliant. No default.
 	//
 	// +optional
 	UpgradesAvailable StatusConfigAction `json:"upgradesAvailable,omitempty"`
 
-	// Read for complianceConfig.upgradesProgressing where that is not set. NonCompliant is read as
-	// NonCompliant; StatusMessageOnly, Condition and Compliant are read as Compliant. No default.
+	// Read for complianceConfig.upgradesProgressing where that is not set.
+	// NonCompliant is read as NonCompliant; StatusMessageOnly, Condition and
+	// Compliant are read as Compliant. No default.
 	//
 	// +optional
 	UpgradesProgressing StatusConfigAction `json:"upgradesProgressing,omitempty"`
 }
 
-// OperatorPolicy says whether and in which versions an operator may be installed in a namespace by the
-// Operator Lifecycle Manager, and reports on its installation and health.
+// OperatorPolicy says whether and in which versions an operator may be
+// installed in a namespace by the Operator Lifecycle Manager, and reports on
+// its installation and health.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax".
 //
