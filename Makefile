@@ -27,12 +27,13 @@ test-unit: ## Run the tests that need no API server
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests against a real API server
-	@echo "==> end-to-end tests: a real API server, etcd, kubectl and the gate as its own process"
+	@echo "==> end-to-end tests: a real API server, etcd and kubectl, and the gate as its own process"
 	cd e2e && go vet ./...
-	cd e2e && go test -shuffle=on -count=1 -timeout 40m -v ./... | $(PROGRESS)
+	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
+		go test $(E2E_FLAGS) $$(go list ./... | grep -v '/e2e$$') && \
+		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
 
-# Of the verbose output, what says where the run is: steps on their way, results, failures.
-PROGRESS = grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)|^ +--- PASS'
+E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging and of the request path, with their floors

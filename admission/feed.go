@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -32,13 +31,13 @@ type Feed struct {
 
 	mu    sync.Mutex
 	dirty map[string]struct{}
-	seen  map[string]string // newest resourceVersion by resource
+	seen  map[string]Seen // by resource
 }
 
-// NewFeed makes a feed that fills a store. Run starts it.
+// NewFeed makes a feed that fills a store. Start runs it.
 func NewFeed(client dynamic.Interface, store *Store, log logr.Logger, now func() time.Time) *Feed {
 	return &Feed{client: client, store: store, log: log, now: now,
-		changed: make(chan struct{}, 1), dirty: map[string]struct{}{}, seen: map[string]string{}}
+		changed: make(chan struct{}, 1), dirty: map[string]struct{}{}, seen: map[string]Seen{}}
 }
 
 // byNamespace indexes what an informer holds by the namespace that it concerns.
@@ -77,11 +76,11 @@ func (f *Feed) Start(ctx context.Context) error {
 func (f *Feed) NeedLeaderElection() bool { return false }
 
 func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSynced, error) {
-	resource := f.client.Resource(src.resource)
+	client := f.client.Resource(src.resource)
 	informer := cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc:  listing(resource),
-			WatchFuncWithContext: watching(resource),
+			ListWithContextFunc:  listing(client),
+			WatchFuncWithContext: watching(client),
 		}, f.client),
 		unstructuredExample(), cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byNamespace: func(obj any) ([]string, error) {
 			return []string{obj.(*item).concerns}, nil
@@ -95,14 +94,14 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 	if err != nil {
 		return nil, nil, err
 	}
-	handle := func(obj any) { f.note(src.resource, obj) }
+	resource := src.resource.Resource
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: handle,
+		AddFunc: func(obj any) { f.note(resource, obj, 1) },
 		UpdateFunc: func(old, obj any) {
-			handle(old) // a policy may have moved to another namespace
-			handle(obj)
+			f.note(resource, old, 0) // a policy may have moved to another namespace
+			f.note(resource, obj, 0)
 		},
-		DeleteFunc: handle,
+		DeleteFunc: func(obj any) { f.note(resource, obj, -1) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -110,15 +109,17 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 	return informer, registration.HasSynced, nil
 }
 
-// note marks the namespace that an event concerns for the next build.
-func (f *Feed) note(resource schema.GroupVersionResource, obj any) {
+// note marks the namespace that an event concerns for the next build. More is how many objects there are
+// more than before.
+func (f *Feed) note(resource string, obj any, more int) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
 	it := obj.(*item)
 	f.mu.Lock()
 	f.dirty[it.concerns] = struct{}{}
-	f.seen[resource.Resource] = newer(f.seen[resource.Resource], it.ResourceVersion)
+	seen := f.seen[resource]
+	f.seen[resource] = Seen{ResourceVersion: newer(seen.ResourceVersion, it.ResourceVersion), Objects: seen.Objects + more}
 	f.mu.Unlock()
 	select {
 	case f.changed <- struct{}{}:
@@ -142,10 +143,7 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 	f.mu.Lock()
 	dirty := f.dirty
 	f.dirty = map[string]struct{}{}
-	seen := make(map[string]Seen, len(sources))
-	for _, src := range sources {
-		seen[src.resource.Resource] = Seen{ResourceVersion: f.seen[src.resource.Resource]}
-	}
+	seen := maps.Clone(f.seen)
 	f.mu.Unlock()
 
 	next := &Snapshot{generation: 1, built: f.now(), seen: seen, namespaces: map[string]*rules.Namespace{}}
@@ -168,11 +166,6 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 		} else {
 			delete(next.namespaces, name)
 		}
-	}
-	for resource, informer := range informers {
-		count := next.seen[resource]
-		count.Objects = len(informer.GetIndexer().ListKeys())
-		next.seen[resource] = count
 	}
 	f.store.current.Store(next)
 	f.log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", slices.Sorted(maps.Keys(dirty)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,6 +71,8 @@ func readPlan(raw []byte) (string, func(*rules.Cluster), error) {
 	if err != nil {
 		return "", nil, err
 	}
+	// A plan has dozens of steps; the preview, which is all that reads stored plans, needs those of CSVs.
+	p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s rules.Step) bool { return s.Resource.Kind != "ClusterServiceVersion" })
 	return p.Metadata.Namespace, func(c *rules.Cluster) { c.AddPlan(p) }, nil
 }
 

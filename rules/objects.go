@@ -97,6 +97,12 @@ type InstallPlanStatus struct {
 	Phase         string         `json:"phase"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
 	Steps         []Step         `json:"plan"`
+	// ServiceAccount is what steps are written as, where the OperatorGroup names one; without it OLM writes
+	// them with its own rights, which are those of a cluster admin.
+	ServiceAccount struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"attenuatedServiceAccountRef"`
 }
 
 // The phases of an InstallPlan that rules tell apart. OLM runs a plan in phase Installing without looking

@@ -105,6 +105,9 @@ func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
 		frozen(&v, in.Namespace, "spec.clusterServiceVersionNames")
 	}
+	if in.New.Spec.Approval != in.Old.Spec.Approval {
+		frozen(&v, in.Namespace, "spec.approval")
+	}
 	if in.New.Spec.Generation != in.Old.Spec.Generation {
 		frozen(&v, in.Namespace, "spec.generation")
 	}
@@ -146,6 +149,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	if !slices.Equal(in.New.Status.Steps, in.Old.Status.Steps) {
 		frozen(&v, in.Namespace, "status.plan")
+	}
+	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
+		frozen(&v, in.Namespace, "status.attenuatedServiceAccountRef")
 	}
 	from, to := in.Old.Status.Phase, in.New.Status.Phase
 	if from == to {

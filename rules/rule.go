@@ -9,6 +9,7 @@ type RuleID string
 const (
 	RulePolicyUnreadable RuleID = "policy/unreadable"
 
+	RuleSubscriptionPackage       RuleID = "subscription/package"
 	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
 	RuleSubscriptionCatalog       RuleID = "subscription/catalog"
 	RuleSubscriptionChannel       RuleID = "subscription/channel"
@@ -54,6 +55,7 @@ type Rule struct {
 func Rules() []Rule {
 	return []Rule{
 		{RulePolicyUnreadable, "Hold", "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"},
+		{RuleSubscriptionPackage, "Deny", "spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"},
 		{RuleSubscriptionMustNotHave, "Deny", "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"},
 		{RuleSubscriptionCatalog, "Deny", "spec.source or spec.sourceNamespace is not the catalog that the policy names"},
 		{RuleSubscriptionChannel, "Deny", "spec.channel is not the channel that the policy names"},

@@ -57,6 +57,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 			v.record(rule.id, p, rule.judge(&in, p))
 		}
 	}
+	judgePackageChange(&in, &v)
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
@@ -64,6 +65,19 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
 	}
 	return v.sorted()
+}
+
+// judgePackageChange keeps a Subscription with its governed package: the ClusterServiceVersions that the
+// Subscription claims in its status would pass for those of the new package.
+func judgePackageChange(in *SubscriptionInput, v *Verdict) {
+	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
+		return
+	}
+	for _, p := range in.Namespace.governing(in.Old.Spec.Package) {
+		v.record(RuleSubscriptionPackage, p, finding{decision: Deny, field: "spec.name",
+			what:     "changing spec.name from " + quote(in.Old.Spec.Package) + " to " + quote(in.Subscription.Spec.Package) + " is not allowed",
+			accepted: "make another Subscription for the other package"})
+	}
 }
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is

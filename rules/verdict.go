@@ -95,13 +95,17 @@ func (v *Verdict) WarningTexts() []string {
 	if len(v.Changes)+len(v.Warnings) == 0 {
 		return nil
 	}
-	texts := make([]string, 0, len(v.Changes)+len(v.Warnings))
+	const most = 20 // the API server cuts all warnings of an answer together at 4 KiB
+	texts := make([]string, 0, min(len(v.Changes)+len(v.Warnings), most+2))
 	for _, c := range v.Changes {
 		if c.Message != "" {
 			texts = append(texts, v.Object+": "+c.Message)
 		}
 	}
-	for _, w := range v.Warnings {
+	for i, w := range v.Warnings {
+		if i == most {
+			return append(texts, v.Object+": "+plural(len(v.Warnings)-most, "more warnings"))
+		}
 		texts = append(texts, v.Object+": "+w.Message)
 	}
 	return texts

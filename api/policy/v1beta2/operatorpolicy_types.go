@@ -340,8 +340,8 @@ type ComplianceConfig struct {
 	// +optional
 	UpgradesProgressing ComplianceConfigAction `json:"upgradesProgressing,omitempty"`
 
-	// The catalog marks the package, the channel or the installed version as
-	// deprecated: Compliant or NonCompliant. Filled in with Compliant when the
+	// The package, the channel or the installed version is deprecated in the
+	// catalog: Compliant or NonCompliant. Filled in with Compliant when the
 	// policy is written.
 	//
 	// +optional
