@@ -210,3 +210,23 @@ func FuzzReview(f *testing.F) {
 		}
 	})
 }
+
+// TestUnexpectedCalls sends what the webhook configurations never ask for: another method, and a create on
+// the endpoint for updates of status (threat G7).
+func TestUnexpectedCalls(t *testing.T) {
+	s := governed(t)
+	handlers := governedGate(t).Handlers()
+	for path, handler := range handlers {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
+			recorder := httptest.NewRecorder()
+			handler.ServeHTTP(recorder, httptest.NewRequest(method, path, strings.NewReader(string(reviewOf(t, "admin", false, nil, raw(t, s.Cluster[0]))))))
+			if recorder.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s is answered %d", method, path, recorder.Code)
+			}
+		}
+	}
+	answer := post(t, handlers[PathValidateInstallPlansStatus], reviewOf(t, "admin", true, nil, raw(t, s.Cluster[0])))
+	if answer.Allowed || !strings.Contains(answer.Result.Message, "not one that opgate knows") {
+		t.Errorf("a create of a status is answered %+v", answer)
+	}
+}

@@ -1,0 +1,254 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+type spec = policyv1beta2.OperatorPolicySpec
+
+// nameless is a plan whose CSVs only have names: packages, versions and catalogs are not told by the plan.
+func nameless(names ...string) *InstallPlan {
+	return &InstallPlan{
+		Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Spec:     InstallPlanSpec{CSVNames: names},
+		Status:   InstallPlanStatus{Phase: PhaseRequiresApproval},
+	}
+}
+
+// subscribed is a Subscription whose status names CSVs.
+func subscribed(pkg, current, installed string) *Subscription {
+	s := subscriptionTo(pkg)
+	s.Status = SubscriptionStatus{CurrentCSV: current, InstalledCSV: installed}
+	return s
+}
+
+func properties(pkg, version string) string {
+	return `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"` + version + `"}}]}`
+}
+
+// anyCatalog opens the catalog of a policy.
+func anyCatalog(s *spec) { s.Subscription.Source, s.Subscription.SourceNamespace = "", "" }
+
+// TestPlansNamedAsAttacks judges plans in clusters that somebody has prepared. What one of the scenarios in
+// e2e/scenarios shows is not repeated here.
+func TestPlansNamedAsAttacks(t *testing.T) {
+	type cluster = NamespaceContents
+	planning := pendingPlan("etcd 0.9.2")
+	planning.Status.Phase = "Planning"
+	smuggled := pendingPlan("etcd 0.9.2", "vault 0.1.9")
+	smuggled.Spec.CSVNames = smuggled.Spec.CSVNames[:1]
+	twoStories := pendingPlan("etcd 0.9.2")
+	twoStories.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Properties: properties("innocent", "0.9.2")}}}}
+	twoVersions := pendingPlan("etcd 0.9.2")
+	twoVersions.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Properties: properties("etcd", "0.9.4")}}}}
+	garbled := pendingPlan("etcd 0.9.2")
+	garbled.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Unreadable: true}}}}
+	held := policyFor("etcd", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })
+	pinned := policyFor("etcd", versions("etcd.v0.9.2"))
+	open := policyFor("etcd", anyCatalog)
+
+	for name, c := range map[string]struct {
+		plan    *InstallPlan
+		cluster cluster
+		want    Decision
+		says    string
+	}{
+		"approved while OLM is still planning": {planning, cluster{Policies: []*Policy{pinned}}, Hold, "plan/phase"},
+		"a plan that names nothing":            {nameless(), cluster{Policies: []*Policy{pinned}}, Hold, "plan/phase"},
+		"a bundle that only a lookup names":    {smuggled, cluster{Policies: []*Policy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "vault.v0.1.9 is not allowed"},
+		"two packages for one CSV":             {twoStories, cluster{Policies: []*Policy{pinned}}, Hold, "both package etcd 0.9.2 and package innocent 0.9.2"},
+		"two versions for one CSV":             {twoVersions, cluster{Policies: []*Policy{pinned}}, Hold, "both package etcd 0.9.2 and package etcd 0.9.4"},
+		"a manifest that does not decode":      {garbled, cluster{Policies: []*Policy{pinned}}, Hold, "manifest in the plan cannot be read"},
+		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*Policy{open},
+			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}}, Hold, "Subscriptions to different packages"},
+		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
+			Subscriptions: []*Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
+		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
+			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "plan/mustnothave"},
+		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
+			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
+			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+		"a range and no version": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
+			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "the version of x.v1 is not known"},
+		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.VersionRange, s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2" })}}, Allow, ""},
+		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*Policy{held},
+			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*Subscription{subscribed("etcd", "etcd.v0.9.4", "old.v1")}}, Hold, "upgrade of old.v1 to etcd.v0.9.4"},
+		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
+			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, Allow, ""},
+		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
+			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, Allow, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.cluster)})
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("%s: %s\nwant %s with %q", v.Decision, v.Refusal(), c.want, c.says)
+			}
+		})
+	}
+}
+
+// TestBornApproved judges by names alone: a CSV that a Subscription starts with is judged by the policies of
+// its package, and not by those of others that may have slipped through.
+func TestBornApproved(t *testing.T) {
+	automatic := func(pkg, start string) *Subscription {
+		s := subscriptionTo(pkg)
+		s.Spec.InstallPlanApproval, s.Spec.StartingCSV = ApprovalAutomatic, start
+		return s
+	}
+	list := func(names ...string) func(*spec) {
+		return func(s *spec) { anyCatalog(s); s.Versions = names }
+	}
+	ns := NewNamespace("shop", NamespaceContents{
+		Policies:      []*Policy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
+		Subscriptions: []*Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
+	})
+	for names, want := range map[string]Decision{
+		"vault.v0.1.9":             Allow,
+		"etcd.v0.9.2 vault.v0.1.9": Allow,
+		"vault.v0.2.0":             Hold, // whose it is is not known, and etcd or vault may be meant
+	} {
+		plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
+		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
+			t.Errorf("%s: %s, want %s (%s)", names, v.Decision, want, v.Refusal())
+		}
+	}
+}
+
+// TestStartingAnApprovedPlan is the one move of the phase that others than OLM may make.
+func TestStartingAnApprovedPlan(t *testing.T) {
+	old := pendingPlan("etcd 0.9.2")
+	old.Spec.Approved = true
+	started := *old
+	started.Status.Phase = PhaseInstalling
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != Allow {
+		t.Errorf("refused: %s", v.Refusal())
+	}
+}
+
+// TestOverrideNeeds asks for the verb on each policy that refuses, and on all of the namespace where the
+// refusal is no single policy's. A blank reason is none.
+func TestOverrideNeeds(t *testing.T) {
+	policies := []*Policy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
+	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
+	for _, c := range []struct {
+		plan *InstallPlan
+		want []string
+	}{
+		{pendingPlan("etcd 0.9.4", "vault 0.1.9"), []string{"etcd"}},
+		{nameless("x.v1"), []string{"etcd", "vault"}},
+	} {
+		v := JudgePlan(PlanInput{Plan: c.plan, Namespace: ns})
+		needs, ok := v.OverrideNeeds(ns)
+		var names []string
+		for _, n := range needs {
+			names = append(names, n.Name)
+		}
+		if !ok || !slices.Equal(names, c.want) {
+			t.Errorf("%s: needs %q (%v), want %q", v.Refusal(), names, ok, c.want)
+		}
+	}
+	if _, ok := (&Verdict{}).OverrideNeeds(ns); ok {
+		t.Error("nothing refused, and yet something to override")
+	}
+	head := func(reason string, approved bool) *InstallPlanHead {
+		h := &InstallPlanHead{Spec: InstallPlanSpec{Approved: approved}}
+		h.Metadata.Annotations.OverrideReason = reason
+		return h
+	}
+	for reason, want := range map[string]string{" \t\n": "", " because ": "because", "": ""} {
+		in := PlanUpdateInput{New: head(reason, true), Old: pendingPlan("etcd 0.9.4")}
+		if got := in.OverrideAsked(); got != want {
+			t.Errorf("reason %q is read as %q, want %q", reason, got, want)
+		}
+	}
+	if in := (PlanUpdateInput{New: head("later", false), Old: pendingPlan("etcd 0.9.4")}); in.OverrideAsked() != "" {
+		t.Error("a reason without an approval asks for an override")
+	}
+}
+
+// TestStricterApprovalWins has two policies for one package; the order of their names must not matter.
+func TestStricterApprovalWins(t *testing.T) {
+	free, pinned := operatorPolicy("etcd", nil), operatorPolicy("etcd", versions("etcd.v0.9.2"))
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		free.Name, pinned.Name = names[0], names[1]
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{NewPolicy(free), NewPolicy(pinned)}})
+		sub := subscriptionTo("etcd")
+		sub.Spec.InstallPlanApproval = ApprovalAutomatic
+		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
+		if len(v.Changes) != 1 || v.Changes[0].Value != ApprovalManual {
+			t.Errorf("policies %q: changes %+v", names, v.Changes)
+		}
+	}
+}
+
+// TestMustNotHaveFromAnotherCatalog forbids a package from one catalog only.
+func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
+	for source, want := range map[string]Decision{"operatorhubio-catalog": Deny, "curated-catalog": Allow} {
+		sub := subscriptionTo("etcd")
+		sub.Spec.Source = source
+		if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != want {
+			t.Errorf("from %s: %s, want %s", source, v.Decision, want)
+		}
+	}
+}
+
+// TestPolicyPreview reads what a policy's author is told of the cluster.
+func TestPolicyPreview(t *testing.T) {
+	approved := pendingPlan("etcd 0.9.4")
+	approved.Metadata.Name, approved.Spec.Approved = "install-approved", true
+	other := pendingPlan("vault 0.1.9")
+	other.Metadata.Name = "install-vault"
+	ns := NewNamespace("shop", NamespaceContents{
+		CSVs:  []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"}, {CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
+		Plans: []*InstallPlan{approved, other},
+	})
+	for name, c := range map[string]struct {
+		edit func(*spec)
+		want string // of all warnings, empty for none
+	}{
+		"in the range":     {func(s *spec) { s.VersionRange = ">=0.9.0" }, ""},
+		"out of the range": {func(s *spec) { s.VersionRange = ">=0.9.2" }, "etcd.v0.9.0 is installed in namespace shop and not covered"},
+		"forbidden":        {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }, "etcd.v0.9.0 is installed in namespace shop and forbidden"},
+		"informing":        {func(s *spec) { s.RemediationAction = policyv1beta2.Inform; s.Versions = []string{"etcd.v0.9.2"} }, "not covered"},
+		"every version":    {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := JudgePolicy(PolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
+			warnings := strings.Join(v.WarningTexts(), "\n")
+			if v.Decision != Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
+				t.Errorf("%s with warnings\n%s\nwant %q", v.Decision, warnings, c.want)
+			}
+			if strings.Contains(warnings, "install-approved") || strings.Contains(warnings, "vault") {
+				t.Errorf("warnings name what is not pending or not concerned:\n%s", warnings)
+			}
+		})
+	}
+}
+
+// TestStoredPolicies lets labels of a policy be edited whatever the rules of its day were, and judges it
+// again when its spec, or how its spec is read, changes.
+func TestStoredPolicies(t *testing.T) {
+	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
+		v := JudgePolicy(PolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
+		return v.Decision
+	}
+	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	if judge(labelled, old) != Allow {
+		t.Error("the labels of a stored policy cannot be edited")
+	}
+	templated := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
+	switched := templated.DeepCopy()
+	switched.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
+	if judge(templated, nil) != Allow || judge(switched, templated) != Deny {
+		t.Error("switching templates off makes text literal, and that is not judged")
+	}
+}
