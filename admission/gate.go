@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
@@ -87,7 +88,7 @@ const (
 // Handlers gives the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		PathMutateSubscriptions:        &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.mutateSubscription},
+		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
 		PathValidateSubscriptions:      &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
 		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.harmlessCreate, judge: g.validatePlan},
 		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.statusByOLM, judge: g.validatePlanStatus},
@@ -104,22 +105,34 @@ func (g *Gate) byOLM(username string) bool {
 // mutateSubscription only changes: what is wrong in other ways may still be put right by a later mutating
 // webhook, and the validating one sees the final object. The Subscriptions that OLM generates for
 // dependencies are changed in either mode: OLM would repeat a refused one for ever.
-func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+//
+// Mutating webhooks come before the API server checks the schema. What does not decode passes them unchanged:
+// the schema refuses it in better words, and the validating webhook in any case.
+func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	unchanged := rules.Verdict{Object: "subscription"}
 	if g.approvalMode != rules.MutateApproval && !g.byOLM(req.User.Username) {
-		return rules.Verdict{Object: "subscription"}
+		return unchanged
 	}
-	v := judgeSubscription(s, req, rules.MutateApproval)
+	sub, err := rules.DecodeSubscription(*req.Object)
+	if err != nil {
+		return unchanged
+	}
+	var old *rules.Subscription
+	if req.OldObject != nil {
+		if old, err = rules.DecodeSubscription(*req.OldObject); err != nil {
+			return unchanged
+		}
+	}
+	v := judgeSubscription(s, sub, old, rules.MutateApproval)
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
 func (g *Gate) validateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
-	return judgeSubscription(s, req, rules.DenyApproval)
+	return judgeSubscription(s, req.Object, req.OldObject, rules.DenyApproval)
 }
 
-func judgeSubscription(s *Snapshot, req *request[rules.Subscription, rules.Subscription], mode rules.ApprovalMode) rules.Verdict {
-	return rules.JudgeSubscription(rules.SubscriptionInput{
-		Subscription: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.Object.Metadata.Namespace), Mode: mode,
-	})
+func judgeSubscription(s *Snapshot, sub, old *rules.Subscription, mode rules.ApprovalMode) rules.Verdict {
+	return rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), Mode: mode})
 }
 
 // harmlessCreate lets OLM write plans that nobody has approved yet, whatever state the gate is in: refusing
@@ -155,10 +168,15 @@ func (g *Gate) validatePlanStatus(_ context.Context, s *Snapshot, req *request[r
 	})
 }
 
+// mutatePolicy fills in what the author left out; what does not decode, has no spec to fill, or has unknown
+// fields, which the patch would drop before anybody could refuse them, passes unchanged as in mutateSubscription.
 func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	var head struct {
+		Spec *struct{} `json:"spec"`
+	}
 	p, err := decodePolicies(req)
-	if err != nil {
-		return unreadable("operatorpolicy", err)
+	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
+		return rules.Verdict{Object: "operatorpolicy"}
 	}
 	return rules.Verdict{Object: rules.PolicyObject(p.policy), Changes: rules.NormalizePolicy(p.policy, p.old)}
 }

@@ -30,7 +30,7 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, e.gate.now())
 	if err != nil {
 		e.refuseUnread(w, log, "", err)
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -35,28 +36,41 @@ type request[New, Old any] struct {
 // update tells whether there is a stored object.
 func (r *request[New, Old]) update() bool { return r.Operation == string(admissionv1.Update) }
 
-// readBody reads at most maxBody bytes, into a buffer sized once where the client says how much will come.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// bodyTimeout bounds how long a client may take to send a review: the API server gives up on a webhook
+// after 5 s, and a client that stalls must not keep the process from stopping (threats G20, G23).
+const bodyTimeout = 10 * time.Second
+
+// readBody reads at most maxBody bytes in at most bodyTimeout.
+func readBody(w http.ResponseWriter, r *http.Request, now time.Time) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
-	body := http.MaxBytesReader(w, r.Body, maxBody)
-	if r.ContentLength > 0 {
-		buf := make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(body, buf); err != nil {
-			return nil, fmt.Errorf("read the review: %w", err)
-		}
-		return buf, nil
-	}
-	buf, err := io.ReadAll(body)
+	// Where there is no connection to set a deadline on, as in tests, there is nobody to wait for either.
+	connection := http.NewResponseController(w)
+	bounded := connection.SetReadDeadline(now.Add(bodyTimeout)) == nil
+	body, err := readAll(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
 		return nil, errTooLarge
 	case err != nil:
+		// The deadline stays: the server would wait for the rest of the body before it lets go of the connection.
 		return nil, fmt.Errorf("read the review: %w", err)
 	}
-	return buf, nil
+	if bounded {
+		err = connection.SetReadDeadline(time.Time{})
+	}
+	return body, err
+}
+
+// readAll reads into a buffer sized once where the client says how much will come.
+func readAll(body io.Reader, length int64) ([]byte, error) {
+	if length <= 0 {
+		return io.ReadAll(body)
+	}
+	buf := make([]byte, length)
+	_, err := io.ReadFull(body, buf)
+	return buf, err
 }
 
 var errTooLarge = fmt.Errorf("the review is larger than %d MiB", maxBody>>20)

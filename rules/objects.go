@@ -129,10 +129,11 @@ type Catalog struct {
 	Name      string `json:"name"`
 }
 
-// Step is one object that a plan will write. It leaves out the step's own status, which OLM updates, and
-// compares with ==.
+// Step is one object that a plan will write; it compares with ==. Status says whether OLM has written it
+// already: it skips steps that are Present or Created.
 type Step struct {
 	Resolving string       `json:"resolving"`
+	Status    string       `json:"status"`
 	Optional  bool         `json:"optional"`
 	Resource  StepResource `json:"resource"`
 }

@@ -138,7 +138,7 @@ type PlanStatusInput struct {
 // JudgePlanStatusUpdate decides on a write to an InstallPlan's status. OLM's writes always pass: refusing
 // one leaves an orphan plan. Everybody else may neither change what the plan will write nor move its
 // phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
-// The one move let through is to Installing, for a plan that is approved and may be.
+// The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
 	if in.ByOLM || !in.Namespace.governed() {
@@ -165,8 +165,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 			for _, r := range approval.Reasons {
 				v.refuse(r)
 			}
-		case in.Old.Spec.Approved:
+		case in.Old.Spec.Approved && from == PhaseRequiresApproval:
 			return v.sorted()
+		case in.Old.Spec.Approved: // a plan that has run is not run again by hand
 		default:
 			accepted = "set spec.approved instead, then OLM starts the plan"
 		}

@@ -105,7 +105,10 @@ const (
 
 // OperatorPolicySpec is what the author of a policy asks for.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Source: seed 001, "OperatorPolicy Syntax". Unknown fields are kept in storage here and in the structures below:
+// pruning a misspelt "version" would leave a policy that allows every version, and the webhook nothing to refuse.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type OperatorPolicySpec struct {
 	// Whether the policy acts or only reports.
 	//
@@ -260,6 +263,8 @@ type OperatorPolicySpec struct {
 // operator is removed.
 // ---
 // Source: seed 001, "OperatorPolicy Syntax" and Story 6 (the defaults).
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type RemovalBehavior struct {
 	// The OperatorGroup of the namespace: Keep, Delete or DeleteIfUnused
 	// (default), which deletes it only if no other Subscription is in the
@@ -309,6 +314,8 @@ type RemovalBehavior struct {
 // Source: seed 001, "OperatorPolicy Syntax" and "Change to default compliance regarding available
 // upgrades". The schema has no defaults here: a default would hide whether the author wrote the field,
 // and statusConfig counts only where they did not. The mutating webhook fills in what is missing.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type ComplianceConfig struct {
 	// The CatalogSource is missing or unhealthy: Compliant or NonCompliant. Filled
 	// in when the policy is written: from statusConfig.catalogSourceUnhealthy if
@@ -358,6 +365,8 @@ type ComplianceConfig struct {
 // StatusConfig is the earlier form of ComplianceConfig.
 // ---
 // Source: seed 000, "OperatorPolicy Syntax" and Stories 3 and 4.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type StatusConfig struct {
 	// Read for complianceConfig.catalogSourceUnhealthy where that is not set.
 	// NonCompliant is read as NonCompliant; StatusMessageOnly, Condition and

@@ -225,21 +225,21 @@ func TestOldDialectAsV1beta2(t *testing.T) {
 	}
 }
 
-// Unknown fields of the two templates reach storage, so that the webhook can refuse them by path; a typo
-// that vanished would be a setting that silently does not apply. Everywhere else they are pruned.
+// Unknown fields anywhere in the spec reach the webhook, which refuses them by path; a typo that vanished
+// would be a setting that silently does not apply: a policy with "version" would allow every version.
 func TestUnknownFields(t *testing.T) {
 	kept := []string{
 		"spec.subscription.chanel",
 		"spec.subscription.InstallPlanApproval",
 		"spec.operatorGroup.targetNamespace",
 		"spec.operatorGroup.target.namespace",
-	}
-	dropped := []string{
-		"extra",
 		"spec.version",
 		"spec.complianceConfig.upgradeAvailable",
 		"spec.statusConfig.upgradeAvailable",
 		"spec.removalBehavior.installPlan",
+	}
+	dropped := []string{
+		"extra",
 		"status.extra",
 	}
 	c := loadCRD(t)
