@@ -1,0 +1,120 @@
+// Package assets finds the binaries of a Kubernetes control plane and of OLM, and builds them from source where there are none.
+package assets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/opgate/opgate/e2e/internal/repo"
+)
+
+// names are the binaries that make a set of assets.
+var names = [...]string{"kube-apiserver", "etcd", "kubectl"}
+
+// Assets is a directory with the binaries of a control plane, in the layout that KUBEBUILDER_ASSETS points to.
+type Assets struct {
+	// Dir holds kube-apiserver, etcd and kubectl.
+	Dir string
+	// Origin says where the binaries come from, for people.
+	Origin string
+}
+
+// KubeAPIServer is the path of the kube-apiserver binary.
+func (a Assets) KubeAPIServer() string { return filepath.Join(a.Dir, "kube-apiserver") }
+
+// Etcd is the path of the etcd binary.
+func (a Assets) Etcd() string { return filepath.Join(a.Dir, "etcd") }
+
+// Kubectl is the path of the kubectl binary.
+func (a Assets) Kubectl() string { return filepath.Join(a.Dir, "kubectl") }
+
+// Options says how Find works. The zero value is useful.
+type Options struct {
+	// Log receives lines for people: what is used, and the progress of a build. Default: nowhere.
+	Log io.Writer
+	// CacheDir is where binaries built from source are kept. Default: "opgate" in os.UserCacheDir().
+	CacheDir string
+}
+
+// Find returns the first set of binaries that it can get:
+//
+//  1. those in the directory named by KUBEBUILDER_ASSETS; when the variable is set but the directory is incomplete that is
+//     an error, so that nobody tests against another version than intended;
+//  2. those of setup-envtest, when it is on PATH and answers;
+//  3. those built earlier, or now, from the Go modules pinned in e2e/tools/kubernetes. The first build takes several
+//     minutes; later ones find the result in the cache.
+//
+// The version of 2 and 3 is the one that e2e/tools/kubernetes/go.mod requires.
+func Find(ctx context.Context, opts Options) (Assets, error) {
+	if opts.Log == nil {
+		opts.Log = io.Discard
+	}
+	if dir, ok := os.LookupEnv("KUBEBUILDER_ASSETS"); ok && dir != "" {
+		found := Assets{Dir: dir, Origin: "KUBEBUILDER_ASSETS"}
+		if err := found.check(); err != nil {
+			return Assets{}, fmt.Errorf("KUBEBUILDER_ASSETS=%s: %w", dir, err)
+		}
+		return found, nil
+	}
+
+	checkout, err := repo.Find()
+	if err != nil {
+		return Assets{}, err
+	}
+	version, err := moduleVersion(checkout.KubernetesTools(), kubernetesModule)
+	if err != nil {
+		return Assets{}, err
+	}
+
+	found, err := fromSetupEnvtest(ctx, version)
+	switch {
+	case err == nil:
+		return found, nil
+	case ctx.Err() != nil:
+		return Assets{}, err
+	case !errors.Is(err, errNoSetupEnvtest):
+		fmt.Fprintf(opts.Log, "setup-envtest is of no help (%v); building from source instead\n", err)
+	}
+
+	if err := opts.setCacheDir(); err != nil {
+		return Assets{}, err
+	}
+	dir, err := fromSource(ctx, kubernetes(checkout.KubernetesTools(), version, opts))
+	return Assets{Dir: dir, Origin: "built from source"}, err
+}
+
+// setCacheDir sets the default of CacheDir.
+func (o *Options) setCacheDir() error {
+	if o.CacheDir != "" {
+		return nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find a cache for binaries built from source: %w", err)
+	}
+	o.CacheDir = filepath.Join(dir, "opgate")
+	return nil
+}
+
+// check returns an error that names every binary that is missing or cannot be executed.
+func (a Assets) check() error { return checkExecutables(a.Dir, names[:]) }
+
+// checkExecutables returns an error that names all of the files in dir that are missing or cannot be executed.
+func checkExecutables(dir string, names []string) error {
+	var missing []string
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("no executable %s there", strings.Join(missing, ", "))
+	}
+	return nil
+}

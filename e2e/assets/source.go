@@ -1,0 +1,172 @@
+package assets
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/opgate/opgate/e2e/internal/filelock"
+	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/internal/tail"
+)
+
+const (
+	// progressInterval is how often a build says that it is still going on. Quiet CI systems end jobs after minutes.
+	progressInterval = 15 * time.Second
+	// compilerLines is how much of the compiler's output an error quotes.
+	compilerLines = 30
+)
+
+// program is a binary and the package that it is built from.
+type program struct{ name, path string }
+
+// source says what to build, and where to.
+type source struct {
+	title    string    // for people
+	name     string    // begins the name of the directory of the result
+	module   string    // directory of the tool module
+	version  string    // of the software, such as v1.36.3
+	programs []program // built in this order, the slowest first
+	flags    []string  // of go build
+	cache    string    // directory of all results
+	log      io.Writer
+}
+
+// fromSource returns the directory in the cache with the binaries, building them first if they are not there.
+func fromSource(ctx context.Context, src source) (string, error) {
+	key, err := src.key(ctx)
+	if err != nil {
+		return "", err
+	}
+	result := filepath.Join(src.cache, src.name+"-"+src.version+"-"+key)
+	if src.check(result) == nil {
+		return result, nil
+	}
+
+	lock, err := filelock.TryAcquire(result + ".lock")
+	if errors.Is(err, filelock.ErrHeld) {
+		fmt.Fprintf(src.log, "another process is building %s %s, waiting for it\n", src.title, src.version)
+		lock, err = filelock.Acquire(ctx, result+".lock")
+	}
+	if err != nil {
+		return "", err
+	}
+	defer lock.Release()
+	if src.check(result) == nil {
+		return result, nil
+	}
+	return result, src.buildInto(ctx, result)
+}
+
+// check returns an error that names every binary that dir lacks.
+func (src source) check(dir string) error {
+	names := make([]string, len(src.programs))
+	for i, program := range src.programs {
+		names[i] = program.name
+	}
+	return checkExecutables(dir, names)
+}
+
+// key is a hash of everything that the binaries depend on.
+func (src source) key(ctx context.Context) (string, error) {
+	hash := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(src.module, name))
+		if err != nil {
+			return "", fmt.Errorf("hash the tool module: %w", err)
+		}
+		hash.Write(data)
+	}
+	cmd := gotool.Command(ctx, src.module, os.TempDir(), "env", "GOVERSION", "GOOS", "GOARCH", "GOFLAGS")
+	env, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", err)
+	}
+	hash.Write(env)
+	fmt.Fprintln(hash, src.flags)
+	return hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// buildInto makes dir appear with all binaries in it, or not at all.
+func (src source) buildInto(ctx context.Context, dir string) error {
+	temp, err := os.MkdirTemp(src.cache, ".build-*")
+	if err != nil {
+		return fmt.Errorf("build %s: %w", src.title, err)
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	result, scratch := filepath.Join(temp, "bin"), filepath.Join(temp, "scratch")
+	for _, sub := range []string{result, scratch} {
+		if err := os.Mkdir(sub, 0o750); err != nil {
+			return fmt.Errorf("build %s: %w", src.title, err)
+		}
+	}
+
+	watch := stopwatch.Start()
+	for i, program := range src.programs {
+		what := fmt.Sprintf("building %s %d/%d from source, the first time takes several minutes", program.name, i+1, len(src.programs))
+		if err := src.build(ctx, filepath.Join(result, program.name), program.path, scratch, what); err != nil {
+			return fmt.Errorf("build %s: %w", program.name, err)
+		}
+	}
+	if err := src.check(result); err != nil {
+		return fmt.Errorf("build %s: %w", src.title, err)
+	}
+	// An incomplete directory of that name can only be left by somebody who removed files from it.
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("build %s: %w", src.title, err)
+	}
+	if err := os.Rename(result, dir); err != nil {
+		return fmt.Errorf("build %s: %w", src.title, err)
+	}
+	fmt.Fprintf(src.log, "built %s %s in %s, kept in %s\n", src.title, src.version, watch, dir)
+	return nil
+}
+
+// build runs go build for one package, with its temporary files in scratch, and says every progressInterval what it is doing
+// and for how long.
+func (src source) build(ctx context.Context, output, path, scratch, what string) error {
+	compiler := filepath.Join(scratch, filepath.Base(output)+".log")
+	log, err := os.Create(compiler)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+
+	args := append([]string{"build", "-o", output}, src.flags...)
+	cmd := gotool.Command(ctx, src.module, scratch, append(args, path)...)
+	// Without cgo the result does not depend on the machine's C library.
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = log, log
+
+	watch := stopwatch.Start()
+	fmt.Fprintf(src.log, "%s\n", what)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil:
+				return fmt.Errorf("%w; the compiler said:\n%s", err, tail.File(compiler, compilerLines))
+			}
+			return nil
+		case <-ticker.C:
+			fmt.Fprintf(src.log, "%s: %s\n", what, watch)
+		}
+	}
+}

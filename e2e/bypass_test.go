@@ -1,0 +1,360 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// way is one way to send a change to the API server.
+type way struct {
+	name, method, contentType string
+	query                     url.Values
+	// body is the request for a change, a merge patch, of a stored object.
+	body func(stored *unstructured.Unstructured, change map[string]any) ([]byte, error)
+	// conflicts is whether the API server itself may refuse a change of what somebody else has written (409).
+	conflicts bool
+}
+
+// ways are all in which the API server takes an update.
+func ways() []way {
+	replaced := func(stored *unstructured.Unstructured, change map[string]any) any {
+		return merged(stored.Object, change)
+	}
+	applied := func(stored *unstructured.Unstructured, change map[string]any) ([]byte, error) {
+		return json.Marshal(merged(map[string]any{
+			"apiVersion": stored.GetAPIVersion(), "kind": stored.GetKind(),
+			"metadata": map[string]any{"name": stored.GetName(), "namespace": stored.GetNamespace()},
+		}, change))
+	}
+	return []way{{
+		name: "PUT", method: http.MethodPut, contentType: "application/json",
+		body: func(stored *unstructured.Unstructured, change map[string]any) ([]byte, error) {
+			return json.Marshal(replaced(stored, change))
+		},
+	}, {
+		name: "PUT of YAML", method: http.MethodPut, contentType: "application/yaml",
+		body: func(stored *unstructured.Unstructured, change map[string]any) ([]byte, error) {
+			return yaml.Marshal(replaced(stored, change))
+		},
+	}, {
+		name: "merge patch", method: http.MethodPatch, contentType: "application/merge-patch+json",
+		body: func(_ *unstructured.Unstructured, change map[string]any) ([]byte, error) { return json.Marshal(change) },
+	}, {
+		name: "JSON patch", method: http.MethodPatch, contentType: "application/json-patch+json",
+		body: func(_ *unstructured.Unstructured, change map[string]any) ([]byte, error) {
+			return json.Marshal(operations("", change))
+		},
+	}, {
+		name: "apply", method: http.MethodPatch, contentType: "application/apply-patch+yaml",
+		query: url.Values{"fieldManager": {"intruder"}}, body: applied, conflicts: true,
+	}, {
+		name: "apply by force", method: http.MethodPatch, contentType: "application/apply-patch+yaml",
+		query: url.Values{"fieldManager": {"intruder"}, "force": {"true"}}, body: applied,
+	}}
+}
+
+// operations are a JSON patch that sets what a merge patch sets.
+func operations(at string, change map[string]any) []map[string]any {
+	var ops []map[string]any
+	for _, key := range slices.Sorted(maps.Keys(change)) {
+		path := at + "/" + strings.ReplaceAll(key, "/", "~1")
+		if inner, ok := change[key].(map[string]any); ok {
+			ops = append(ops, operations(path, inner)...)
+			continue
+		}
+		ops = append(ops, map[string]any{"op": "add", "path": path, "value": change[key]})
+	}
+	return ops
+}
+
+// attack is a change that must not come to be.
+type attack struct {
+	name   string
+	change map[string]any
+	// subresource is where the change has an effect; everywhere else the API server drops it.
+	subresource string
+	// mended is whether the gate may also let the write through and correct it.
+	mended bool
+}
+
+// matrix is the attacks on one object, and the objects that they are tried on.
+type matrix struct {
+	// target is governed, control has the same contents and is not; nil where there is no such thing.
+	target, control *unstructured.Unstructured
+	attacks         []attack
+	users           []cluster.User
+	// protected is what no attack may change.
+	protected [][]string
+}
+
+// TestG7Bypass tries to get what is forbidden past the gate in every way in which the API server takes a write: every version
+// and subresource that discovery knows, every verb and patch type, with and without dry run, as tenant and as admin. That the
+// writes themselves are sound is shown where no policy governs: there all of them succeed.
+func TestG7Bypass(t *testing.T) {
+	e := shared(t)
+	governed, free := e.newNamespace(t), e.newNamespace(t)
+	e.put(t, policy(governed))
+	e.sync(t)
+	tried := map[string]int{}
+	for resource, m := range map[string]matrix{
+		"installplans": {
+			target:  e.put(t, attenuated(plan(governed, "target", forbiddenVersion))),
+			control: e.put(t, attenuated(plan(free, "target", forbiddenVersion))),
+			users:   []cluster.User{cluster.Tenant, cluster.Admin},
+			protected: [][]string{
+				{"spec", "approved"}, {"spec", "clusterServiceVersionNames"}, {"spec", "generation"},
+				{"spec", "approval"}, {"status", "phase"}, {"status", "bundleLookups"}, {"status", "plan"}, {"status", "attenuatedServiceAccountRef"},
+			},
+			attacks: planAttacks(governed),
+		},
+		"subscriptions": {
+			target:    e.put(t, subscription(governed, "target", goodCatalog, "Manual")),
+			control:   e.put(t, subscription(free, "target", goodCatalog, "Manual")),
+			users:     []cluster.User{cluster.Tenant, cluster.Admin},
+			protected: [][]string{{"spec", "name"}, {"spec", "source"}, {"spec", "sourceNamespace"}, {"spec", "startingCSV"}, {"spec", "installPlanApproval"}},
+			attacks: []attack{
+				{name: "foreign catalog", change: spec("source", foreignCatalog)},
+				{name: "catalog in another namespace", change: spec("sourceNamespace", governed)},
+				{name: "another package", change: spec("name", "prometheus")},
+				{name: "forbidden first version", change: spec("startingCSV", forbiddenCSV)},
+				{name: "automatic approval", change: spec("installPlanApproval", "Automatic"), mended: true},
+				{name: "approval that OLM takes for automatic", change: spec("installPlanApproval", ""), mended: true},
+			},
+		},
+		"operatorpolicies": {
+			target:    e.stored(t, policy(governed)),
+			users:     []cluster.User{cluster.Admin}, // others have no right to
+			protected: [][]string{{"spec", "subscription"}, {"spec", "versions"}},
+			attacks: []attack{
+				{name: "approval by hand", change: spec("subscription", map[string]any{"installPlanApproval": "Automatic"})},
+				{name: "unknown field", change: spec("subscription", map[string]any{"chanel": "stable"})},
+				{name: "look-alike version", change: spec("versions", []any{"etcdoperator.v0.9\u20242"})},
+			},
+		},
+	} {
+		for version, subresources := range e.discover(t, m.target.GroupVersionKind().Group, resource) {
+			m.run(t, e, version.WithResource(resource), subresources, tried)
+		}
+	}
+	e.tryCreations(t, tried)
+	t.Logf("attempts: %v", tried)
+	for _, outcome := range []string{refusedByGate, mendedByGate, withoutEffect, refusedByServer} {
+		if tried[outcome] == 0 {
+			t.Errorf("no attempt ended with %q", outcome)
+		}
+	}
+}
+
+func planAttacks(namespace string) []attack {
+	forged := plan(namespace, "target", allowedVersion).Object["status"].(map[string]any)
+	step := plan(namespace, "target", forbiddenVersion).Object["status"].(map[string]any)["plan"].([]any)[0].(map[string]any)
+	resource := step["resource"].(map[string]any)
+	resource["manifest"] = strings.Replace(resource["manifest"].(string), "etcd", "Etcd", 1)
+	status := func(key string, value any) map[string]any {
+		return map[string]any{"status": map[string]any{key: value}}
+	}
+	return []attack{
+		{name: "approve", change: spec("approved", true)},
+		{name: "approve under another name", change: map[string]any{"spec": map[string]any{"approved": true, "clusterServiceVersionNames": []any{allowedCSV}}}},
+		{name: "rename", change: spec("clusterServiceVersionNames", []any{allowedCSV})},
+		{name: "predict a generation", change: spec("generation", int64(2))},
+		{name: "approve otherwise", change: spec("approval", "Automatic")},
+		{name: "start", change: status("phase", "Installing"), subresource: "status"},
+		{name: "hide", change: status("phase", "Complete"), subresource: "status"},
+		{name: "forge bundles", change: status("bundleLookups", forged["bundleLookups"]), subresource: "status"},
+		{name: "drop bundles", change: status("bundleLookups", []any{}), subresource: "status"},
+		{name: "forge steps", change: status("plan", []any{step}), subresource: "status"},
+		{name: "drop steps", change: status("plan", []any{}), subresource: "status"},
+		{name: "install with other rights", subresource: "status",
+			change: status("attenuatedServiceAccountRef", map[string]any{"namespace": "kube-system", "name": "strong"})},
+	}
+}
+
+// attenuated is a plan whose steps OLM writes with the rights of a service account, instead of its own.
+func attenuated(u *unstructured.Unstructured) *unstructured.Unstructured {
+	u.Object["status"].(map[string]any)["attenuatedServiceAccountRef"] = map[string]any{"kind": "ServiceAccount", "namespace": u.GetNamespace(), "name": "weak"}
+	return u
+}
+
+func spec(key string, value any) map[string]any {
+	return map[string]any{"spec": map[string]any{key: value}}
+}
+
+// Outcomes of an attempt.
+const (
+	refusedByGate   = "refused by the gate"
+	mendedByGate    = "mended by the gate"
+	refusedByServer = "refused by the API server"
+	withoutEffect   = "without effect"
+)
+
+// discover lists the subresources of a resource, "" for itself, in every version of its group that has it. A subresource that
+// is new to this test fails it: somebody has to decide what it means for the gate.
+func (e *env) discover(t *testing.T, group, resource string) map[schema.GroupVersion][]string {
+	t.Helper()
+	config, err := e.RESTConfig(cluster.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[schema.GroupVersion][]string{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version.Group != group {
+			continue
+		}
+		for _, served := range list.APIResources {
+			base, subresource, _ := strings.Cut(served.Name, "/")
+			if base != resource {
+				continue
+			}
+			if subresource != "" && subresource != "status" {
+				t.Errorf("%s serves %s: nobody has decided what the gate makes of it", version, served.Name)
+			}
+			found[version] = append(found[version], subresource)
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("no version of %s serves %s", group, resource)
+	}
+	return found
+}
+
+// run tries all attacks of a matrix on one version of a resource.
+func (m *matrix) run(t *testing.T, e *env, resource schema.GroupVersionResource, subresources []string, tried map[string]int) {
+	// Those that are not served must stay out of reach, too.
+	for _, subresource := range append(slices.Clone(subresources), "scale", "approve") {
+		known := slices.Contains(subresources, subresource)
+		for i, attack := range m.attacks {
+			if !known && i > 0 {
+				break
+			}
+			for _, user := range m.users {
+				for _, way := range ways() {
+					for _, dry := range []bool{true, false} {
+						name := fmt.Sprintf("%s as %s: %s of %s/%s in %s, dry run %t", attack.name, user, way.name, resource.Resource, subresource, resource.Version, dry)
+						outcome, problem := m.try(t, e, resource, subresource, user, way, &attack, dry)
+						tried[outcome]++
+						switch {
+						case problem != "":
+							t.Errorf("%s: %s", name, problem)
+						case !known && outcome != refusedByServer:
+							t.Errorf("%s: %s, want no such thing", name, outcome)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// try makes one attempt and returns its outcome, and what is wrong with it.
+func (m *matrix) try(t *testing.T, e *env, resource schema.GroupVersionResource, subresource string, user cluster.User, way way, attack *attack, dry bool) (outcome, problem string) {
+	t.Helper()
+	before := e.stored(t, m.target)
+	send := func(stored *unstructured.Unstructured, dry bool) answer {
+		body, err := way.body(stored, attack.change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := maps.Clone(way.query)
+		if dry {
+			query = merge(query, url.Values{"dryRun": {"All"}})
+		}
+		path := pathOf(resource, stored.GetNamespace(), stored.GetName(), subresource)
+		return e.clients[user].must(t, request{method: way.method, path: path, query: query, contentType: way.contentType, body: body})
+	}
+	got := send(before, dry)
+	after := e.stored(t, m.target)
+	effective := subresource == attack.subresource
+
+	if changed := m.changed(before, after); changed != "" {
+		return withoutEffect, fmt.Sprintf("WRONG ALLOW: %s is stored (%s)", changed, got)
+	}
+	if dry && after.GetResourceVersion() != before.GetResourceVersion() {
+		problem = "a dry run wrote something"
+	}
+	switch {
+	case got.ok():
+		outcome = withoutEffect
+		if changed := m.changed(before, got.object()); changed != "" {
+			return outcome, "WRONG ALLOW: the answer has " + changed
+		}
+		if effective {
+			outcome = mendedByGate
+			if !attack.mended {
+				problem = "it was let through, though without an effect"
+			}
+		}
+	case got.refused != "":
+		outcome = refusedByGate
+		if !effective {
+			problem = "refused by the gate, though it has no effect here: " + got.refused
+		}
+	default:
+		outcome = refusedByServer
+		if conflict := got.code == http.StatusConflict && way.conflicts; effective && !conflict {
+			problem = "never reached the gate: " + got.String()
+		}
+		if !effective {
+			return outcome, problem
+		}
+	}
+	if effective && dry && m.control != nil {
+		if free := send(e.stored(t, m.control), true); !free.ok() && (free.code != http.StatusConflict || !way.conflicts) {
+			problem = "the same is refused where no policy governs, so it proves nothing: " + free.String()
+		}
+	}
+	return outcome, problem
+}
+
+// changed names a protected field that differs, "" if none does.
+func (m *matrix) changed(before, after *unstructured.Unstructured) string {
+	for _, path := range m.protected {
+		was, _, _ := unstructured.NestedFieldNoCopy(before.Object, path...)
+		is, _, _ := unstructured.NestedFieldNoCopy(after.Object, path...)
+		if !reflect.DeepEqual(normal(was), normal(is)) {
+			return fmt.Sprintf("%s %v", strings.Join(path, "."), is)
+		}
+	}
+	return ""
+}
+
+// normal is a value as JSON has it, so that numbers compare whatever decoded them.
+func normal(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func merge(a, b url.Values) url.Values {
+	both := maps.Clone(b)
+	maps.Copy(both, a)
+	return both
+}

@@ -1,0 +1,159 @@
+// Package cluster runs a real kube-apiserver and etcd with OLM's and Opgate's resource definitions, Opgate as a process of
+// its own in front of it, and kubectl as distinct users. There are no nodes and no controllers: nothing runs pods, collects
+// garbage or deletes the content of a namespace.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/internal/stopwatch"
+)
+
+// Cluster is a running control plane. Its methods may be called from several goroutines.
+type Cluster struct {
+	checkout repo.Checkout
+	assets   assets.Assets
+	dir      string
+	log      io.Writer
+	plane    *controlPlane
+	users    map[User]*account
+	masters  client.Client // system:masters: for the harness itself, never for a test
+
+	mu    sync.Mutex
+	gates []*Gate
+
+	stop func() error
+}
+
+// Start starts a control plane and prepares it: resource definitions, namespaces, users. The caller must call Stop, also
+// when ctx has ended; ctx bounds only the start.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	opts.setDefaults()
+	checkout, err := repo.Find()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Assets == (assets.Assets{}) {
+		opts.Assets, err = assets.Find(ctx, assets.Options{Log: opts.Log})
+		if err != nil {
+			return nil, err
+		}
+	}
+	dir, err := makeDir(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("start cluster: %w", err)
+	}
+
+	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, log: opts.Log}
+	c.stop = sync.OnceValue(c.stopAll)
+	if err := c.start(ctx, opts); err != nil {
+		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, opts Options) error {
+	watch := stopwatch.Start()
+	fmt.Fprintf(c.log, "starting etcd and kube-apiserver (%s)\n", opts.Assets.Origin)
+	var err error
+	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, opts.Audit); err != nil {
+		return err
+	}
+	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := installCRDs(ctx, c.plane.masters(), c.checkout.CRDs()); err != nil {
+		return err
+	}
+	if err := createNamespaces(ctx, c.masters, append(opts.plainNamespaces(), opts.TenantNamespaces...)); err != nil {
+		return err
+	}
+	if err := createRBAC(ctx, c.masters, opts.TenantNamespaces); err != nil {
+		return err
+	}
+	if c.users, err = createUsers(ctx, c.plane, c.masters, opts.TenantNamespaces[0]); err != nil {
+		return err
+	}
+	if err := waitForRBAC(ctx, c.masters, opts.TenantNamespaces); err != nil {
+		return err
+	}
+	if err := c.writeKubeconfigs(); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.log, "control plane is ready after %s\n", watch)
+	return nil
+}
+
+// makeDir returns an existing directory that is Stop's to remove.
+func makeDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "opgate-e2e-")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return dir, os.MkdirAll(dir, 0o700)
+	case err != nil:
+		return "", err
+	case len(entries) > 0:
+		return "", fmt.Errorf("%s is not empty", dir)
+	}
+	return dir, nil
+}
+
+// Stop stops every process that the cluster started and removes what they wrote. Calling it again does nothing.
+func (c *Cluster) Stop() error { return c.stop() }
+
+func (c *Cluster) stopAll() error {
+	c.mu.Lock()
+	gates := c.gates
+	c.mu.Unlock()
+
+	var errs []error
+	for _, gate := range gates {
+		if _, err := gate.Stop(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.plane != nil {
+		errs = append(errs, c.plane.stop())
+	}
+	errs = append(errs, os.RemoveAll(c.dir))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stop cluster: %w", err)
+	}
+	return nil
+}
+
+// Dir is the directory of everything that the cluster writes, logs included. Stop removes it.
+func (c *Cluster) Dir() string { return c.dir }
+
+// AuditLog is the file of the API server's audit log, where Options ask for one: JSON, one event on each line.
+func (c *Cluster) AuditLog() string { return auditLog(c.dir) }
+
+// Assets are the binaries that the cluster runs.
+func (c *Cluster) Assets() assets.Assets { return c.assets }
+
+// RESTConfig returns a copy of the client configuration of a user.
+func (c *Cluster) RESTConfig(user User) (*rest.Config, error) {
+	account, err := c.account(user)
+	if err != nil {
+		return nil, err
+	}
+	return rest.CopyConfig(account.config), nil
+}

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/internal/tail"
+)
+
+const (
+	// componentTimeout bounds the start, and the stop, of etcd and of kube-apiserver each. They take seconds; a busy machine
+	// of two cores takes longer.
+	componentTimeout = 2 * time.Minute
+	// logLines is how much of a component's log an error quotes.
+	logLines = 20
+)
+
+// controlPlane is etcd and kube-apiserver.
+type controlPlane struct {
+	env  *envtest.Environment
+	logs []*os.File
+}
+
+// startControlPlane starts etcd and kube-apiserver and waits until they are ready. All they write is in dir.
+func startControlPlane(ctx context.Context, bin assets.Assets, dir string, audit bool) (*controlPlane, error) {
+	// envtest logs through a logger of the whole process, and controller-runtime complains on stderr if there is none. What
+	// goes wrong comes back as an error.
+	ctrllog.SetLogger(logr.Discard())
+
+	existing := false
+	plane := &controlPlane{env: &envtest.Environment{
+		UseExistingCluster:       &existing, // never a real cluster, whatever the environment says
+		ControlPlaneStartTimeout: componentTimeout,
+		ControlPlaneStopTimeout:  componentTimeout,
+	}}
+	server := plane.env.ControlPlane.GetAPIServer()
+	server.Path = bin.KubeAPIServer()
+	server.CertDir = filepath.Join(dir, "kube-apiserver")
+	server.Configure().
+		// RBAC is what makes the users distinct; Node is of no use without nodes.
+		Set("authorization-mode", "RBAC")
+
+	if audit {
+		policy, err := writeAuditPolicy(dir)
+		if err != nil {
+			return nil, fmt.Errorf("start control plane: %w", err)
+		}
+		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditLog(dir))
+	}
+
+	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd")}
+	// Nothing here has to survive a power cut.
+	etcd.Configure().Set("unsafe-no-fsync", "true")
+	plane.env.ControlPlane.Etcd = etcd
+	plane.env.ControlPlane.KubectlPath = bin.Kubectl()
+
+	for _, sub := range []string{server.CertDir, etcd.DataDir} {
+		if err := os.MkdirAll(sub, 0o700); err != nil {
+			return nil, fmt.Errorf("start control plane: %w", err)
+		}
+	}
+	serverLog, err := plane.openLog(dir, "kube-apiserver.log")
+	if err != nil {
+		return nil, err
+	}
+	server.Out, server.Err = serverLog, serverLog
+	etcdLog, err := plane.openLog(dir, "etcd.log")
+	if err != nil {
+		return nil, errors.Join(err, plane.closeLogs())
+	}
+	etcd.Out, etcd.Err = etcdLog, etcdLog
+
+	// envtest knows no contexts: it stops by its own timeouts.
+	if _, err := plane.env.Start(); err != nil {
+		err = fmt.Errorf("start control plane: %w\netcd:\n%s\nkube-apiserver:\n%s",
+			err, tail.File(etcdLog.Name(), logLines), tail.File(serverLog.Name(), logLines))
+		return nil, errors.Join(err, plane.stop())
+	}
+	if ctx.Err() != nil {
+		return nil, errors.Join(fmt.Errorf("start control plane: %w", ctx.Err()), plane.stop())
+	}
+	return plane, nil
+}
+
+func (p *controlPlane) openLog(dir, name string) (*os.File, error) {
+	log, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	p.logs = append(p.logs, log)
+	return log, nil
+}
+
+func (p *controlPlane) closeLogs() error {
+	var errs []error
+	for _, log := range p.logs {
+		errs = append(errs, log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *controlPlane) stop() error {
+	return errors.Join(p.env.Stop(), p.closeLogs())
+}
+
+// masters is the configuration of a client in group system:masters, which no authorizer restrains.
+func (p *controlPlane) masters() *rest.Config { return p.env.Config }

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/internal/tail"
+)
+
+const (
+	// gateReadyTimeout bounds the time until Opgate has read its first full snapshot and says that it is ready.
+	gateReadyTimeout = time.Minute
+	// gateStopTimeout bounds a graceful stop.
+	gateStopTimeout = 30 * time.Second
+	// requestTimeout bounds one request to Opgate's own endpoints.
+	requestTimeout = 5 * time.Second
+)
+
+// GateOptions says how StartOpgate runs Opgate. The zero value is useful.
+type GateOptions struct {
+	// Binary is the opgate to run. Default: built from this checkout.
+	Binary string
+	// Unready makes StartOpgate return before Opgate says that it is ready: what the API server asks it then, it refuses.
+	Unready bool
+	// Args are added to the arguments of "opgate serve", and win over those that the harness gives.
+	Args []string
+}
+
+// Gate is a process that runs "opgate serve".
+type Gate struct {
+	cluster *Cluster
+	process *process
+	webhook string // host:port
+	ca      []byte // PEM
+	health  string
+	metrics string
+	client  *http.Client
+}
+
+// StartOpgate runs Opgate as a process of its own with TLS, waits until it is ready, points the webhook configurations of
+// manifests/webhooks.yaml to it, and waits until the API server calls it. When it returns, every write is judged.
+//
+// Each call starts another process; the webhook configurations point to the last. They stay when Opgate is stopped: what
+// follows is an outage, in which failurePolicy Fail refuses writes.
+func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, error) {
+	if opts.Binary == "" {
+		opts.Binary = c.Opgate()
+		if err := c.buildOpgate(ctx, opts.Binary); err != nil {
+			return nil, fmt.Errorf("start opgate: %w", err)
+		}
+	}
+	gate, err := c.launch(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("start opgate: %w", err)
+	}
+	if err := c.openGate(ctx, gate, opts.Unready); err != nil {
+		err = fmt.Errorf("start opgate: %w; its log ends with\n%s", err, tail.File(gate.LogPath(), logLines))
+		_, stopErr := gate.Stop()
+		return nil, errors.Join(err, stopErr)
+	}
+	return gate, nil
+}
+
+// Opgate is where StartOpgate puts the binary that it builds.
+func (c *Cluster) Opgate() string { return filepath.Join(c.dir, "opgate") }
+
+// buildOpgate builds cmd/opgate in the root module.
+func (c *Cluster) buildOpgate(ctx context.Context, output string) error {
+	watch := stopwatch.Start()
+	fmt.Fprintln(c.log, "building opgate")
+	cmd := gotool.Command(ctx, c.checkout.Root, c.dir, "build", "-o", output, "./cmd/opgate")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build it: %w\n%s", errors.Join(err, ctx.Err()), out)
+	}
+	fmt.Fprintf(c.log, "built opgate in %s\n", watch)
+	return nil
+}
+
+// launch starts the process.
+func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	dir := filepath.Join(c.dir, fmt.Sprintf("opgate-%d", len(c.gates)+1))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	certificate, err := writeServingCertificate(dir)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := freeAddresses(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	gate := &Gate{
+		cluster: c,
+		webhook: addresses[0],
+		ca:      certificate.ca,
+		health:  addresses[1],
+		metrics: addresses[2],
+		client:  &http.Client{Timeout: requestTimeout},
+	}
+	args := append([]string{
+		"serve",
+		"--kubeconfig", c.OpgateKubeconfig(),
+		"--webhook-bind-address", gate.webhook,
+		"--tls-cert-file", certificate.cert,
+		"--tls-key-file", certificate.key,
+		"--health-probe-bind-address", gate.health,
+		"--metrics-bind-address", gate.metrics,
+		// Nothing balances load here, so there is nobody to wait for before the listener closes.
+		"--drain-delay", "0s",
+	}, opts.Args...)
+
+	fmt.Fprintln(c.log, "starting opgate")
+	gate.process, err = startProcess(ctx, filepath.Join(dir, "opgate.log"), opts.Binary, args...)
+	if err != nil {
+		return nil, err
+	}
+	c.gates = append(c.gates, gate)
+	return gate, nil
+}
+
+// openGate waits until the process is ready, unless told otherwise, and puts it in front of the API server.
+func (c *Cluster) openGate(ctx context.Context, gate *Gate, unready bool) error {
+	if !unready {
+		if err := gate.WaitForReady(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.log, "opgate is ready")
+	}
+	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), gate.WebhookURL(), gate.ca); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.log, "the API server asks opgate")
+	return nil
+}
+
+// WaitForReady waits until Opgate says that it is ready.
+func (g *Gate) WaitForReady(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-g.process.exited():
+			cancel(fmt.Errorf("it exited with code %d before it was ready", g.process.exitCode()))
+		case <-ctx.Done():
+		}
+	}()
+
+	last := errors.New("no answer")
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, gateReadyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = g.get(ctx, "/readyz", nil)
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		return fmt.Errorf("wait until it is ready: %w: %w", err, last)
+	}
+}
+
+// Stop asks Opgate to end and returns its exit code, -1 if a signal ended it. Calling it again returns the same code. When
+// Opgate does not end in time it is killed, which is an error.
+func (g *Gate) Stop() (exitCode int, err error) {
+	if err := g.process.terminate(gateStopTimeout); err != nil {
+		return g.process.exitCode(), fmt.Errorf("stop opgate: %w; its log ends with\n%s", err, tail.File(g.LogPath(), logLines))
+	}
+	return g.process.exitCode(), nil
+}
+
+// Kill ends Opgate at once, as a crash would.
+func (g *Gate) Kill() error {
+	if err := g.process.kill(); err != nil {
+		return fmt.Errorf("kill opgate: %w", err)
+	}
+	return nil
+}
+
+// Exited is closed when the process has ended, for whatever reason.
+func (g *Gate) Exited() <-chan struct{} { return g.process.exited() }
+
+// LogPath is the file that the process logs to.
+func (g *Gate) LogPath() string { return g.process.log }
+
+// HealthURL is the address of Opgate's health endpoints, without a path.
+func (g *Gate) HealthURL() string { return "http://" + g.health }
+
+// MetricsURL is the address of Opgate's metrics.
+func (g *Gate) MetricsURL() string { return "http://" + g.metrics + "/metrics" }
+
+// CA is the certificate authority that a client of the webhooks has to trust, as PEM.
+func (g *Gate) CA() []byte { return g.ca }
+
+// WebhookURL is the address of Opgate's webhooks, without a path.
+func (g *Gate) WebhookURL() string { return "https://" + g.webhook }

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Kubeconfig is the path of a kubeconfig with a context for each of Admin, Tenant and OLM, named like them. Admin is the
+// current one.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// OpgateKubeconfig is the path of the kubeconfig that Opgate runs with.
+func (c *Cluster) OpgateKubeconfig() string { return filepath.Join(c.dir, "opgate.kubeconfig") }
+
+// kubeconfigFor is the kubeconfig that has a context for user.
+func (c *Cluster) kubeconfigFor(user User) string {
+	if user == Opgate {
+		return c.OpgateKubeconfig()
+	}
+	return c.Kubeconfig()
+}
+
+func (c *Cluster) writeKubeconfigs() error {
+	for _, file := range []struct {
+		path  string
+		users []User // the first is the current context
+	}{
+		{c.Kubeconfig(), []User{Admin, Tenant, OLM}},
+		{c.OpgateKubeconfig(), []User{Opgate}},
+	} {
+		config := clientcmdapi.NewConfig()
+		config.CurrentContext = string(file.users[0])
+		for _, user := range file.users {
+			account, err := c.account(user)
+			if err != nil {
+				return fmt.Errorf("write kubeconfig: %w", err)
+			}
+			addContext(config, string(user), account)
+		}
+		if err := clientcmd.WriteToFile(*config, file.path); err != nil {
+			return fmt.Errorf("write kubeconfig: %w", err)
+		}
+	}
+	return nil
+}
+
+// clusterName is what kubeconfigs call the cluster.
+const clusterName = "opgate-local"
+
+func addContext(config *clientcmdapi.Config, name string, account *account) {
+	config.Clusters[clusterName] = &clientcmdapi.Cluster{
+		Server:                   account.config.Host,
+		CertificateAuthorityData: account.config.CAData,
+	}
+	config.AuthInfos[name] = authInfo(account.config)
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: clusterName, AuthInfo: name, Namespace: account.namespace}
+}
+
+func authInfo(config *rest.Config) *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData,
+		ClientKeyData:         config.KeyData,
+		Token:                 config.BearerToken,
+	}
+}

@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"io"
+	"slices"
+
+	"github.com/opgate/opgate/e2e/assets"
+)
+
+// Namespaces that every cluster has unless Options says otherwise.
+const (
+	// OLMNamespace is where OLM and its catalogs live.
+	OLMNamespace = "olm"
+	// OpgateNamespace is where Opgate lives.
+	OpgateNamespace = "opgate-system"
+	// PolicyNamespace is where admins keep their OperatorPolicies.
+	PolicyNamespace = "policies"
+	// ShopNamespace is a tenant's.
+	ShopNamespace = "shop"
+)
+
+// Options says what Start starts. The zero value gives the cluster that most tests want.
+type Options struct {
+	// Assets are the binaries to run. Default: what assets.Find returns.
+	Assets assets.Assets
+	// Dir keeps everything that the cluster writes: data, certificates, kubeconfigs, logs. It must be empty or absent, and
+	// Stop removes it. Default: a new temporary directory.
+	Dir string
+	// Namespaces are created besides those that the cluster itself needs (olm and opgate-system).
+	// Default: policies.
+	Namespaces []string
+	// TenantNamespaces are created, and given to the tenant. The first is the default of the tenant's kubectl.
+	// Default: shop.
+	TenantNamespaces []string
+	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
+	Audit bool
+	// Log receives lines for people about what goes on. Default: nowhere.
+	Log io.Writer
+}
+
+func (o *Options) setDefaults() {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Namespaces == nil {
+		o.Namespaces = []string{PolicyNamespace}
+	}
+	if len(o.TenantNamespaces) == 0 {
+		o.TenantNamespaces = []string{ShopNamespace}
+	}
+}
+
+// plainNamespaces are all namespaces that do not belong to the tenant.
+func (o *Options) plainNamespaces() []string {
+	return append([]string{OLMNamespace, OpgateNamespace}, slices.Clone(o.Namespaces)...)
+}

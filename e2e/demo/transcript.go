@@ -1,0 +1,106 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// transcript plays steps and writes down what happens.
+type transcript struct {
+	out     io.Writer
+	cluster *cluster.Cluster
+	gate    *cluster.Gate
+	dir     string // of the manifests
+}
+
+func (t *transcript) play(ctx context.Context, number int, step step) error {
+	fmt.Fprintf(t.out, "\n%d. %s.\n", number, step.title)
+	for _, command := range step.commands {
+		if command.show != "" {
+			if err := t.show(command.show); err != nil {
+				return err
+			}
+		}
+		if err := t.run(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show prints a manifest.
+func (t *transcript) show(name string) error {
+	data, err := os.ReadFile(filepath.Join(t.dir, name))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "\n   --- %s\n%s", name, indent(string(data)))
+	return nil
+}
+
+// run runs a command, prints it with its output, and returns an error when it does not do what it must.
+func (t *transcript) run(ctx context.Context, command command) error {
+	// What earlier commands wrote must have reached Opgate, as it has when a person types this.
+	if err := t.gate.WaitForSnapshot(ctx); err != nil {
+		return err
+	}
+	args := append([]string{"kubectl", "--context", string(command.user)}, command.args...)
+	line := quote(args)
+	fmt.Fprintf(t.out, "\n   $ %s\n", line)
+
+	result, err := t.cluster.Run(ctx, cluster.Command{User: command.user, Args: command.args, Dir: t.dir})
+	if err != nil {
+		return err
+	}
+	// Warnings come before the line that says what was done, as on a terminal.
+	output := result.Stderr + result.Stdout
+	fmt.Fprint(t.out, indent(output))
+	return command.check(line, result.ExitCode, output)
+}
+
+// check returns an error when a command did not do what it must.
+func (c command) check(line string, exitCode int, output string) error {
+	switch {
+	case c.refused && exitCode == 0:
+		return fmt.Errorf("%q had to be refused, and was not", line)
+	case !c.refused && exitCode != 0:
+		return fmt.Errorf("%q had to succeed, and ended with exit code %d", line, exitCode)
+	}
+	// Columns are as wide as their content asks for; how wide does not matter.
+	words := strings.Join(strings.Fields(output), " ")
+	for _, text := range c.says {
+		if !strings.Contains(words, text) {
+			return fmt.Errorf("the output of %q had to have %q in it", line, text)
+		}
+	}
+	return nil
+}
+
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("   " + line)
+	}
+	return b.String()
+}
+
+// quote joins arguments to a line that a shell splits into them again.
+func quote(args []string) string {
+	plain := regexp.MustCompile(`^[A-Za-z0-9_./:=,@%+-]+$`)
+	words := make([]string, len(args))
+	for i, arg := range args {
+		if plain.MatchString(arg) {
+			words[i] = arg
+			continue
+		}
+		words[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
+}

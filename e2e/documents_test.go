@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// seedDocuments are the OperatorPolicies of the designs, word for word.
+func seedDocuments(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../api/policy/v1beta2/testdata/seed-*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Fatal("there are no seed documents")
+	}
+	documents := map[string]string{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, document := range strings.Split("\n"+string(data), "\n---\n") {
+			documents[fmt.Sprintf("%s#%d", filepath.Base(path), i+1)] = document
+		}
+	}
+	return documents
+}
+
+// TestDocumentsApply applies every OperatorPolicy of the designs as it stands there, again, and by a second tool: what the gate
+// fills in must be nobody's drift.
+func TestDocumentsApply(t *testing.T) {
+	e := shared(t)
+	for name, document := range seedDocuments(t) {
+		t.Run(name, func(t *testing.T) {
+			var u unstructured.Unstructured
+			if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+				t.Fatal(err)
+			}
+			if u.GetNamespace() == "" {
+				u.SetNamespace(cluster.PolicyNamespace)
+			}
+			e.needNamespace(t, u.GetNamespace(), false)
+			t.Cleanup(func() { e.remove(t, &u) })
+			apply := func(args ...string) string {
+				t.Helper()
+				args = append([]string{"apply", "-n", u.GetNamespace(), "-f", "-"}, args...)
+				return strings.TrimSpace(kubectl(t, e.Cluster, cluster.Admin, document, args...))
+			}
+			if out := apply(); !strings.HasSuffix(out, " created") {
+				t.Errorf("the first apply says %q", out)
+			}
+			first := e.stored(t, &u)
+			// kubectl would like to write a status that a document has, which the API server drops.
+			if _, hasStatus := u.Object["status"]; !strings.HasSuffix(apply(), " unchanged") && !hasStatus {
+				t.Error("the second apply does not say that the policy is unchanged")
+			}
+			if second := e.stored(t, &u); second.GetResourceVersion() != first.GetResourceVersion() {
+				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", normal(first.Object), normal(second.Object))
+			}
+			if out := strings.TrimSpace(kubectl(t, e.Cluster, cluster.Admin, document, "diff", "-n", u.GetNamespace(), "-f", "-")); out != "" {
+				t.Errorf("kubectl diff says\n%s", out)
+			}
+			apply("--server-side", "--field-manager=another")
+			apply("--server-side", "--field-manager=another")
+			after := e.stored(t, &u)
+			if after.GetGeneration() != first.GetGeneration() || normal(after.Object["spec"]) != normal(first.Object["spec"]) {
+				t.Errorf("the spec moved from\n%s\nto\n%s", normal(first.Object["spec"]), normal(after.Object["spec"]))
+			}
+			// All that the author wrote is there as they wrote it.
+			if written := map[string]any{"spec": u.Object["spec"]}; normal(merged(after.Object, written)) != normal(after.Object) {
+				t.Errorf("stored is\n%s\nwant it to have\n%s", normal(after.Object["spec"]), normal(u.Object["spec"]))
+			}
+		})
+	}
+}
+
+// TestPrinterColumns looks at a policy as people do.
+func TestPrinterColumns(t *testing.T) {
+	e := shared(t)
+	p := policy("columns-" + rand.String(6))
+	p.Object["status"] = map[string]any{"compliant": "NonCompliant", "installedVersion": allowedCSV}
+	stored := e.put(t, p)
+	columns := strings.Fields(strings.Split(kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName()), "\n")[0])
+	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "AGE"}; !slices.Equal(columns, want) {
+		t.Errorf("columns are %v, want %v", columns, want)
+	}
+	row := strings.Fields(kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName(), "--no-headers"))
+	if want := []string{stored.GetName(), "NonCompliant", "enforce", "etcd", allowedCSV}; len(row) != 6 || !slices.Equal(row[:5], want) {
+		t.Errorf("the row is %v, want %v and an age", row, want)
+	}
+}
+
+// TestExplain wants a description of every field of the spec, and of the status.
+func TestExplain(t *testing.T) {
+	e := shared(t)
+	var crd unstructured.Unstructured
+	data := kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinition", "operatorpolicies.policy.open-cluster-management.io", "-o", "json")
+	if err := yaml.Unmarshal([]byte(data), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range versions {
+		version := version.(map[string]any)
+		properties, _, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := 0
+		for _, top := range []string{"spec", "status"} {
+			fields += wantDescriptions(t, "operatorpolicy."+top, properties[top])
+		}
+		t.Logf("%s has %d fields", version["name"], fields)
+		if fields < 40 {
+			t.Errorf("%s has no more than %d fields", version["name"], fields)
+		}
+	}
+	for _, field := range []string{"spec", "spec.subscription.channel", "spec.versions", "spec.versionRange", "spec.operatorGroup.target.namespaces", "spec.complianceConfig.upgradesProgressing"} {
+		out := kubectl(t, e.Cluster, cluster.Admin, "", "explain", "operatorpolicy."+field)
+		_, description, found := strings.Cut(out, "DESCRIPTION:")
+		if description = strings.TrimSpace(description); !found || description == "" || strings.HasPrefix(description, "<empty>") {
+			t.Errorf("kubectl explain operatorpolicy.%s says\n%s", field, out)
+		}
+	}
+}
+
+// wantDescriptions walks a schema and returns the number of its fields.
+func wantDescriptions(t *testing.T, path string, schema any) (fields int) {
+	t.Helper()
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return 0
+	}
+	properties, _ := s["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		field, _ := properties[name].(map[string]any)
+		if description, _ := field["description"].(string); strings.TrimSpace(description) == "" {
+			t.Errorf("%s.%s has no description", path, name)
+		}
+		fields += 1 + wantDescriptions(t, path+"."+name, field)
+	}
+	return fields + wantDescriptions(t, path, s["items"]) + wantDescriptions(t, path, s["additionalProperties"])
+}
+
+// TestUnknownFields misspells fields. They are refused with their path, however lenient kubectl is asked to be: a policy that
+// silently loses a field lets through what its author forbade.
+func TestUnknownFields(t *testing.T) {
+	e := shared(t)
+	for path, set := range map[string]map[string]any{ // merge patches of the spec
+		"spec.subscription.chanel":            {"subscription": map[string]any{"chanel": "stable"}},
+		"spec.operatorGroup.targetNamespace":  {"operatorGroup": map[string]any{"name": "group", "targetNamespace": "shop"}},
+		"spec.operatorGroup.target.namespace": {"operatorGroup": map[string]any{"name": "group", "target": map[string]any{"namespace": "shop"}}},
+		"spec.version":                        {"version": []any{allowedCSV}},
+		"spec.Versions":                       {"Versions": []any{allowedCSV}},
+		"spec.removalBehavior.plans":          {"removalBehavior": map[string]any{"plans": "Keep"}},
+		"spec.complianceConfig.upgrades":      {"complianceConfig": map[string]any{"upgrades": "Compliant"}},
+		"spec.statusConfig.upgrades":          {"statusConfig": map[string]any{"upgrades": "Condition"}},
+	} {
+		for _, validate := range []string{"true", "warn", "ignore", "false"} {
+			t.Run(path+" validate="+validate, func(t *testing.T) {
+				p := policy("unknown-" + rand.String(6))
+				p.Object["spec"] = merged(p.Object["spec"], set)
+				t.Cleanup(func() { e.remove(t, p) })
+				refused(t, e.Cluster, cluster.Admin, asJSON(t, p), []string{"apply", "--validate=" + validate, "-f", "-"}, `unknown field "`+path+`"`)
+			})
+		}
+	}
+}
+
+// TestNormalizedTwice sends a stored policy back unchanged, as tools do which read and write whole objects: nothing is written.
+func TestNormalizedTwice(t *testing.T) {
+	e := shared(t)
+	stored := e.put(t, policy("twice-"+rand.String(6)))
+	for range 2 {
+		got := e.clients[cluster.Admin].must(t, request{
+			method: http.MethodPut, path: pathOf(policies, stored.GetNamespace(), stored.GetName(), ""),
+			contentType: "application/json", body: []byte(asJSON(t, stored)),
+		})
+		if !got.ok() || got.object().GetResourceVersion() != stored.GetResourceVersion() {
+			t.Errorf("a write of what is stored changed it: %s", got)
+		}
+	}
+}

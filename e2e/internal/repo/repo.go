@@ -1,0 +1,73 @@
+// Package repo knows where things lie in a checkout of this repository.
+package repo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/modfile"
+)
+
+const (
+	rootModule = "github.com/opgate/opgate"
+	e2eModule  = rootModule + "/e2e"
+)
+
+// Checkout is a checkout of the repository. All paths derived from it are absolute.
+type Checkout struct {
+	// Root is the directory of the root module.
+	Root string
+}
+
+// Find locates the checkout that holds the working directory: the nearest directory above it with the go.mod of the
+// root module, or with that of the e2e module inside it.
+func Find() (Checkout, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return Checkout{}, fmt.Errorf("find the repository: %w", err)
+	}
+	for start := dir; ; {
+		switch module, err := moduleOf(dir); {
+		case err != nil:
+			return Checkout{}, fmt.Errorf("find the repository: %w", err)
+		case module == rootModule:
+			return Checkout{Root: dir}, nil
+		case module == e2eModule:
+			return Checkout{Root: filepath.Dir(dir)}, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return Checkout{}, fmt.Errorf("%s is not inside a checkout of %s", start, rootModule)
+		}
+		dir = parent
+	}
+}
+
+// moduleOf returns the module path declared by the go.mod in dir, or "" when there is none.
+func moduleOf(dir string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return modfile.ModulePath(data), nil
+}
+
+// KubernetesTools is the directory of the tool module that pins kube-apiserver, etcd and kubectl.
+func (c Checkout) KubernetesTools() string {
+	return filepath.Join(c.Root, "e2e", "tools", "kubernetes")
+}
+
+// CRDs is the directory of Opgate's CustomResourceDefinitions.
+func (c Checkout) CRDs() string { return filepath.Join(c.Root, "manifests", "crd") }
+
+// Webhooks is the file with Opgate's webhook configurations.
+func (c Checkout) Webhooks() string { return filepath.Join(c.Root, "manifests", "webhooks.yaml") }
+
+// Local is the directory of the control plane that "make up" keeps running.
+func (c Checkout) Local() string { return filepath.Join(c.Root, ".local") }

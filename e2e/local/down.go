@@ -1,0 +1,94 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/internal/filelock"
+)
+
+const (
+	// stopTimeout bounds a graceful stop of the background process, which waits for each of its own to stop.
+	stopTimeout = 2 * time.Minute
+	// killTimeout bounds the time until a killed process is gone.
+	killTimeout = 10 * time.Second
+	// holderTimeout bounds the moment until a process that has just taken the lock says who it is.
+	holderTimeout = 10 * time.Second
+
+	pollInterval = 50 * time.Millisecond
+)
+
+// Down stops what Up started and removes what it left. It does no harm when nothing is up.
+func Down(ctx context.Context, out io.Writer) error {
+	l, err := findLayout()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(l.dir); errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(out, "nothing is up")
+		return nil
+	}
+
+	lock, err := filelock.TryAcquire(l.lock())
+	switch {
+	case err == nil:
+		fmt.Fprintln(out, "nothing is up")
+	case errors.Is(err, filelock.ErrHeld):
+		if lock, err = l.stopHolder(ctx, out); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "stopped")
+	default:
+		return err
+	}
+	defer lock.Release()
+
+	if err := l.clean(ctx, out); err != nil {
+		return err
+	}
+	if err := os.Remove(l.lock()); err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	// Files that are not ours may be there, and then the directory stays.
+	if err := os.Remove(l.dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	return nil
+}
+
+// stopHolder stops the background process, and returns the lock that it held.
+func (l layout) stopHolder(ctx context.Context, out io.Writer) (*filelock.Lock, error) {
+	var pid int
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, holderTimeout, true, func(context.Context) (bool, error) {
+		pid = l.holder()
+		return pid != 0, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find out who holds %s: %w", l.lock(), err)
+	}
+	fmt.Fprintf(out, "stopping process %d\n", pid)
+	lock, err := l.signalHolder(ctx, pid, syscall.SIGTERM, stopTimeout)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return lock, err
+	}
+	fmt.Fprintf(out, "it did not stop within %s, killing it\n", stopTimeout)
+	return l.signalHolder(ctx, pid, syscall.SIGKILL, killTimeout)
+}
+
+// signalHolder signals the process that holds the lock and waits until it has let go. The lock is proof that the process is
+// ours: it is held only while that process lives.
+func (l layout) signalHolder(ctx context.Context, pid int, sig syscall.Signal, timeout time.Duration) (*filelock.Lock, error) {
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return nil, fmt.Errorf("send %s to process %d: %w", sig, pid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return filelock.Acquire(ctx, l.lock())
+}

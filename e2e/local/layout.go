@@ -1,0 +1,49 @@
+// Package local keeps one control plane with Opgate running in the background of a checkout, for people to try things on.
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/opgate/opgate/e2e/internal/repo"
+)
+
+// layout is where things are in the directory that belongs to Up and Down.
+type layout struct {
+	dir string
+}
+
+func findLayout() (layout, error) {
+	checkout, err := repo.Find()
+	return layout{dir: checkout.Local()}, err
+}
+
+// kubeconfig has the contexts admin, tenant and olm.
+func (l layout) kubeconfig() string { return filepath.Join(l.dir, "kubeconfig") }
+
+// bin is for people's PATH.
+func (l layout) bin() string { return filepath.Join(l.dir, "bin") }
+
+// log has the output of the background process.
+func (l layout) log() string { return filepath.Join(l.dir, "local.log") }
+
+// run belongs to the cluster.
+func (l layout) run() string { return filepath.Join(l.dir, "run") }
+
+// lock is held by the background process while it lives, and says which process that is.
+func (l layout) lock() string { return filepath.Join(l.dir, "lock") }
+
+// holder returns the process that holds the lock. It is 0 in the moment between its taking the lock and its saying so.
+func (l layout) holder() (pid int) {
+	data, err := os.ReadFile(l.lock())
+	if err != nil {
+		return 0
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/rules"
+)
+
+// TestScenarios plays every file in scenarios with kubectl on a real API server. Package admission plays the same ones without
+// a server, and the two must agree.
+func TestScenarios(t *testing.T) {
+	scenarios, err := scenario.Load("scenarios")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := shared(t)
+	e.sync(t)
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) { play(t, e, s) })
+	}
+}
+
+func play(t *testing.T, e *env, s *scenario.Scenario) {
+	objects := slices.Concat(s.Cluster, s.Policies)
+	target := targetOf(t, s)
+	if !slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return same(u, target) }) {
+		objects = append(objects, target)
+	}
+	e.needNamespaces(t, objects)
+	t.Cleanup(func() {
+		// Without policies first: then the gate minds nothing of what follows.
+		slices.Reverse(objects)
+		slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return last(a) - last(b) })
+		for _, u := range objects {
+			e.remove(t, u)
+		}
+		e.sync(t)
+	})
+	for _, u := range slices.Concat(s.Cluster, s.Policies) {
+		if _, err := e.create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.sync(t)
+
+	before := e.stored(t, target)
+	stdin, args := command(t, s)
+	result, err := e.Kubectl(t.Context(), cluster.User(s.User), stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAllowed := s.Decision == rules.Allow.String()
+	if allowed := result.ExitCode == 0; allowed != wantAllowed {
+		t.Errorf("kubectl ended with exit code %d, want %s\n%s", result.ExitCode, s.Decision, result.Stderr)
+	}
+	message, warnings := said(result.Stderr, target)
+	if message != s.Message {
+		t.Errorf("refusal is\n%s\nwant\n%s\nall that kubectl wrote is\n%s", message, s.Message, result.Stderr)
+	}
+	if !slices.Equal(warnings, s.Warnings) {
+		t.Errorf("warnings are\n%s\nwant\n%s", strings.Join(warnings, "\n"), strings.Join(s.Warnings, "\n"))
+	}
+	after := e.stored(t, target)
+	if !wantAllowed && !reflect.DeepEqual(before, after) {
+		t.Errorf("a refused write changed the object from\n%v\nto\n%v", before, after)
+	}
+	if s.Stored != nil {
+		checkStored(t, e, target, s.Stored)
+	}
+}
+
+// checkStored wants that a merge patch changes nothing of an object.
+func checkStored(t *testing.T, e *env, target *unstructured.Unstructured, patch []byte) {
+	t.Helper()
+	stdout := kubectl(t, e.Cluster, cluster.Admin, "", "get", strings.ToLower(target.GetKind()), "-n", target.GetNamespace(), target.GetName(), "-o", "json")
+	var have, want map[string]any
+	if err := json.Unmarshal([]byte(stdout), &have); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(patch, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(merged(have, want), any(have)) {
+		t.Errorf("stored is\n%s\nwant it to have\n%s", stdout, patch)
+	}
+}
+
+// merged is what a merge patch (RFC 7386) makes of a value. Neither is changed.
+func merged(value, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	result := map[string]any{}
+	if old, ok := value.(map[string]any); ok {
+		for key, v := range old {
+			result[key] = v
+		}
+	}
+	for key, change := range changes {
+		if change == nil {
+			delete(result, key)
+			continue
+		}
+		result[key] = merged(result[key], change)
+	}
+	return result
+}
+
+// command is the kubectl command of a scenario.
+func command(t *testing.T, s *scenario.Scenario) (stdin string, args []string) {
+	t.Helper()
+	if s.Verb == "patch" {
+		return "", []string{"patch", s.Kind, "-n", s.Namespace, s.Object, "--type=merge", "--patch", string(s.Patch)}
+	}
+	object, err := json.Marshal(s.Write.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch s.Verb {
+	case "create":
+		return string(object), []string{"create", "-f", "-"}
+	case "replace":
+		return string(object), []string{"replace", "-f", "-"}
+	case "replace-status":
+		return string(object), []string{"replace", "--subresource=status", "-f", "-"}
+	}
+	t.Fatalf("no kubectl command for %q", s.Verb)
+	return "", nil
+}
+
+// said splits what kubectl wrote to stderr into the gate's refusal and its warnings, sorted. The API server warns as well.
+func said(stderr string, target *unstructured.Unstructured) (message string, warnings []string) {
+	if _, refusal, found := strings.Cut(stderr, deniedBy); found {
+		message = strings.TrimSpace(refusal)
+	}
+	for line := range strings.Lines(stderr) {
+		text, isWarning := strings.CutPrefix(strings.TrimSpace(line), "Warning: ")
+		if isWarning && strings.HasPrefix(text, strings.ToLower(target.GetKind())+" ") {
+			warnings = append(warnings, text)
+		}
+	}
+	slices.Sort(warnings)
+	return message, warnings
+}
+
+// targetOf is the object that a scenario writes. For a patch it has no more than a name.
+func targetOf(t *testing.T, s *scenario.Scenario) *unstructured.Unstructured {
+	t.Helper()
+	if s.Write != nil {
+		return s.Write
+	}
+	for kind := range resources {
+		if strings.EqualFold(kind, s.Kind) {
+			target := &unstructured.Unstructured{}
+			target.SetKind(kind)
+			target.SetNamespace(s.Namespace)
+			target.SetName(s.Object)
+			return target
+		}
+	}
+	t.Fatalf("kind %q is not in resources", s.Kind)
+	return nil
+}
+
+func same(a, b *unstructured.Unstructured) bool {
+	return a.GetKind() == b.GetKind() && a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
+}
+
+// last is 0 for policies, 1 for the rest.
+func last(u *unstructured.Unstructured) int {
+	if u.GetKind() == "OperatorPolicy" {
+		return 0
+	}
+	return 1
+}
+
+// needNamespaces creates the namespaces of objects that do not exist yet; those of OLM's objects are the tenant's.
+func (e *env) needNamespaces(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, u := range objects {
+		e.needNamespace(t, u.GetNamespace(), u.GetKind() != "OperatorPolicy")
+	}
+}
+
+func (e *env) needNamespace(t *testing.T, name string, tenants bool) {
+	t.Helper()
+	namespaces := e.clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	_, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return
+	case !apierrors.IsNotFound(err):
+		t.Fatal(err)
+	case tenants:
+		err = e.CreateTenantNamespace(context.WithoutCancel(t.Context()), name)
+	default:
+		namespace := &unstructured.Unstructured{}
+		namespace.SetAPIVersion("v1")
+		namespace.SetKind("Namespace")
+		namespace.SetName(name)
+		_, err = namespaces.Create(t.Context(), namespace, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
