@@ -41,10 +41,12 @@ bench: ## Run the benchmarks of judging and of the request path, with their floo
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; cleans up after itself
+	@echo "==> compiling the demo (a minute or two the first time)"
 	@$(LOCAL) demo
 
 .PHONY: up
 up: ## Start the same control plane and gate and keep them; kubeconfig in .local/kubeconfig
+	@echo "==> compiling the local control plane (a minute or two the first time)"
 	@$(LOCAL) up
 
 .PHONY: down

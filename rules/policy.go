@@ -108,8 +108,8 @@ func (p *Policy) Approval() (mode, because string) {
 	return ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
 
-// lists tells whether spec.versions, or startingCSV beside it, names a ClusterServiceVersion. Names are
-// compared byte by byte: a look-alike is another name (threat O11).
+// lists tells whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a
+// look-alike is another name (threat O11).
 func (p *Policy) lists(csv string) bool {
 	_, ok := p.listed[csv]
 	return ok

@@ -5,7 +5,7 @@ package rules
 type RuleID string
 
 // The rules. Each has a line in docs/rules.md, a sample in manifests/samples and a scenario in
-// rules/testdata/scenarios; tests hold the four together.
+// e2e/scenarios; tests hold the four together.
 const (
 	RulePolicyUnreadable RuleID = "policy/unreadable"
 
