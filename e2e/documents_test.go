@@ -71,9 +71,6 @@ func TestDocumentsApply(t *testing.T) {
 			if second := e.stored(t, &u); second.GetResourceVersion() != first.GetResourceVersion() {
 				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", normal(first.Object), normal(second.Object))
 			}
-			if out := strings.TrimSpace(kubectl(t, e.Cluster, cluster.Admin, document, "diff", "-n", u.GetNamespace(), "-f", "-")); out != "" {
-				t.Errorf("kubectl diff says\n%s", out)
-			}
 			apply("--server-side", "--field-manager=another")
 			apply("--server-side", "--field-manager=another")
 			after := e.stored(t, &u)
