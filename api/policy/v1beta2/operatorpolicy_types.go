@@ -112,10 +112,13 @@ const (
 type OperatorPolicySpec struct {
 	// Whether the policy acts or only reports.
 	//
-	// - inform (default): nothing is refused, created, changed or deleted. What the policy would
-	//   have refused appears as a warning, in audit annotations and in the status.
-	// - enforce: writes that break the policy are refused, InstallPlans that it allows are approved,
-	//   and with complianceType mustnothave the operator is removed as removalBehavior says.
+	// With inform, the default, nothing is refused, created, changed or deleted.
+	// What the policy would have refused appears as a warning, in audit annotations
+	// and in the status.
+	//
+	// With enforce, writes that break the policy are refused, InstallPlans that it
+	// allows are approved, and with complianceType mustnothave the operator is
+	// removed as removalBehavior says.
 	//
 	// Inform and Enforce mean the same as the lower-case words.
 	//
@@ -188,7 +191,7 @@ type OperatorPolicySpec struct {
 	//
 	// - ">=1.2.0 <2.0.0": from 1.2.0 up to, not including, 2.0.0
 	// - "1.4.x": any 1.4 version
-	// - ">=1.2.0 <2.0.0 !=1.3.1 || >=2.1.0": as the first without 1.3.1, or 2.1.0 and later
+	// - ">=1.2.0 <2.0.0 !=1.3.1 || >=2.1.0": without 1.3.1, or 2.1.0 and later
 	//
 	// A pre-release comes before its release: 2.0.0-rc.1 is less than 2.0.0 and so
 	// is in the range of the first example.
