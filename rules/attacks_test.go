@@ -252,3 +252,21 @@ func TestStoredPolicies(t *testing.T) {
 		t.Error("switching templates off makes text literal, and that is not judged")
 	}
 }
+
+// TestDecodePolicy lists what is wrong in the spec, and leaves metadata and status to the API server: a newer one
+// may write fields there that are not known here, and must not lose every policy by it.
+func TestDecodePolicy(t *testing.T) {
+	op, strict, err := DecodePolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
+		"spec":{"version":["a"],"subscription":{"name":"etcd","name":"vault"}},"status":{"newInTheNextRelease":true}}`))
+	if err != nil || op.Spec.Subscription.Name != "vault" {
+		t.Fatalf("read as %+v, error %v", op, err)
+	}
+	var got []string
+	for _, problem := range strict {
+		got = append(got, problem.Error())
+	}
+	slices.Sort(got)
+	if want := []string{`duplicate field "spec.subscription.name"`, `unknown field "extra"`, `unknown field "spec.version"`}; !slices.Equal(got, want) {
+		t.Errorf("problems are %q, want %q", got, want)
+	}
+}

@@ -31,11 +31,14 @@ func PolicyObject(op *policyv1beta2.OperatorPolicy) string {
 }
 
 // DecodePolicy reads an OperatorPolicy as the API server does, and lists the fields that do not exist or
-// stand there twice, with their paths.
+// stand there twice, with their paths. Metadata and status are the API server's to check: a newer one may
+// write fields there that this program does not know.
 func DecodePolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
 	op = &policyv1beta2.OperatorPolicy{}
 	strict, err = kjson.UnmarshalStrict(raw, op)
-	return op, strict, err
+	return op, slices.DeleteFunc(strict, func(problem error) bool {
+		return strings.Contains(problem.Error(), ` "metadata.`) || strings.Contains(problem.Error(), ` "status.`)
+	}), err
 }
 
 // JudgePolicy decides on creating or updating an OperatorPolicy. What the designs rule out is denied, with
