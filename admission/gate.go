@@ -123,16 +123,18 @@ func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[j
 			return unchanged
 		}
 	}
-	v := judgeSubscription(s, sub, old, rules.MutateApproval)
+	v := g.judgeSubscription(s, sub, old, req.User.Username, rules.MutateApproval)
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
 func (g *Gate) validateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
-	return judgeSubscription(s, req.Object, req.OldObject, rules.DenyApproval)
+	return g.judgeSubscription(s, req.Object, req.OldObject, req.User.Username, rules.DenyApproval)
 }
 
-func judgeSubscription(s *Snapshot, sub, old *rules.Subscription, mode rules.ApprovalMode) rules.Verdict {
-	return rules.JudgeSubscription(rules.SubscriptionInput{Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), Mode: mode})
+func (g *Gate) judgeSubscription(s *Snapshot, sub, old *rules.Subscription, user string, mode rules.ApprovalMode) rules.Verdict {
+	return rules.JudgeSubscription(rules.SubscriptionInput{
+		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode,
+	})
 }
 
 // harmlessCreate lets OLM write plans that nobody has approved yet, whatever state the gate is in: refusing

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,10 +48,16 @@ func TestWebhookManifest(t *testing.T) {
 			MatchPolicy   admissionregistrationv1.MatchPolicyType
 			SideEffects   admissionregistrationv1.SideEffectClass
 			Timeout       int32
-			Conditions    int
 		}
-		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5, 1}
-		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds, len(h.MatchConditions)}); diff != "" {
+		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5}
+		// Only Subscriptions that OLM makes as steps of a plan may pass while the gate is away.
+		onlyOLM := slices.ContainsFunc(h.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+			return c.Name == "olm" && strings.HasPrefix(c.Expression, "request.userInfo.username in [")
+		})
+		if onlyOLM && slices.Equal(h.Rules[0].Operations, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}) {
+			want.FailurePolicy = admissionregistrationv1.Ignore
+		}
+		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", h.Name, diff)
 		}
 		if h.ObjectSelector != nil || len(h.NamespaceSelector.MatchLabels) > 0 {
@@ -74,6 +81,7 @@ func TestWebhookManifest(t *testing.T) {
 	}
 	handlers := slices.Sorted(maps.Keys(governedGate(t).Handlers()))
 	slices.Sort(paths)
+	paths = slices.Compact(paths)
 	if diff := cmp.Diff(handlers, paths); diff != "" {
 		t.Errorf("endpoints served (-) and called (+):\n%s", diff)
 	}

@@ -26,6 +26,8 @@ type ObjectMeta struct {
 type annotations struct {
 	// Properties is set by OLM on ClusterServiceVersions: {"properties":[{"type":..., "value":...}]}.
 	Properties string `json:"operatorframework.io/properties"`
+	// GeneratedBy names the InstallPlan that OLM generated a Subscription from, for a dependency.
+	GeneratedBy string `json:"olm.generated-by"`
 	// OverrideReason is the break-glass annotation on InstallPlans.
 	OverrideReason string `json:"opgate.io/override-reason"`
 }

@@ -42,13 +42,15 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			pkg = in.Namespace.startedBy(name)
 		}
 		policies := in.Namespace.governing(pkg)
+		what := shown(name) + " in a plan that is approved from the start is held"
 		if pkg == "" {
 			policies = in.Namespace.slipped()
+			what = shown(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
 			if mode, because := p.Approval(); mode == ApprovalManual && !p.passesByName(name) {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
-					what:     shown(name) + " in a plan that is approved from the start is held",
+					what:     what,
 					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + ApprovalManual + ", since " + because})
 			}
 		}

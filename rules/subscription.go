@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 )
 
 // ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
@@ -22,6 +23,8 @@ type SubscriptionInput struct {
 	Old *Subscription
 	// Namespace is the Subscription's namespace; nil where nothing is known in it.
 	Namespace *Namespace
+	// ByOLM tells whether the write comes from OLM's own identity.
+	ByOLM bool
 	// Mode is what to do about installPlanApproval. The validating webhook always denies: after it nothing
 	// can be changed any more.
 	Mode ApprovalMode
@@ -52,12 +55,14 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		return v // what rules read is unchanged: labels and status are nobody's business here
 	}
 	policies := in.Namespace.governing(sub.Spec.Package)
-	for _, p := range policies {
-		for _, rule := range subscriptionRules {
-			v.record(rule.id, p, rule.judge(&in, p))
+	if !in.fromJudgedPlan() {
+		for _, p := range policies {
+			for _, rule := range subscriptionRules {
+				v.record(rule.id, p, rule.judge(&in, p))
+			}
 		}
+		judgePackageChange(&in, &v)
 	}
-	judgePackageChange(&in, &v)
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
@@ -65,6 +70,19 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
 	}
 	return v.sorted()
+}
+
+// fromJudgedPlan tells whether OLM makes this Subscription, for a dependency, as a step of a plan that was
+// approved. What is in such a plan was judged then, or let pass by an override; refusing a step of it leaves
+// the plan half done, and OLM repeating the step for ever. Plans that were born approved were never judged.
+func (in *SubscriptionInput) fromJudgedPlan() bool {
+	if !in.ByOLM || in.Old != nil || in.Namespace == nil {
+		return false
+	}
+	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
+	return slices.ContainsFunc(in.Namespace.plans, func(p *InstallPlan) bool {
+		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == ApprovalManual
+	})
 }
 
 // judgePackageChange keeps a Subscription with its governed package: the ClusterServiceVersions that the
