@@ -29,7 +29,7 @@ const (
 // started them was killed and could not stop them.
 func End(ctx context.Context, out io.Writer, dir string) error {
 	// Each before the one that it needs: kube-apiserver does not end in peace without etcd.
-	for _, name := range []string{"opgate", "kube-apiserver", "etcd"} {
+	for _, name := range []string{"olm", "catalog", "opm", "opgate", "kube-apiserver", "etcd"} {
 		if err := endNamed(ctx, out, name, dir); err != nil {
 			return fmt.Errorf("end leftover %s: %w", name, err)
 		}
