@@ -110,7 +110,7 @@ func crowdedGate(b testing.TB, n int) *Gate {
 	return newGate(b, storeOf(b, objects...), overrideBy{})
 }
 
-// TestReviewAllocations holds the budget of one whole review of 4 KiB, body to answer. 102 were measured when
+// TestReviewAllocations holds the budget of one whole review of 4 KiB, body to answer. 107 were measured when
 // it was set (Go 1.26), of which the standard library's request and JSON take most.
 func TestReviewAllocations(t *testing.T) {
 	const budget = 125
