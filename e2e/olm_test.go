@@ -163,18 +163,27 @@ func overrideReachesDependencyImage(t *testing.T, e *olmEnv) {
 	e.overrideDependency(t, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
 }
 
-// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription that
-// starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
-func (e *olmEnv) overrideDependency(t *testing.T, operator, operatorCSV, dependency, allowed, newest string) {
+// pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns the policy
+// and the plan, in which OLM has the newest version of the dependency, that waits.
+func (e *olmEnv) pinDependency(t *testing.T, operator, operatorCSV, dependency, allowed, newest string) (p, both *unstructured.Unstructured) {
 	t.Helper()
 	namespace := e.newNamespace(t)
 	e.operatorGroup(t, namespace)
-	p := olmPolicy(namespace, "Automatic", allowed)
+	p = olmPolicy(namespace, "Automatic", allowed)
 	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = dependency
 	kubectl(t, e.Cluster, cluster.Admin, asJSON(t, p), "create", "-f", "-")
 	e.sync(t)
 	e.subscribe(t, namespace, operator, "", "Manual")
-	both := e.waitForPlan(t, namespace, operatorCSV, newest)
+	both = e.waitForPlan(t, namespace, operatorCSV, newest)
+	return p, both
+}
+
+// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription that
+// starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
+func (e *olmEnv) overrideDependency(t *testing.T, operator, operatorCSV, dependency, allowed, newest string) {
+	t.Helper()
+	_, both := e.pinDependency(t, operator, operatorCSV, dependency, allowed, newest)
+	namespace := both.GetNamespace()
 	e.wantApprovalRefused(t, cluster.Admin, both, newest, "(plan/version)")
 	kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, both.GetName(), "--type=merge", "--patch",
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
@@ -190,14 +199,8 @@ func (e *olmEnv) overrideDependency(t *testing.T, operator, operatorCSV, depende
 
 func (e *olmEnv) judgeDependency(t *testing.T, operator, operatorCSV, dependency, allowed, newest string) {
 	t.Helper()
-	namespace := e.newNamespace(t)
-	e.operatorGroup(t, namespace)
-	p := olmPolicy(namespace, "Automatic", allowed)
-	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = dependency
-	kubectl(t, e.Cluster, cluster.Admin, asJSON(t, p), "create", "-f", "-")
-	e.sync(t)
-	e.subscribe(t, namespace, operator, "", "Manual")
-	both := e.waitForPlan(t, namespace, operatorCSV, newest)
+	p, both := e.pinDependency(t, operator, operatorCSV, dependency, allowed, newest)
+	namespace := both.GetNamespace()
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		refusal := e.wantApprovalRefused(t, user, both, newest, "(plan/version)")
 		if strings.Contains(refusal, "plan/unknown-csv") || strings.Contains(refusal, operatorCSV) {
