@@ -90,8 +90,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
 		PathValidateSubscriptions:      &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.harmlessCreate, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.statusByOLM, judge: g.validatePlanStatus},
+		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
 	}
@@ -137,16 +137,19 @@ func (g *Gate) judgeSubscription(s *Snapshot, sub, old *rules.Subscription, user
 	})
 }
 
-// harmlessCreate lets OLM write plans that nobody has approved yet, whatever state the gate is in: refusing
-// them stalls a whole namespace, and they are judged when they are approved (threat O4).
-func (g *Gate) harmlessCreate(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
-	return !req.update() && g.byOLM(req.User.Username) && !req.Object.Spec.Approved
+func (g *Gate) planCreate(req *request[rules.InstallPlanHead, rules.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
+	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.byOLM(req.User.Username)}
+}
+
+func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
+	in := g.planCreate(req, nil)
+	return !req.update() && in.NeverRefused()
 }
 
 func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
 	ns := s.Namespace(req.Object.Metadata.Namespace)
 	if !req.update() {
-		return rules.JudgePlanCreate(rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.byOLM(req.User.Username)})
+		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
 	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns}
 	v := rules.JudgePlanUpdate(in)
@@ -156,18 +159,20 @@ func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules
 	return v
 }
 
-// statusByOLM lets every status write of OLM through: a refused one leaves an orphan plan behind.
-func (g *Gate) statusByOLM(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
-	return g.byOLM(req.User.Username)
+func (g *Gate) planStatus(req *request[rules.InstallPlan, rules.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
+	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.byOLM(req.User.Username)}
+}
+
+func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
+	in := g.planStatus(req, nil)
+	return in.NeverRefused()
 }
 
 func (g *Gate) validatePlanStatus(_ context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	return rules.JudgePlanStatusUpdate(rules.PlanStatusInput{
-		New: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.OldObject.Metadata.Namespace), ByOLM: g.byOLM(req.User.Username),
-	})
+	return rules.JudgePlanStatusUpdate(g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace)))
 }
 
 // mutatePolicy fills in what the author left out; what does not decode, has no spec to fill, or has unknown

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,32 +24,31 @@ type endpoint[New, Old any] struct {
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused.
 func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	log := e.gate.log.WithValues("kind", e.kind)
 	if r.Method != http.MethodPost {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
 		return
 	}
 	body, err := readBody(w, r, e.gate.now())
 	if err != nil {
-		e.refuseUnread(w, log, "", err)
+		e.refuseUnread(w, "", err)
 		return
 	}
 	start := e.gate.now()
 	req, uid, err := decodeReview[New, Old](body)
 	if err != nil {
-		e.refuseUnread(w, log, uid, err)
+		e.refuseUnread(w, uid, err)
 		return
 	}
 	verdict := e.verdict(r.Context(), req)
 	answer, err := response(&verdict)
 	if err != nil {
-		e.refuseUnread(w, log, uid, fmt.Errorf("the answer cannot be written: %w", err))
+		e.refuseUnread(w, uid, fmt.Errorf("the answer cannot be written: %w", err))
 		return
 	}
 	e.gate.metrics.observe(e.kind, req.Operation, &verdict, e.gate.now().Sub(start))
-	e.log(log, req, &verdict)
+	e.log(req, &verdict)
 	if err := write(w, uid, answer); err != nil {
-		log.V(1).Info("answer not delivered", "error", err.Error())
+		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())
 	}
 }
 
@@ -72,29 +70,30 @@ func notReady(kind string) rules.Verdict {
 }
 
 // refuseUnread answers a review that could not be judged.
-func (e *endpoint[New, Old]) refuseUnread(w http.ResponseWriter, log logr.Logger, uid string, cause error) {
-	log.Info("review refused", "decision", rules.Deny.String(), "error", cause.Error())
+func (e *endpoint[New, Old]) refuseUnread(w http.ResponseWriter, uid string, cause error) {
+	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", cause.Error())
 	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it: %v", e.kind, cause)
 	answer := &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
 	if err := write(w, uid, answer); err != nil {
-		log.V(1).Info("answer not delivered", "error", err.Error())
+		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())
 	}
 }
 
 // log writes one line: at V(0) for refusals and overrides, which people ask about later, at V(1) for the rest.
-func (e *endpoint[New, Old]) log(log logr.Logger, req *request[New, Old], v *rules.Verdict) {
+func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 	level, message := 1, "review allowed"
 	if v.Decision != rules.Allow {
 		level, message = 0, "review refused"
 	}
-	if log = log.V(level); !log.Enabled() {
+	log := e.gate.log.V(level)
+	if !log.Enabled() {
 		return
 	}
 	var ids []rules.RuleID
 	for _, r := range v.Reasons {
 		ids = append(ids, r.Rule)
 	}
-	log.Info(message, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
+	log.Info(message, "kind", e.kind, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
 		"user", req.User.Username, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
 }

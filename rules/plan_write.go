@@ -14,6 +14,11 @@ type PlanCreateInput struct {
 	ByOLM bool
 }
 
+// NeverRefused tells, before anything is known of the namespace, that a create passes whatever state the gate
+// is in: OLM writes a plan that nobody has approved yet. Refusing it stalls the namespace, and it is judged
+// when it is approved (threat O4).
+func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spec.Approved }
+
 // JudgePlanCreate decides on creating an InstallPlan. Only OLM makes plans in a governed namespace: a plan
 // forged with the generation that OLM would use next is adopted by it (threat O12). OLM itself is refused
 // only where the plan is born approved although a policy must judge it first; refusing any other create
@@ -21,11 +26,11 @@ type PlanCreateInput struct {
 func JudgePlanCreate(in PlanCreateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
 	switch {
-	case !in.Namespace.governed():
+	case in.NeverRefused() || !in.Namespace.governed():
 	case !in.ByOLM:
 		recordForNamespace(&v, in.Namespace, RulePlanCreate, finding{decision: Deny, what: "creating an InstallPlan by hand is not allowed",
 			accepted: "OLM creates plans from Subscriptions; create or change one of these"})
-	case in.Plan.Spec.Approved:
+	default:
 		judgeBornApproved(&in, &v)
 	}
 	return v.sorted()
@@ -137,13 +142,16 @@ type PlanStatusInput struct {
 	ByOLM bool
 }
 
-// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. OLM's writes always pass: refusing
-// one leaves an orphan plan. Everybody else may neither change what the plan will write nor move its
+// NeverRefused tells, before anything is known of the namespace, that a write passes whatever state the gate
+// is in: OLM's writes of status always do, since a refused one leaves an orphan plan (threat O4).
+func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
+
+// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Everybody but OLM may neither change what the plan will write nor move its
 // phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
 // The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
-	if in.ByOLM || !in.Namespace.governed() {
+	if in.NeverRefused() || !in.Namespace.governed() {
 		return v
 	}
 	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
