@@ -10,34 +10,95 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 )
 
 // Feed keeps a Store's snapshot current from watches. A snapshot is built from the parts of the last one
 // that did not change: a write to one namespace costs what that namespace holds.
 type Feed struct {
-	client dynamic.Interface
-	store  *Store
-	log    logr.Logger
-	now    func() time.Time
+	FeedOptions
 
 	// changed wakes the builder; it holds one token, so that any number of events while it builds cost one
 	// more build.
 	changed chan struct{}
 
-	mu    sync.Mutex
-	dirty map[string]struct{}
-	seen  map[string]Seen // by resource
+	mu        sync.Mutex
+	dirty     map[string]struct{}
+	seen      map[string]Seen // by resource
+	completed map[types.NamespacedName]Completion
+
+	// made is what the last build made of completions.
+	made map[types.NamespacedName]madePolicy
 }
 
-// NewFeed makes a feed that fills a store. Start runs it.
-func NewFeed(client dynamic.Interface, store *Store, log logr.Logger, now func() time.Time) *Feed {
-	return &Feed{client: client, store: store, log: log, now: now,
-		changed: make(chan struct{}, 1), dirty: map[string]struct{}{}, seen: map[string]Seen{}}
+// madePolicy is a completed policy made ready for judging, and what it was made from.
+type madePolicy struct {
+	stored, completed *policyv1beta2.OperatorPolicy
+	policy            *rules.Policy
+}
+
+// FeedOptions configure a Feed.
+type FeedOptions struct {
+	// Client lists and watches. Required.
+	Client dynamic.Interface
+	// Store is filled. Required.
+	Store *Store
+	// Completer completes policies whose meaning depends on the cluster. Default: none; such policies hold
+	// what they govern, as far as they say what that is.
+	Completer Completer
+	// Changed is told the namespaces that differ after each new snapshot; "" stands for the policies that
+	// govern nothing yet. It must return at once. Default: nobody is told.
+	Changed func(namespaces []string)
+	// Log takes what cannot be read at V(0) and every snapshot at V(1). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// Completer completes policies: template text, and what the author left to the cluster.
+type Completer interface {
+	// Needed tells whether the meaning of a policy depends on the cluster at all.
+	Needed(op *policyv1beta2.OperatorPolicy) bool
+	// Policy takes each new state of a policy and returns at once. What comes of it goes to Feed.Completed.
+	Policy(op *policyv1beta2.OperatorPolicy)
+	// Forget ends the work for a policy that is gone.
+	Forget(key types.NamespacedName)
+}
+
+// Completion is what a Completer found for one generation of a policy.
+type Completion struct {
+	Generation int64
+	UID        types.UID
+	// Policy is the policy with its spec completed as far as possible.
+	Policy *policyv1beta2.OperatorPolicy
+	// Problems are why it is not complete, as whole sentences; while there are any the policy holds what it
+	// governs.
+	Problems []string
+}
+
+// NewFeed makes a feed. Start runs it.
+func NewFeed(o FeedOptions) *Feed {
+	return &Feed{FeedOptions: o, changed: make(chan struct{}, 1), dirty: map[string]struct{}{}, seen: map[string]Seen{},
+		completed: map[types.NamespacedName]Completion{}}
+}
+
+// Completed takes what the Completer found. It counts until the policy changes.
+func (f *Feed) Completed(key types.NamespacedName, c Completion) {
+	f.mu.Lock()
+	if last, ok := f.completed[key]; ok {
+		f.dirty[rules.NewPolicy(last.Policy).Concerns()] = struct{}{}
+	}
+	f.completed[key] = c
+	f.dirty[rules.NewPolicy(c.Policy).Concerns()] = struct{}{}
+	f.dirty[""] = struct{}{} // where it stood until now, if it did not say what it governs
+	f.mu.Unlock()
+	f.wake()
 }
 
 // byNamespace indexes what an informer holds by the namespace that it concerns.
@@ -76,12 +137,12 @@ func (f *Feed) Start(ctx context.Context) error {
 func (f *Feed) NeedLeaderElection() bool { return false }
 
 func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSynced, error) {
-	client := f.client.Resource(src.resource)
+	client := f.Client.Resource(src.resource)
 	informer := cache.NewSharedIndexInformerWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc:  listing(client),
 			WatchFuncWithContext: watching(client),
-		}, f.client),
+		}, f.Client),
 		unstructuredExample(), cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byNamespace: func(obj any) ([]string, error) {
 			return []string{obj.(*item).concerns}, nil
 		}}})
@@ -89,19 +150,23 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 		return nil, nil, err
 	}
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		f.log.Info("watch interrupted, it is tried again", "resource", src.resource.Resource, "error", err.Error())
+		f.Log.Info("watch interrupted, it is tried again", "resource", src.resource.Resource, "error", err.Error())
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	resource := src.resource.Resource
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { f.note(resource, obj, 1) },
+		AddFunc: func(obj any) {
+			f.note(resource, obj, 1)
+			f.complete(obj.(*item))
+		},
 		UpdateFunc: func(old, obj any) {
 			f.note(resource, old, 0) // a policy may have moved to another namespace
 			f.note(resource, obj, 0)
+			f.complete(obj.(*item))
 		},
-		DeleteFunc: func(obj any) { f.note(resource, obj, -1) },
+		DeleteFunc: func(obj any) { f.forget(f.note(resource, obj, -1)) },
 	})
 	if err != nil {
 		return nil, nil, err
@@ -111,20 +176,49 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 
 // note marks the namespace that an event concerns for the next build. More is how many objects there are
 // more than before.
-func (f *Feed) note(resource string, obj any, more int) {
+func (f *Feed) note(resource string, obj any, more int) *item {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
 	it := obj.(*item)
 	f.mu.Lock()
 	f.dirty[it.concerns] = struct{}{}
+	if c, ok := f.completed[it.key()]; ok && it.policy != nil {
+		f.dirty[rules.NewPolicy(c.Policy).Concerns()] = struct{}{}
+	}
 	seen := f.seen[resource]
 	f.seen[resource] = Seen{ResourceVersion: newer(seen.ResourceVersion, it.ResourceVersion), Objects: seen.Objects + more}
 	f.mu.Unlock()
+	f.wake()
+	return it
+}
+
+func (f *Feed) wake() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
 	}
+}
+
+// complete has a policy completed if that is needed.
+func (f *Feed) complete(it *item) {
+	switch {
+	case f.Completer == nil || it.policy == nil:
+	case f.Completer.Needed(it.policy):
+		f.Completer.Policy(it.policy)
+	default:
+		f.forget(it)
+	}
+}
+
+func (f *Feed) forget(it *item) {
+	if f.Completer == nil || it.policy == nil {
+		return
+	}
+	f.Completer.Forget(it.key())
+	f.mu.Lock()
+	delete(f.completed, it.key())
+	f.mu.Unlock()
 }
 
 // newer gives the later of two resourceVersions.
@@ -144,12 +238,14 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 	dirty := f.dirty
 	f.dirty = map[string]struct{}{}
 	seen := maps.Clone(f.seen)
+	completed := maps.Clone(f.completed)
 	f.mu.Unlock()
 
-	next := &Snapshot{generation: 1, built: f.now(), seen: seen, namespaces: map[string]*rules.Namespace{}}
-	if last := f.store.Load(); last != nil {
+	next := &Snapshot{generation: 1, built: f.Now(), seen: seen, namespaces: map[string]*rules.Namespace{}}
+	if last := f.Store.Load(); last != nil {
 		next.generation, next.namespaces = last.generation+1, maps.Clone(last.namespaces)
 	}
+	policies := f.completePolicies(informers[resourcePolicies].GetIndexer(), completed)
 	for name := range dirty {
 		var cluster rules.Cluster
 		for _, src := range sources {
@@ -158,7 +254,14 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 				panic(err) // the index is made a few lines above; without it no decision could be trusted
 			}
 			for _, obj := range held {
-				obj.(*item).add(&cluster)
+				if it := obj.(*item); policies[it.key()] == nil || it.policy == nil {
+					it.add(&cluster)
+				}
+			}
+		}
+		for _, p := range policies {
+			if p.Concerns() == name {
+				cluster.AddPolicy(p)
 			}
 		}
 		if ns, ok := cluster.Namespaces()[name]; ok {
@@ -167,8 +270,38 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 			delete(next.namespaces, name)
 		}
 	}
-	f.store.current.Store(next)
-	f.log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", slices.Sorted(maps.Keys(dirty)))
+	f.Store.current.Store(next)
+	names := slices.Sorted(maps.Keys(dirty))
+	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", names)
+	if f.Changed != nil {
+		f.Changed(names)
+	}
+}
+
+// completePolicies makes ready for judging what was completed, where it was completed for the policy as it
+// is now. A policy that changed since stands as it was written, and so holds what it governs.
+func (f *Feed) completePolicies(stored cache.Store, completed map[types.NamespacedName]Completion) map[types.NamespacedName]*rules.Policy {
+	policies := make(map[types.NamespacedName]*rules.Policy, len(completed))
+	made := make(map[types.NamespacedName]madePolicy, len(completed))
+	for key, c := range completed {
+		obj, exists, err := stored.GetByKey(key.String())
+		if err != nil || !exists {
+			continue
+		}
+		op := obj.(*item).policy
+		if op == nil || op.UID != c.UID || op.Generation != c.Generation || rules.TemplatesEnabled(op) != rules.TemplatesEnabled(c.Policy) {
+			continue
+		}
+		m := f.made[key]
+		if m.stored != op || m.completed != c.Policy {
+			now := *op // with the status of now
+			now.Spec = c.Policy.Spec
+			m = madePolicy{stored: op, completed: c.Policy, policy: rules.CompletedPolicy(&now, c.Problems)}
+		}
+		made[key], policies[key] = m, m.policy
+	}
+	f.made = made
+	return policies
 }
 
 // item is what the feed keeps of an object: its identity, the namespace it concerns, and how to add it.
@@ -176,4 +309,10 @@ type item struct {
 	metav1.ObjectMeta
 	concerns string
 	add      func(*rules.Cluster)
+	// policy is set for OperatorPolicies that decode.
+	policy *policyv1beta2.OperatorPolicy
+}
+
+func (it *item) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: it.Namespace, Name: it.Name}
 }

@@ -63,12 +63,12 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, add, err := sources[i].read(data)
+		r, err := sources[i].read(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if add != nil {
-			add(&cluster)
+		if r.add != nil {
+			r.add(&cluster)
 		}
 	}
 	store := &Store{}

@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,18 @@ type Seen struct {
 
 // Namespace gives what is known of a namespace; nil, which rules read as an empty one, where nothing is.
 func (s *Snapshot) Namespace(name string) *rules.Namespace { return s.namespaces[name] }
+
+// Governed lists the namespaces that policies concern, sorted; "" is there if some govern nothing yet.
+func (s *Snapshot) Governed() []string {
+	var names []string
+	for name, ns := range s.namespaces {
+		if len(ns.Policies()) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // Store holds the current snapshot. The zero value holds none: until the first full snapshot nothing may
 // be judged, since a list of policies that is not complete must not read as one (threat G2).

@@ -23,65 +23,76 @@ type source struct {
 	resource schema.GroupVersionResource
 	// read decodes an object, and tells which namespace it concerns and how it is added to a cluster. An
 	// object that counts for nothing gives a nil add.
-	read func(raw []byte) (concerns string, add func(*rules.Cluster), err error)
+	read func(raw []byte) (read, error)
 	// salvage stands in for read where that fails; nil leaves the object out.
-	salvage func(u *unstructured.Unstructured, cause error) (concerns string, add func(*rules.Cluster))
+	salvage func(u *unstructured.Unstructured, cause error) read
 }
+
+// read is what was read of an object.
+type read struct {
+	concerns string
+	add      func(*rules.Cluster)
+	policy   *policyv1beta2.OperatorPolicy
+}
+
+const resourcePolicies = "operatorpolicies"
 
 var olm = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 
 var sources = []source{
-	{policyv1beta2.GroupVersion.WithResource("operatorpolicies"), readPolicy, salvagePolicy},
+	{policyv1beta2.GroupVersion.WithResource(resourcePolicies), readPolicy, salvagePolicy},
 	{olm.WithResource("subscriptions"), readSubscription, nil},
 	{olm.WithResource("installplans"), readPlan, nil},
 	{olm.WithResource("clusterserviceversions"), readCSV, nil},
 }
 
-func readPolicy(raw []byte) (string, func(*rules.Cluster), error) {
+func readPolicy(raw []byte) (read, error) {
 	op, _, err := rules.DecodePolicy(raw)
 	if err != nil {
-		return "", nil, err
+		return read{}, err
 	}
 	p := rules.NewPolicy(op)
-	return p.TargetNamespace, func(c *rules.Cluster) { c.AddPolicy(p) }, nil
+	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, op}, nil
 }
 
 // salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
 // disappear (threat G5).
-func salvagePolicy(u *unstructured.Unstructured, cause error) (string, func(*rules.Cluster)) {
+func salvagePolicy(u *unstructured.Unstructured, cause error) read {
 	text := func(fields ...string) string {
 		s, _, _ := unstructured.NestedString(u.Object, fields...) // a value of another type names nothing
 		return s
 	}
 	p := rules.UnreadablePolicy(u.GetNamespace(), u.GetName(),
 		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
-	return p.TargetNamespace, func(c *rules.Cluster) { c.AddPolicy(p) }
+	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, nil}
 }
 
-func readSubscription(raw []byte) (string, func(*rules.Cluster), error) {
+func readSubscription(raw []byte) (read, error) {
 	s, err := rules.DecodeSubscription(raw)
 	if err != nil {
-		return "", nil, err
+		return read{}, err
 	}
-	return s.Metadata.Namespace, func(c *rules.Cluster) { c.AddSubscription(s) }, nil
+	return read{concerns: s.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddSubscription(s) }}, nil
 }
 
-func readPlan(raw []byte) (string, func(*rules.Cluster), error) {
+func readPlan(raw []byte) (read, error) {
 	p, err := rules.DecodePlan(raw)
 	if err != nil {
-		return "", nil, err
+		return read{}, err
 	}
-	// A plan has dozens of steps; the preview, which is all that reads stored plans, needs those of CSVs.
-	p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s rules.Step) bool { return s.Resource.Kind != "ClusterServiceVersion" })
-	return p.Metadata.Namespace, func(c *rules.Cluster) { c.AddPlan(p) }, nil
+	// A plan has dozens of steps. Judging stored plans needs those of CSVs; explaining a failed one, all of them.
+	if p.Status.Phase != rules.PhaseFailed {
+		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s rules.Step) bool { return s.Resource.Kind != "ClusterServiceVersion" })
+	}
+	return read{concerns: p.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddPlan(p) }}, nil
 }
 
-func readCSV(raw []byte) (string, func(*rules.Cluster), error) {
+func readCSV(raw []byte) (read, error) {
 	namespace, installed, here, err := rules.DecodeCSV(raw)
 	if err != nil || !here {
-		return namespace, nil, err
+		return read{concerns: namespace}, err
 	}
-	return namespace, func(c *rules.Cluster) { c.AddCSV(namespace, installed) }, nil
+	return read{concerns: namespace, add: func(c *rules.Cluster) { c.AddCSV(namespace, installed) }}, nil
 }
 
 // transform shrinks each object to an item as it arrives, so that manifests of hundreds of kilobytes are
@@ -92,8 +103,9 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 		if !ok {
 			return obj, nil // transformed before, or a tombstone
 		}
-		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}}
-		it.concerns, it.add = f.read(src, u)
+		r := f.read(src, u)
+		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
+			concerns: r.concerns, add: r.add, policy: r.policy}
 		if it.add == nil {
 			it.add = func(*rules.Cluster) {}
 		}
@@ -101,18 +113,17 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 	}
 }
 
-func (f *Feed) read(src source, u *unstructured.Unstructured) (string, func(*rules.Cluster)) {
+func (f *Feed) read(src source, u *unstructured.Unstructured) read {
 	raw, err := json.Marshal(u.Object)
 	if err == nil {
-		var concerns string
-		var add func(*rules.Cluster)
-		if concerns, add, err = src.read(raw); err == nil {
-			return concerns, add
+		var r read
+		if r, err = src.read(raw); err == nil {
+			return r
 		}
 	}
-	f.log.Error(err, "object cannot be read", "resource", src.resource.Resource, "namespace", u.GetNamespace(), "name", u.GetName())
+	f.Log.Error(err, "object cannot be read", "resource", src.resource.Resource, "namespace", u.GetNamespace(), "name", u.GetName())
 	if src.salvage == nil {
-		return u.GetNamespace(), nil
+		return read{concerns: u.GetNamespace()}
 	}
 	return src.salvage(u, fmt.Errorf("decode the stored object: %w", err))
 }

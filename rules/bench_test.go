@@ -67,6 +67,40 @@ func BenchmarkJudgePlanRefused(b *testing.B) {
 	}
 }
 
+// BenchmarkJudgeApproval is what the loop does with each event in a namespace: it judges all plans, of which at most one waits.
+// The others, and those that nobody followed up, cost nanoseconds each.
+func BenchmarkJudgeApproval(b *testing.B) {
+	for _, n := range []int{1, 2_000} {
+		plan := pendingPlan("etcd 0.9.2")
+		plans := []*InstallPlan{plan}
+		for i := range n - 1 {
+			other := *plan
+			other.Metadata.Name = fmt.Sprintf("install-%d", i)
+			if i%2 == 0 {
+				other.Status.Phase = PhaseComplete
+			}
+			plans = append(plans, &other)
+		}
+		s := subscriptionTo("etcd")
+		s.Status.InstallPlan.Name = plan.Metadata.Name
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*Subscription{s}, Plans: plans})
+		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				approved := 0
+				for _, p := range ns.Plans() {
+					if a := JudgeApproval(ApprovalInput{Plan: p, Namespace: ns, Ungoverned: HoldUngoverned}); a.Should() {
+						approved++
+					}
+				}
+				if approved != 1 {
+					b.Fatalf("%d plans are to be approved", approved)
+				}
+			}
+		})
+	}
+}
+
 // TestAllocations holds the budget of allocations per decision. The first number is what was measured when
 // the budget was set (Go 1.26), the margin is for changes in the libraries; a step above it is a regression
 // to explain. The number of policies must make no difference at all.

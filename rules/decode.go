@@ -44,12 +44,10 @@ type Cluster struct {
 	contents map[string]*NamespaceContents
 }
 
-// AddPolicy adds a policy to the namespace that it governs; one that governs nothing is left out.
+// AddPolicy adds a policy to the namespace that it concerns.
 func (c *Cluster) AddPolicy(p *Policy) {
-	if p.Package != "" && p.TargetNamespace != "" {
-		n := c.namespace(p.TargetNamespace)
-		n.Policies = append(n.Policies, p)
-	}
+	n := c.namespace(p.Concerns())
+	n.Policies = append(n.Policies, p)
 }
 
 // AddSubscription adds a Subscription.

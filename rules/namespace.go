@@ -79,6 +79,22 @@ func installedIn(csvs []Installed, subscriptions []*Subscription) []Installed {
 	return installed
 }
 
+// Policies lists the policies that govern packages here, sorted by namespace and name.
+func (n *Namespace) Policies() []*Policy {
+	if n == nil {
+		return nil
+	}
+	return n.policies
+}
+
+// Plans lists the InstallPlans, sorted by name.
+func (n *Namespace) Plans() []*InstallPlan {
+	if n == nil {
+		return nil
+	}
+	return n.plans
+}
+
 // governing lists the policies of a package, sorted by namespace and name.
 func (n *Namespace) governing(pkg string) []*Policy {
 	if n == nil || pkg == "" {

@@ -17,10 +17,13 @@ type ObjectMeta struct {
 	Name         string `json:"name"`
 	GenerateName string `json:"generateName"`
 	Namespace    string `json:"namespace"`
+	UID          string `json:"uid"`
 	// ResourceVersion is opaque; the snapshot reports the newest it has seen.
-	ResourceVersion string      `json:"resourceVersion"`
-	Annotations     annotations `json:"annotations"`
-	Labels          labels      `json:"labels"`
+	ResourceVersion string `json:"resourceVersion"`
+	// DeletionTimestamp is set on an object that is being deleted and held by a finalizer.
+	DeletionTimestamp string      `json:"deletionTimestamp"`
+	Annotations       annotations `json:"annotations"`
+	Labels            labels      `json:"labels"`
 }
 
 type annotations struct {
@@ -63,6 +66,10 @@ type SubscriptionStatus struct {
 	// CurrentCSV is what the Subscription is moving to, InstalledCSV what it has.
 	CurrentCSV   string `json:"currentCSV"`
 	InstalledCSV string `json:"installedCSV"`
+	// InstallPlan is the plan that brings the Subscription to CurrentCSV.
+	InstallPlan struct {
+		Name string `json:"name"`
+	} `json:"installPlanRef"`
 }
 
 // The values of installPlanApproval. OLM takes everything that is not exactly Manual, empty included, for
@@ -113,6 +120,8 @@ const (
 	phasePlanning         = "Planning"
 	PhaseRequiresApproval = "RequiresApproval"
 	PhaseInstalling       = "Installing"
+	PhaseComplete         = "Complete"
+	PhaseFailed           = "Failed"
 )
 
 // BundleLookup says which bundle, from which catalog, a ClusterServiceVersion comes from; only bundles by

@@ -34,6 +34,8 @@ type CSVVerdict struct {
 	Standing         Standing
 	// By names the policies that allow it, or the CSV that requires it.
 	By []string
+	// Because has the messages of the reasons for which it is Held or Denied, in no particular order.
+	Because []string
 }
 
 // PlanInput is all that judging an InstallPlan needs.
@@ -112,8 +114,14 @@ func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
 	v.record(id, speaker, f)
 }
 
-func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) CSVVerdict {
-	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
+func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) (verdict CSVVerdict) {
+	verdict = CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
+	before := len(v.Reasons)
+	defer func() {
+		for _, r := range v.Reasons[before:] {
+			verdict.Because = append(verdict.Because, r.Message)
+		}
+	}()
 	if c.unknown != "" {
 		verdict.Standing = Held
 		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
@@ -149,23 +157,33 @@ func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) CSVVerdict {
 	return verdict
 }
 
-// markRequired walks from the allowed CSVs along what they require. Each CSV is entered once, so packages
-// that require each other end the walk instead of the process.
+// markRequired marks what the allowed CSVs require.
 func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
-	var queue []int
+	var allowed []int
 	for i := range verdicts {
-		if verdicts[i].Standing == Allowed && len(csvs[i].requires) > 0 {
-			queue = append(queue, i)
+		if verdicts[i].Standing == Allowed {
+			allowed = append(allowed, i)
 		}
 	}
-	for len(queue) > 0 {
+	alongRequired(csvs, allowed, func(i, from int) bool {
+		if verdicts[i].Standing != Ungoverned {
+			return false
+		}
+		verdicts[i].Standing = Required
+		verdicts[i].By = []string{csvs[from].name}
+		return true
+	})
+}
+
+// alongRequired walks from some CSVs along what they require, and on from each that enter returns true for.
+// That must be so once at most for each, so that packages that require each other end the walk instead of
+// the process.
+func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
+	for ; len(queue) > 0; queue = queue[1:] {
 		from := queue[0]
-		queue = queue[1:]
 		for _, required := range csvs[from].requires {
 			for i := range csvs {
-				if verdicts[i].Standing == Ungoverned && csvs[i].offers(required) {
-					verdicts[i].Standing = Required
-					verdicts[i].By = []string{csvs[from].name}
+				if csvs[i].offers(required) && enter(i, from) {
 					queue = append(queue, i)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 // for each request. It is immutable.
 type Policy struct {
 	Namespace, Name string
+	// Object is the OperatorPolicy that this was made from; nil where that could not be decoded.
+	Object *policyv1beta2.OperatorPolicy
 	// Package and TargetNamespace say what the policy governs: the package, by spec.subscription.name, in
 	// one namespace, by spec.subscription.namespace. Either is empty where the policy does not say it in
 	// plain text; such a policy governs nothing until it does.
@@ -24,13 +26,22 @@ type Policy struct {
 	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
 
+	// Incomplete policies depend on what is on the cluster, and were not completed from it yet. What they
+	// mean is not known, so nothing is done for them.
+	Incomplete bool
+	// Problems are why the policy could not be completed from what is on the cluster, as whole sentences.
+	Problems []string
+
 	versions     []string
 	listed       map[string]struct{}
 	versionRange *VersionRange
 	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a guard
 	// that cannot be read must not read as an open door.
 	faults string
-	source string
+	// invalid is why nothing may be done for the policy although it can be judged by: another part of its
+	// spec is wrong.
+	invalid string
+	source  string
 }
 
 // NewPolicy makes an OperatorPolicy ready for judging. It is total: what it cannot read it keeps as a fault.
@@ -40,6 +51,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 	p := &Policy{
 		Namespace:       op.Namespace,
 		Name:            op.Name,
+		Object:          op,
 		Package:         plainText(sub.Name),
 		TargetNamespace: plainText(sub.Namespace),
 		Enforced:        spec.IsEnforced(),
@@ -49,6 +61,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		versions:        SplitVersions(spec.Versions),
+		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
 	p.listed = make(map[string]struct{}, len(p.versions))
@@ -63,6 +76,9 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		faults = append(faults, field+" holds template text that has not been resolved")
 	}
 	p.faults = strings.Join(faults, "; ")
+	if errs := validateRest(op); len(errs) > 0 {
+		p.invalid = errs[0].Error()
+	}
 	if spec.VersionRange != "" && p.faults == "" {
 		p.versionRange, _ = ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
 	}
@@ -76,6 +92,25 @@ func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error)
 		Namespace: namespace, Name: name, TargetNamespace: plainText(targetNamespace), Package: plainText(pkg),
 		Enforced: true, faults: cause.Error(), source: "OperatorPolicy " + namespace + "/" + name,
 	}
+}
+
+// CompletedPolicy makes a policy ready for judging that was completed from what is on the cluster. Problems,
+// whole sentences, are why that did not succeed in full; while there are any, what it governs is held.
+func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Policy {
+	p := NewPolicy(op)
+	p.Problems, p.Incomplete = problems, false
+	if len(problems) > 0 {
+		p.faults = strings.Join(problems, "; ")
+	}
+	return p
+}
+
+// Concerns is the namespace in which the policy governs something, or "" for a policy that governs nothing.
+func (p *Policy) Concerns() string {
+	if p.Package == "" {
+		return ""
+	}
+	return p.TargetNamespace
 }
 
 // Source names the policy as reasons do.
@@ -155,4 +190,22 @@ func plainText(s string) string {
 		return ""
 	}
 	return s
+}
+
+// Covers tells whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if
+// not, accepted says what it wants instead.
+func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
+	c := &planCSV{name: csv, version: version}
+	if unlistedCSV(nil, c, p).silent() && outOfRangeCSV(nil, c, p).silent() {
+		return true, ""
+	}
+	return false, p.acceptance()
+}
+
+// Forbids tells whether a mustnothave policy means a ClusterServiceVersion of its package; sure is false
+// where it might, but version or catalog, zero where they are not known, are needed to tell.
+func (p *Policy) Forbids(csv, version string, catalog Catalog) (match, sure bool) {
+	c := &planCSV{name: csv, version: version}
+	c.from(catalog)
+	return p.matches(c)
 }

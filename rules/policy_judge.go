@@ -36,9 +36,14 @@ func PolicyObject(op *policyv1beta2.OperatorPolicy) string {
 func DecodePolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
 	op = &policyv1beta2.OperatorPolicy{}
 	strict, err = kjson.UnmarshalStrict(raw, op)
-	return op, slices.DeleteFunc(strict, func(problem error) bool {
+	return op, SpecFaults(strict), err
+}
+
+// SpecFaults leaves out, of what a strict decode has found, what is in metadata and status.
+func SpecFaults(strict []error) []error {
+	return slices.DeleteFunc(strict, func(problem error) bool {
 		return strings.Contains(problem.Error(), ` "metadata.`) || strings.Contains(problem.Error(), ` "status.`)
-	}), err
+	})
 }
 
 // JudgePolicy decides on creating or updating an OperatorPolicy. What the designs rule out is denied, with
@@ -113,14 +118,13 @@ func (p *Policy) uncovered(installed Installed) string {
 	if installed.Package != p.Package {
 		return ""
 	}
-	c := &planCSV{name: installed.CSV, version: installed.Version}
 	if p.MustNotHave {
-		if match, sure := p.matches(c); match || !sure && (p.Catalog != Catalog{}) {
+		if match, sure := p.Forbids(installed.CSV, installed.Version, Catalog{}); match || !sure && (p.Catalog != Catalog{}) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
 	}
-	if unlistedCSV(nil, c, p).silent() && outOfRangeCSV(nil, c, p).silent() {
+	if ok, _ := p.Covers(installed.CSV, installed.Version); ok {
 		return ""
 	}
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,10 +38,11 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	}
 	errs = append(errs, oneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
 		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
+	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))
 	}
-	text := textValidator{templates: templatesEnabled(op)}
+	text := textValidator{templates: TemplatesEnabled(op)}
 	errs = append(errs, text.dnsLabel(sub.Child("name"), spec.Subscription.Name)...)
 	errs = append(errs, text.dnsLabel(sub.Child("namespace"), spec.Subscription.Namespace)...)
 	errs = append(errs, text.dnsSubdomain(sub.Child("source"), spec.Subscription.Source)...)
@@ -58,6 +61,28 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return errs
 }
 
+// validateDialect refuses what conversion from v1beta1 had to leave as it was: two forms that contradict each
+// other, or a value that fits neither. Such a policy does not say what becomes of upgrades.
+func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+	var errs field.ErrorList
+	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation), op.Annotations[ConversionAnnotation],
+			err.Error()+"; it is written by conversion alone: remove it, or put back what was there"))
+	}
+	v := op.Spec.Subscription.InstallPlanApproval
+	if v == nil || string(v.Raw) == `""` || string(v.Raw) == "null" {
+		return errs
+	}
+	fix := "write spec.upgradeApproval: Automatic or None instead"
+	switch approval := op.Spec.UpgradeApproval; approval {
+	case "":
+	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
+		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades", approval)
+	}
+	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw),
+		"must not be set, since the policy computes it; "+fix))
+}
+
 // validateRest checks the fields that only the background loop reads.
 func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
@@ -66,10 +91,6 @@ func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	if spec.Severity != "" {
 		errs = append(errs, oneOf(specPath.Child("severity"), policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
 			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh, policyv1beta2.SeverityCritical)...)
-	}
-	if v := spec.Subscription.InstallPlanApproval; v != nil && string(v.Raw) != `""` && string(v.Raw) != "null" {
-		errs = append(errs, field.Invalid(sub.Child("installPlanApproval"), string(v.Raw),
-			"must not be set, since the policy computes it; write spec.upgradeApproval: Automatic or None instead"))
 	}
 	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
 	errs = append(errs, validateOperatorGroup(op)...)
@@ -83,7 +104,7 @@ func validateOperatorGroup(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 		return nil
 	}
 	path := specPath.Child("operatorGroup")
-	text := textValidator{templates: templatesEnabled(op)}
+	text := textValidator{templates: TemplatesEnabled(op)}
 	var errs field.ErrorList
 	if group.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), "name the OperatorGroup, or leave out spec.operatorGroup"))
@@ -251,8 +272,8 @@ func notASCII(s string) string {
 	return ""
 }
 
-// templatesEnabled tells whether the policy framework resolves template text in this policy.
-func templatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
+// TemplatesEnabled tells whether the policy framework resolves template text in this policy.
+func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
 	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool takes for true
 		return false
@@ -260,9 +281,33 @@ func templatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	return true
 }
 
+// DependsOnCluster tells whether what a policy means depends on the cluster: it has template text that is to be
+// resolved, or leaves its namespace open.
+func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
+	spec := &op.Spec
+	if spec.Subscription.Namespace == "" {
+		return true
+	}
+	return TemplatesEnabled(op) && hasTemplate([]any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup})
+}
+
+// hasTemplate looks for template text in all that a value has as JSON.
+func hasTemplate(value any) bool {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return false // JSON that is not valid, which the API server never stores, has no template text
+	}
+	var plain any
+	if json.Unmarshal(raw, &plain) != nil {
+		return false
+	}
+	raw, err = json.Marshal(plain) // once more, since braces may have been written as escapes
+	return err == nil && bytes.Contains(raw, []byte("{{"))
+}
+
 // templatedFields lists the fields with template text that judging would have to read.
 func templatedFields(op *policyv1beta2.OperatorPolicy) []string {
-	if !templatesEnabled(op) {
+	if !TemplatesEnabled(op) {
 		return nil
 	}
 	sub := &op.Spec.Subscription

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/rules"
 )
@@ -31,6 +32,16 @@ type Options struct {
 	OLMIdentities []string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
+	// BackgroundLoop runs the loop that approves plans, does what policies ask for and writes their status.
+	BackgroundLoop bool
+	// LeaderElectionNamespace is where the Lease is by which replicas agree on who runs the loop.
+	LeaderElectionNamespace string
+	// Ungoverned is approve or hold.
+	Ungoverned string
+	// DefaultNamespace is for policies that name none and whose package suggests none.
+	DefaultNamespace string
+	// StatusHistoryLength is how many compliance messages a status keeps.
+	StatusHistoryLength int
 	// DrainDelay is how long the server goes on answering after it was told to stop and has said that it is
 	// not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
@@ -60,9 +71,22 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"user name that OLM writes as; repeatable, and replaces the default. Whoever can write as one of these can start a plan past the gate")
 	flags.StringVar(&o.ApprovalMode, "approval-mode", string(rules.MutateApproval),
 		"what becomes of a Subscription with the wrong installPlanApproval: mutate changes it with a warning, deny refuses it and names the value to write (for GitOps tools that would fight a changed field)")
+	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
+		"approve the InstallPlans that policies allow, do what enforced policies ask for, and write their status; without it Opgate only answers reviews (also --enable-operator-policy)")
+	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "opgate-system", "namespace of the Lease by which replicas agree on who runs the background loop")
+	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
+		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
+	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
+	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10, "how many compliance messages the status of a policy keeps")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line for each request), info (state changes and refusals) or error")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "enable-operator-policy" { // what the existing controller calls it
+			name = "background-loop"
+		}
+		return pflag.NormalizedName(name)
+	})
 }
 
 // Validate names every option that cannot work.
@@ -90,6 +114,20 @@ func (o *Options) Validate() error {
 	}
 	if o.ApprovalMode != string(rules.MutateApproval) && o.ApprovalMode != string(rules.DenyApproval) {
 		bad("approval-mode", "%q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
+	}
+	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
+		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+	}
+	for flag, name := range map[string]string{"leader-election-namespace": o.LeaderElectionNamespace, "operator-policy-default-namespace": o.DefaultNamespace} {
+		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
+			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
+		}
+	}
+	if o.BackgroundLoop && o.LeaderElectionNamespace == "" {
+		bad("leader-election-namespace", "name one; two loops would do everything twice")
+	}
+	if o.StatusHistoryLength < 1 {
+		bad("operator-policy-status-history-length", "%d is less than 1", o.StatusHistoryLength)
 	}
 	if o.DrainDelay < 0 {
 		bad("drain-delay", "%s is negative", o.DrainDelay)

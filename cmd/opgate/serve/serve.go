@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -48,10 +48,11 @@ func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 
-	config, err := restConfig(o.Kubeconfig)
+	config, err := kubeconfig.Load(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
 	source, err := certificates(&o)
 	if err != nil {
 		return err
@@ -124,8 +125,8 @@ func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *ato
 		return fmt.Errorf("make a client: %w", err)
 	}
 	store := &admission.Store{}
-	if err := mgr.Add(admission.NewFeed(dynamicClient, store, log.WithName("snapshot"), time.Now)); err != nil {
-		return fmt.Errorf("add the snapshot feed: %w", err)
+	if err := addReaders(mgr, config, dynamicClient, store, o, log); err != nil {
+		return err
 	}
 	gate, err := admission.New(admission.Options{
 		Store:         store,
@@ -203,17 +204,6 @@ func certificates(o *Options) (certs.Source, error) {
 		return certs.Source{}, fmt.Errorf("write the CA: %w", err)
 	}
 	return source, nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	loading := clientcmd.NewDefaultClientConfigLoadingRules()
-	loading.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
-	}
-	config.UserAgent = "opgate"
-	return config, nil
 }
 
 func newLogger(o *Options) (logr.Logger, func(), error) {

@@ -1,0 +1,121 @@
+package operatorpolicy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/rules"
+)
+
+const (
+	// seenTimeout bounds the wait for a watch to show what was just written. It takes milliseconds.
+	seenTimeout  = 10 * time.Second
+	seenInterval = 2 * time.Millisecond
+)
+
+// act carries out the actions of an outcome until one fails, and puts what was found by then into its
+// findings. It waits until the cache shows each write, so that nothing is done twice.
+func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome) (acted bool, err error) {
+	for _, a := range out.Actions {
+		object := &unstructured.Unstructured{Object: a.Live}
+		if a.Object != nil {
+			object = (&unstructured.Unstructured{Object: a.Object}).DeepCopy()
+		}
+		err := r.do(ctx, a, object)
+		r.Metrics.wrote(string(a.Verb), object.GetKind(), err)
+		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", a.Verb,
+			"kind", object.GetKind(), "namespace", object.GetNamespace(), "name", object.GetName())
+		if err != nil {
+			if reason := apierrors.ReasonForError(err); a.Failed != nil && !apierrors.IsConflict(err) && reason != "" {
+				out.Replace(a.Failed(err.Error()))
+			}
+			return acted, fmt.Errorf("%s %s %s/%s for OperatorPolicy %s/%s: %w", a.Verb, object.GetKind(), object.GetNamespace(), object.GetName(), op.Namespace, op.Name, err)
+		}
+		logger.Info("written")
+		acted = true
+		out.Replace(a.Done.For(object.GetName(), string(object.GetUID())))
+		if err := r.seenWrite(ctx, a.Verb, object); err != nil {
+			return acted, err
+		}
+	}
+	return acted, nil
+}
+
+// do sends one write. The object is filled in from the answer.
+func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstructured.Unstructured) error {
+	live := &unstructured.Unstructured{Object: a.Live}
+	locked := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	switch a.Verb {
+	case compliance.Create:
+		err := r.client.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) && object.GroupVersionKind() == gvkNamespace {
+			return nil // somebody else was first, which is as good
+		}
+		return err
+	case compliance.Update:
+		return r.client.Patch(ctx, object, locked)
+	case compliance.UpdateStatus:
+		err := r.client.Status().Patch(ctx, object, locked)
+		if err == nil {
+			r.Metrics.intervention.Inc()
+		}
+		return err
+	case compliance.Delete:
+		uid, version := live.GetUID(), live.GetResourceVersion()
+		return client.IgnoreNotFound(r.client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}))
+	}
+	return fmt.Errorf("verb %q is not known", a.Verb)
+}
+
+// seenWrite waits until what is observed has caught up with a write.
+func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, written *unstructured.Unstructured) error {
+	gvk := written.GroupVersionKind()
+	return r.seen(ctx, func() bool {
+		if gvk == gvkPlan {
+			return !planStays(r.Store.Load().Namespace(written.GetNamespace()), written.GetUID())
+		}
+		now := whole(gvk)
+		if gvk == gvkNamespace || gvk == gvkCRD {
+			now = headOnly(gvk)
+		}
+		err := r.cache.Get(ctx, client.ObjectKeyFromObject(written), now)
+		if verb == compliance.Delete {
+			return apierrors.IsNotFound(err) || err == nil && (now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil)
+		}
+		return err == nil && !older(now, written.GetResourceVersion())
+	})
+}
+
+// planStays tells whether a plan is there and not even on its way out.
+func planStays(ns *rules.Namespace, uid types.UID) bool {
+	return slices.ContainsFunc(ns.Plans(), func(plan *rules.InstallPlan) bool {
+		return plan.Metadata.UID == string(uid) && plan.Metadata.DeletionTimestamp == ""
+	})
+}
+
+// seen waits for a condition that watches will soon make true.
+func (r *reconciler) seen(ctx context.Context, condition func() bool) error {
+	err := wait.PollUntilContextTimeout(ctx, seenInterval, seenTimeout, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		return fmt.Errorf("wait for the watches to show a write: %w", err)
+	}
+	return nil
+}
+
+// older tells whether an object is from before a resourceVersion.
+func older(o client.Object, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), version)
+	return err == nil && order < 0
+}

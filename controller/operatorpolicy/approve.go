@@ -1,0 +1,97 @@
+package operatorpolicy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/rules"
+)
+
+// approve approves the plans of a namespace that the rules let the loop approve, and tells of every plan that
+// waits what became of it. A plan that changed since it was judged is judged again when its new state is seen.
+// The approved ones are for seenApprovals.
+func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode) (approvals map[string]compliance.Approval, approved []*rules.InstallPlan, err error) {
+	approvals = map[string]compliance.Approval{}
+	var errs []error
+	for _, plan := range ns.Plans() {
+		judged := rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode})
+		if !judged.Waits {
+			continue
+		}
+		a := compliance.Approval{Blockers: judged.Blockers}
+		if judged.Should() {
+			err := r.approvePlan(ctx, plan)
+			switch {
+			case err == nil:
+				a.Done = true
+				approved = append(approved, plan)
+			case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+				continue
+			default:
+				a.Problem = err.Error()
+				errs = append(errs, err)
+			}
+		}
+		approvals[plan.Metadata.Name] = a
+	}
+	return approvals, approved, errors.Join(errs...)
+}
+
+// ungoverned is the word of the namespace, else that of the options. What is neither is read as hold.
+func (r *reconciler) ungoverned(ctx context.Context, namespace string) (rules.UngovernedMode, error) {
+	if namespace == "" {
+		return r.Ungoverned, nil
+	}
+	ns, err := r.namespace(ctx, namespace)
+	if err != nil || ns == nil || ns.GetAnnotations()[UngovernedAnnotation] == "" {
+		return r.Ungoverned, err
+	}
+	return rules.UngovernedMode(ns.GetAnnotations()[UngovernedAnnotation]), nil
+}
+
+// approvePlan stores the approval of the very state that was judged: if OLM, or another replica, has changed
+// the plan since, it fails with a conflict.
+func (r *reconciler) approvePlan(ctx context.Context, plan *rules.InstallPlan) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
+		"spec":     map[string]any{"approved": true},
+	})
+	if err != nil {
+		return err
+	}
+	object := headOnly(gvkPlan) // the answer is not needed, and plans are large
+	object.SetNamespace(plan.Metadata.Namespace)
+	object.SetName(plan.Metadata.Name)
+	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	r.Metrics.approved(err)
+	if err != nil {
+		return fmt.Errorf("approve InstallPlan %s/%s: %w", plan.Metadata.Namespace, plan.Metadata.Name, err)
+	}
+	log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames)
+	return nil
+}
+
+// seenApprovals waits until the snapshot shows approvals, so that none is sent twice.
+func (r *reconciler) seenApprovals(ctx context.Context, approved []*rules.InstallPlan) error {
+	if len(approved) == 0 {
+		return nil
+	}
+	return r.seen(ctx, func() bool {
+		now := map[string]*rules.InstallPlan{}
+		for _, plan := range r.Store.Load().Namespace(approved[0].Metadata.Namespace).Plans() {
+			now[plan.Metadata.UID] = plan
+		}
+		return !slices.ContainsFunc(approved, func(plan *rules.InstallPlan) bool {
+			return now[plan.Metadata.UID] != nil && !now[plan.Metadata.UID].Spec.Approved
+		})
+	})
+}

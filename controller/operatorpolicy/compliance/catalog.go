@@ -1,0 +1,141 @@
+package compliance
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// catalogSource says whether the catalog that the operator comes from is healthy. The condition is True
+// where it is not.
+func (e *evaluation) catalogSource() Finding {
+	tolerated := e.config.CatalogSourceUnhealthy == policyv1beta2.ConfigCompliant
+	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated), Kind: kindCatalogSource}
+	o := Object{Namespace: e.catalog.Namespace, Name: e.catalog.Name}
+	name := o.named()
+	state, reason := compliantIf(tolerated), relatedMissing
+	var live *CatalogSource
+	if e.CatalogSource != nil && o.Name != "" && o.Namespace != "" {
+		live = e.CatalogSource(e.catalog)
+	}
+	switch {
+	case o.Name == "" || o.Namespace == "":
+		f.Reason, f.Message = "CatalogSourcesNotFound", "the CatalogSource is not known, because the package "+e.wanted.name+" is not (yet) found in "+e.catalogAsked()
+		o.Name = either(o.Name, noName)
+	case live == nil:
+		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
+	case live.State == "":
+		// Nothing was observed of it yet. Another condition type would never be looked at (W16).
+		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
+	case live.State != "READY":
+		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+quoted(live.State), relatedUnhealthy
+	default:
+		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
+		state, reason = policyv1beta2.Compliant, relatedFound
+	}
+	f.Related = []policyv1beta2.RelatedObject{e.related(kindCatalogSource, o, state, reason)}
+	return f
+}
+
+// manifestChannel is the channel of the Subscription in the catalog, nil where it is not known.
+func (e *evaluation) manifestChannel() *Channel {
+	if e.manifest == nil {
+		return nil
+	}
+	i := slices.IndexFunc(e.manifest.Channels, func(c Channel) bool { return c.Name == e.channel })
+	if i < 0 {
+		return nil
+	}
+	return &e.manifest.Channels[i]
+}
+
+// deprecations says whether the catalog advises against the package, the channel or the installed version;
+// the first of these that it does is named. There is no finding where the catalog is not known, unless the
+// policy depends on it: then that is why it is NonCompliant (W30).
+func (e *evaluation) deprecations() []Finding {
+	f := Finding{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
+	if e.manifest == nil {
+		if e.config.DeprecationsPresent == policyv1beta2.ConfigCompliant {
+			return nil
+		}
+		f.Status, f.Reason = metav1.ConditionUnknown, "PackageManifestNotFound"
+		f.Message = "whether " + e.wanted.name + " is deprecated cannot be determined, because the package is not (yet) found in " + e.catalogAsked()
+		return []Finding{f}
+	}
+	deprecated := func(reason, what, why string) []Finding {
+		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+shortened(why, foreignText)
+		return []Finding{f}
+	}
+	if why := e.manifest.Deprecation; why != "" {
+		return deprecated("PackageDeprecated", "package "+e.wanted.name, why)
+	}
+	if channel := e.manifestChannel(); channel != nil {
+		if channel.Deprecation != "" {
+			return deprecated("ChannelDeprecated", "channel "+plain(channel.Name), channel.Deprecation)
+		}
+		for _, entry := range channel.Entries {
+			if e.csv != nil && entry.Name == e.csv.Name && entry.Deprecation != "" {
+				return deprecated("BundleDeprecated", "bundle "+plain(entry.Name), entry.Deprecation)
+			}
+		}
+	}
+	f.Status, f.Reason = metav1.ConditionTrue, "Recommended"
+	f.Message = "the requested package, channel and bundle are recommended"
+	return []Finding{f}
+}
+
+// minorVersion matches channels that are named after a minor version, such as stable-1.9 or v4.14.x.
+var minorVersion = regexp.MustCompile(`^([A-Za-z-]*)(\d+)\.(\d+)(\.x)?$`)
+
+// minorChannel says whether there is a channel for a later minor version. The channel is never changed.
+func (e *evaluation) minorChannel() Finding {
+	switch {
+	case e.Policy.Spec.IsMustNotHave():
+		return skipped("the policy is mustnothave")
+	case e.Policy.Spec.EffectiveUpgradeApproval() != policyv1beta2.UpgradeApprovalAutomatic:
+		return skipped("spec.upgradeApproval is not Automatic")
+	case e.manifest == nil:
+		return skipped("the package " + e.wanted.name + " is not (yet) found in " + e.catalogAsked())
+	}
+	later := e.laterChannels()
+	if len(later) == 0 {
+		return Finding{Type: TypeMinorChannelUpgradeAvailable, Status: metav1.ConditionTrue, Reason: "Recommended",
+			Message: "there is no channel for a later minor version"}
+	}
+	return Finding{Type: TypeMinorChannelUpgradeAvailable, Reason: "UpgradeAvailable",
+		Status:  statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant),
+		Message: "a later minor version is available in other channels: " + listed(later)}
+}
+
+func skipped(why string) Finding {
+	return Finding{Type: TypeMinorChannelUpgradeAvailable, Status: metav1.ConditionTrue, Reason: "Skipped",
+		Message: "channels for later minor versions were not looked for, because " + why}
+}
+
+// laterChannels lists the channels that differ from the Subscription's in a higher minor version only.
+func (e *evaluation) laterChannels() []string {
+	ours := minorVersion.FindStringSubmatch(e.channel)
+	if ours == nil {
+		return nil
+	}
+	minor, err := strconv.ParseUint(ours[3], 10, 64)
+	if err != nil {
+		return nil
+	}
+	var later []string
+	for _, channel := range e.manifest.Channels {
+		m := minorVersion.FindStringSubmatch(channel.Name)
+		if m == nil || m[1] != ours[1] || m[2] != ours[2] || m[4] != ours[4] {
+			continue
+		}
+		if n, err := strconv.ParseUint(m[3], 10, 64); err == nil && n > minor {
+			later = append(later, channel.Name)
+		}
+	}
+	slices.Sort(later)
+	return slices.Compact(later)
+}

@@ -1,0 +1,131 @@
+package compliance
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// difference is a field of a live object that is not as the policy wants it.
+type difference struct {
+	path       []string
+	live, want any
+}
+
+func (d *difference) String() string {
+	if d.path[len(d.path)-1] == managedMark {
+		return "it is not marked as managed by this policy" // another policy's name is nobody's business here
+	}
+	return fmt.Sprintf("%s is %s, wanted %s", strings.Join(d.path, "."), shown(d.live), shown(d.want))
+}
+
+// differing joins what differs, for a message.
+func differing(differences []difference) string {
+	parts := make([]string, len(differences))
+	for i := range differences {
+		parts[i] = differences[i].String()
+	}
+	return sentences(slices.Compact(parts))
+}
+
+// differences compares the fields below a path of a live object that the policy sets; others are nobody's
+// business. Each field counts as a whole: what the policy no longer lists in one that it sets has to go.
+func differences(live, want map[string]any, path ...string) []difference {
+	fields := object(live, path...)
+	var differing []difference
+	for _, field := range slices.Sorted(maps.Keys(want)) {
+		if !same(field, fields[field], want[field]) {
+			differing = append(differing, difference{path: append(slices.Clone(path), field), live: fields[field], want: want[field]})
+		}
+	}
+	return differing
+}
+
+// same compares by meaning where the stored form of a value may have been rewritten, by defaults of the
+// schema or by a controller that knows the type: a text comparison would write the same again for ever.
+func same(field string, live, want any) bool {
+	switch field {
+	case "config":
+		return sameAs[operatorsv1alpha1.SubscriptionConfig](live, want)
+	case "selector":
+		return sameAs[metav1.LabelSelector](live, want)
+	case "targetNamespaces":
+		return sameSet(live, want)
+	}
+	return reflect.DeepEqual(live, want)
+}
+
+func sameAs[T any](live, want any) bool {
+	a, errA := typed[T](live)
+	b, errB := typed[T](want)
+	if errA != nil || errB != nil {
+		return reflect.DeepEqual(live, want)
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func typed[T any](value any) (into T, err error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return into, err
+	}
+	return into, json.Unmarshal(raw, &into)
+}
+
+// sameSet compares lists of names in which neither order nor repetition means anything.
+func sameSet(live, want any) bool {
+	sorted := func(value any) []string {
+		names := stringsIn(value)
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	return slices.Equal(sorted(live), sorted(want))
+}
+
+// stringsIn gives the texts in a list of an object's content.
+func stringsIn(value any) []string {
+	var texts []string
+	list, _ := value.([]any)
+	for _, item := range list {
+		if text, ok := item.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// object is the part of an object's content at a path, nil where there is none.
+func object(content map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		content, _ = content[key].(map[string]any)
+	}
+	return content
+}
+
+// with is a live object with one field set. The live object stays as it is.
+func with(live map[string]any, value any, field string, below ...string) map[string]any {
+	changed := maps.Clone(live)
+	if changed == nil {
+		changed = map[string]any{}
+	}
+	if len(below) > 0 {
+		value = with(object(live, field), value, below[0], below[1:]...)
+	}
+	changed[field] = value
+	return changed
+}
+
+// corrected is a live object with every difference set right.
+func corrected(live map[string]any, differences []difference) map[string]any {
+	for i := range differences {
+		live = with(live, differences[i].want, differences[i].path[0], differences[i].path[1:]...)
+	}
+	return live
+}

@@ -1,0 +1,105 @@
+package compliance
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// Condition types, which tools of the policy framework read. Source: the existing OperatorPolicy
+// controller, whose types, reasons and related-object reasons are kept to the letter.
+const (
+	TypeValidPolicySpec              = "ValidPolicySpec"
+	TypeOperatorGroup                = "OperatorGroupCompliant"
+	TypeSubscription                 = "SubscriptionCompliant"
+	TypeInstallPlan                  = "InstallPlanCompliant"
+	TypeClusterServiceVersion        = "ClusterServiceVersionCompliant"
+	TypeCustomResourceDefinition     = "CustomResourceDefinitionCompliant"
+	TypeDeployment                   = "DeploymentCompliant"
+	TypeCatalogSourcesUnhealthy      = "CatalogSourcesUnhealthy"
+	TypeNoDeprecations               = "NoDeprecations"
+	TypeMinorChannelUpgradeAvailable = "MinorChannelUpgradeAvailable"
+	TypeCompliant                    = "Compliant"
+)
+
+// Kinds of related objects.
+const (
+	kindOperatorGroup            = "OperatorGroup"
+	kindSubscription             = "Subscription"
+	kindInstallPlan              = "InstallPlan"
+	kindClusterServiceVersion    = "ClusterServiceVersion"
+	kindCustomResourceDefinition = "CustomResourceDefinition"
+	kindDeployment               = "Deployment"
+	kindCatalogSource            = "CatalogSource"
+)
+
+// apiVersions of the kinds.
+var apiVersions = map[string]string{
+	kindOperatorGroup:            "operators.coreos.com/v1",
+	kindSubscription:             "operators.coreos.com/v1alpha1",
+	kindInstallPlan:              "operators.coreos.com/v1alpha1",
+	kindClusterServiceVersion:    "operators.coreos.com/v1alpha1",
+	kindCustomResourceDefinition: "apiextensions.k8s.io/v1",
+	kindDeployment:               "apps/v1",
+	kindCatalogSource:            "operators.coreos.com/v1alpha1",
+}
+
+// Reasons of related objects.
+const (
+	relatedMissing        = "Resource not found but should exist"
+	relatedNotWanted      = "Resource found but should not exist"
+	relatedAbsent         = "Resource not found as expected"
+	relatedFound          = "Resource found as expected"
+	relatedMismatch       = "Resource found but does not match"
+	relatedCreated        = "K8s creation success"
+	relatedUpdated        = "K8s update success"
+	relatedDeleted        = "K8s deletion success"
+	relatedDeleting       = "The object is being deleted but has not been removed yet"
+	relatedNotHandled     = "Resource found but will not be handled in mustnothave mode"
+	relatedUnhealthy      = "Resource found as expected but is unhealthy"
+	relatedUnknownState   = "Resource found but current state is unknown"
+	relatedTooManyGroups  = "There is more than one OperatorGroup in this namespace"
+	relatedNoPlans        = "There are no relevant InstallPlans in this namespace"
+	relatedNoCSV          = "No relevant ClusterServiceVersion found"
+	relatedNoCRDs         = "No relevant CustomResourceDefinitions found"
+	relatedNoDeployments  = "No relevant deployments found"
+	relatedDeploymentUp   = "Deployment Available"
+	relatedDeploymentDown = "Deployment Unavailable"
+)
+
+// relatedKept is the reason of an object that stays by removalBehavior.
+func relatedKept(kind string) string {
+	return "The " + kind + " is attached to a mustnothave policy, but does not need to be removed"
+}
+
+// noName stands for the name where no particular object is meant.
+const noName = "-"
+
+// related describes an object in the status. Name and namespace are enough where it does not exist.
+func (in *Input) related(kind string, o Object, state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
+	r := policyv1beta2.RelatedObject{
+		Object: policyv1beta2.ObjectReference{APIVersion: apiVersions[kind], Kind: kind,
+			Metadata: policyv1beta2.ObjectMetadata{Name: o.Name, Namespace: o.Namespace}},
+		Compliant: state, Reason: reason, Cluster: in.Cluster,
+	}
+	if o.UID != "" {
+		r.Properties = &policyv1beta2.ObjectProperties{UID: o.UID}
+	}
+	return r
+}
+
+// compliantIf is Compliant or NonCompliant.
+func compliantIf(ok bool) policyv1beta2.ComplianceState {
+	if ok {
+		return policyv1beta2.Compliant
+	}
+	return policyv1beta2.NonCompliant
+}
+
+// statusIf is True or False.
+func statusIf(ok bool) metav1.ConditionStatus {
+	if ok {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}

@@ -1,0 +1,89 @@
+package compliance
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// csvNamed is a ClusterServiceVersion that is installed in the namespace, nil where there is none.
+func (e *evaluation) csvNamed(name string) *CSV {
+	for i := range e.CSVs {
+		if c := &e.CSVs[i]; name != "" && c.Name == name && c.CopiedFrom == "" {
+			return c
+		}
+	}
+	return nil
+}
+
+// installed is the ClusterServiceVersion that the Subscription has installed. Without one, it is one of the
+// package that the Subscription does not know of, which is unlinked: it runs, so it is reported on.
+func (e *evaluation) installed() (csv *CSV, unlinked bool) {
+	if e.subscription != nil {
+		if csv := e.csvNamed(e.subscription.InstalledCSV); csv != nil {
+			return csv, false
+		}
+	}
+	for i := range e.CSVs {
+		c := &e.CSVs[i]
+		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name && (csv == nil || c.Phase == phaseSucceeded) {
+			csv = c
+		}
+	}
+	return csv, csv != nil
+}
+
+// installedVersion is the name for the status, "" where nothing is installed.
+func (e *evaluation) installedVersion() string {
+	if e.csv == nil {
+		return ""
+	}
+	return e.csv.Name
+}
+
+const phaseSucceeded = "Succeeded"
+
+func csvFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
+	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message, Kind: kindClusterServiceVersion, Related: related}
+}
+
+// installedCSV says whether the installed version is an allowed one, and healthy.
+func (e *evaluation) installedCSV() Finding {
+	if e.csv == nil {
+		missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
+		message := "the required ClusterServiceVersion was not found"
+		if sub := e.subscription; sub != nil {
+			missing.Name = sub.Name
+			message += ": the Subscription " + sub.named() + " has not installed one"
+			if sub.InstalledCSV != "" {
+				message = "the required ClusterServiceVersion " + plain(sub.InstalledCSV) + " was not found"
+			}
+		}
+		return csvFinding(metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
+			e.related(kindClusterServiceVersion, missing, policyv1beta2.NonCompliant, relatedMissing))
+	}
+	f := e.describeCSV(e.csv)
+	if e.unlinked && f.Reason != reasonUnapproved {
+		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
+		f.Message = "no Subscription refers to ClusterServiceVersion " + plain(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace
+	}
+	return f
+}
+
+const reasonUnapproved = "UnapprovedVersion"
+
+// describeCSV says how a ClusterServiceVersion is. A version that is not allowed is only reported, never
+// removed: the policy says what may be installed, not what has to go.
+func (e *evaluation) describeCSV(csv *CSV) Finding {
+	name := "ClusterServiceVersion (" + plain(csv.Name) + ")"
+	if ok, accepted := e.Rules.Covers(csv.Name, csv.Version); !ok {
+		reason := name + " is not an approved version"
+		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
+			e.related(kindClusterServiceVersion, csv.Object, policyv1beta2.NonCompliant, reason))
+	}
+	healthy := csv.Phase == phaseSucceeded
+	reason := reasonOr(csv.Reason, csv.Phase)
+	message := either(shortened(csv.Message, foreignText), "its phase is "+either(shortened(csv.Phase, 100), "not known"))
+	return csvFinding(statusIf(healthy), reason, name+" - "+message,
+		e.related(kindClusterServiceVersion, csv.Object, compliantIf(healthy), reason))
+}

@@ -1,0 +1,215 @@
+package compliance
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// Reasons that findings of several types have.
+const (
+	reasonInvalid  = "InvalidPolicySpec"
+	reasonExisting = "ExistingInstallation"
+)
+
+// Evaluate decides what the policy finds and what is to be done. It is total: whatever stands on the cluster
+// is described and never stops the rest from being looked at.
+func Evaluate(in *Input) Outcome {
+	w, problems := in.wanted()
+	e := newEvaluation(in, w)
+	if len(problems) == 0 {
+		problems = e.catalogProblems()
+	}
+	switch {
+	case len(problems) > 0:
+		return e.invalid(problems)
+	case in.Policy.Spec.IsMustNotHave():
+		out := removal(in)
+		out.Findings = slices.Concat([]Finding{validated()}, out.Findings, []Finding{e.minorChannel()})
+		return out
+	}
+	return e.musthave()
+}
+
+// evaluation is an Input with what several findings need to know.
+type evaluation struct {
+	*Input
+	wanted *wanted
+	// config is complianceConfig with nothing left open.
+	config policyv1beta2.ComplianceConfig
+	// enforced tells whether actions may be asked for; they never are for a policy that is not valid.
+	enforced bool
+
+	// subscription is the policy's, nil where there is none; rivals are the other ones to the same package.
+	subscription *Subscription
+	rivals       []Subscription
+	// csv is the ClusterServiceVersion that is installed of the package, nil where there is none. It is
+	// unlinked where the Subscription does not know of it.
+	csv      *CSV
+	unlinked bool
+	// manifest is the package in the catalog that the Subscription has, or will have; nil where not known.
+	manifest *Package
+	catalog  rules.Catalog
+	channel  string
+}
+
+func newEvaluation(in *Input, w *wanted) *evaluation {
+	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig, enforced: in.Policy.Spec.IsEnforced()}
+	// An object from before complianceConfig, or that never passed the webhook, has it filled here.
+	for _, change := range rules.NormalizePolicy(in.Policy, nil) {
+		if filled, ok := change.Value.(policyv1beta2.ComplianceConfig); ok {
+			e.config = filled
+		}
+	}
+	e.subscription, e.rivals = in.subscribed(w.name)
+	e.csv, e.unlinked = e.installed()
+
+	asked := in.Policy.Spec.Subscription
+	e.catalog, e.channel = rules.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
+	if sub := e.subscription; sub != nil {
+		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog.Namespace)
+		e.catalog.Name = either(e.catalog.Name, sub.Catalog.Name)
+		e.channel = either(e.channel, sub.Channel)
+	}
+	if in.Policy.Spec.IsMustNotHave() {
+		return e // what the catalog offers does not matter
+	}
+	if e.manifest = in.manifest(e.catalog); e.manifest != nil {
+		e.catalog = e.manifest.Catalog
+		e.channel = either(e.channel, e.manifest.DefaultChannel)
+	}
+	return e
+}
+
+// manifest is the package in a catalog of which parts may be open.
+func (in *Input) manifest(c rules.Catalog) *Package {
+	if in.Package == nil {
+		return nil
+	}
+	return in.Package(c)
+}
+
+// either is the first of two values that is set.
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func validated() Finding {
+	return Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionTrue, Reason: "PolicyValidated", Message: "the policy spec is valid"}
+}
+
+// invalid describes a policy that is not valid. Nothing is looked for, since what to look for is in doubt,
+// and nothing is done (W1).
+func (e *evaluation) invalid(problems []string) Outcome {
+	out := Outcome{InstalledVersion: e.installedVersion()}
+	unknown := func(conditionType, kind string) Finding {
+		return Finding{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reasonInvalid, Kind: kind, KeepRelated: true,
+			Message: "the status of the " + kind + " cannot be determined, since the policy is not valid"}
+	}
+	out.Findings = []Finding{
+		{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid, Message: sentences(problems)},
+		unknown(TypeOperatorGroup, kindOperatorGroup),
+		unknown(TypeSubscription, kindSubscription),
+		unknown(TypeInstallPlan, kindInstallPlan),
+		{Type: TypeClusterServiceVersion, Status: metav1.ConditionFalse, Reason: "RelevantCSVNotFound", Kind: kindClusterServiceVersion,
+			Message: "no ClusterServiceVersion was looked for, since the policy is not valid",
+			Related: e.nothing(kindClusterServiceVersion, relatedNoCSV)},
+		{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Reason: reasonNoCRDs, Kind: kindCustomResourceDefinition,
+			Message: "no CustomResourceDefinitions were looked for, since the policy is not valid",
+			Related: e.nothing(kindCustomResourceDefinition, relatedNoCRDs)},
+	}
+	if e.Policy.Spec.IsMustNotHave() {
+		out.Findings = append(out.Findings,
+			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable", Kind: kindDeployment, KeepRelated: true,
+				Message: "Deployments do not count for a mustnothave policy"},
+			Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource, KeepRelated: true,
+				Message: "the CatalogSource does not count for a mustnothave policy"})
+	} else {
+		out.Findings = append(out.Findings,
+			Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment,
+				Message: "no Deployments were looked for, since the policy is not valid",
+				Related: e.nothing(kindDeployment, relatedNoDeployments)},
+			unknown(TypeCatalogSourcesUnhealthy, kindCatalogSource))
+	}
+	out.Findings = append(out.Findings, skipped("the policy is not valid"))
+	return out
+}
+
+// musthave describes what a valid policy finds of the operator that it wants.
+func (e *evaluation) musthave() Outcome {
+	if existing := e.existingInstallation(); existing != nil {
+		return e.existing(existing)
+	}
+	var out Outcome
+	add := func(f Finding, actions []Action) {
+		out.Findings = append(out.Findings, f)
+		out.Actions = append(out.Actions, actions...)
+	}
+	add(e.operatorNamespace())
+	group, actions, usable := e.operatorGroup()
+	add(group, actions)
+	subscription, actions := e.compareSubscription(usable)
+	if subscription.Reason == reasonUnsatisfiable && e.stuck() {
+		out.Intervention, out.After = e.intervention()
+		actions = append(actions, e.intervene(out.Intervention)...)
+	}
+	add(subscription, actions)
+	for _, f := range []Finding{e.installPlan(), e.installedCSV(), e.crds(), e.deployments(), e.catalogSource()} {
+		add(f, nil)
+	}
+	out.Findings = append(out.Findings, e.deprecations()...)
+	add(e.minorChannel(), nil)
+	out.InstalledVersion = e.installedVersion()
+	return out
+}
+
+// operatorNamespace is the finding on the spec of a valid policy: it says whether the namespace exists,
+// because readers of the status know that by its text only.
+func (e *evaluation) operatorNamespace() (Finding, []Action) {
+	if e.NamespaceExists {
+		return validated(), nil
+	}
+	f := Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid,
+		Message: "the operator namespace " + quoted(e.wanted.namespace) + " does not exist"}
+	if !e.enforced {
+		f.Message += notCreated
+		return f, nil
+	}
+	return f, []Action{{
+		Verb: Create,
+		Object: map[string]any{"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": e.wanted.namespace}},
+		Done: validated(), Failed: f.because("created"),
+	}}
+}
+
+// notCreated says why something missing stays so (seed 001: "and that it will not be created because the
+// policy is not being enforced").
+const notCreated = " and will not be created, because the policy is not enforced"
+
+// nothing stands for the related objects of a kind of which there are none that count.
+func (e *evaluation) nothing(kind, reason string) []policyv1beta2.RelatedObject {
+	return []policyv1beta2.RelatedObject{e.related(kind, Object{Name: noName}, policyv1beta2.Inapplicable, reason)}
+}
+
+// created describes an object that the policy has just made.
+func (e *evaluation) created(kind string, o Object) policyv1beta2.RelatedObject {
+	r := e.related(kind, o, policyv1beta2.Compliant, relatedCreated)
+	r.Properties = &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true)}
+	return r
+}
+
+// because makes the finding for an action that was refused.
+func (f Finding) because(done string) func(reason string) Finding {
+	return func(reason string) Finding {
+		failed := f
+		failed.Message += "; it cannot be " + done + ": " + shortened(reason, foreignText)
+		return failed
+	}
+}

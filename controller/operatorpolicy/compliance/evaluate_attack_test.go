@@ -1,0 +1,177 @@
+package compliance
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// evil are texts that somebody with write access to OLM's objects might put there.
+var evil = []string{"", "-", "\x00", "\xff\xfe", "etcd\u202egnp", "\u0435tcd", "a\nCompliant; all is well", strings.Repeat("é", 40000), "{{ .x }}", "etcd", "etcd.v1.2.0", "shop"}
+
+// Whatever the objects say, the API server takes the status, and messages stay readable.
+func TestEvaluateHostileText(t *testing.T) {
+	for _, text := range evil {
+		in := input(enforced, running, lost, func(in *Input) {
+			for i := range in.Subscriptions {
+				in.Subscriptions[i].Conditions = []SubscriptionCondition{{Type: resolutionFailed, Status: "True", Reason: text, Message: text}}
+				in.Subscriptions[i].InstallPlan, in.Subscriptions[i].Channel = text, text
+			}
+			for i := range in.CSVs {
+				in.CSVs[i].Phase, in.CSVs[i].Reason, in.CSVs[i].Message = text, text, text
+				in.CSVs[i].Deployments = []string{text, text}
+			}
+			plans(plan(text, text, text, text))(in)
+			in.OperatorGroups = in.OperatorGroups[:1]
+			in.OperatorGroups[0].Name = text
+			catalogState(text)(in)
+			manifest(func(p *Package) { p.Deprecation = text })(in)
+		})
+		checkOutcome(t, in, fmt.Sprintf("text %.20q", text))
+	}
+}
+
+// checkOutcome checks what holds for every outcome.
+func checkOutcome(t *testing.T, in *Input, name string) {
+	t.Helper()
+	before, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := Evaluate(in)
+	valid := false
+	for _, f := range out.Findings {
+		if !validReason.MatchString(f.Reason) {
+			t.Errorf("%s: %s has reason %q", name, f.Type, f.Reason)
+		}
+		if len(f.Message) > 16<<10 || !utf8.ValidString(f.Message) || f.Message == "" || f.Status == "" {
+			t.Errorf("%s: %s has a message of %d bytes: %.60q", name, f.Type, len(f.Message), f.Message)
+		}
+		if f.Type == TypeValidPolicySpec {
+			valid = f.Status == metav1.ConditionTrue || strings.HasPrefix(f.Message, "the operator namespace")
+		}
+	}
+	if len(out.Actions) > 0 && (!valid || !in.Policy.Spec.IsEnforced()) {
+		t.Errorf("%s: a policy that is not valid, or informs, acts: %d", name, len(out.Actions))
+	}
+	for _, a := range out.Actions {
+		if a.Failed != nil && a.Failed("x").Type != a.Done.Type {
+			t.Errorf("%s: %s fails as %s", name, a.Done.Type, a.Failed("x").Type)
+		}
+	}
+	again := Evaluate(in)
+	if diff := cmp.Diff(out.Findings, again.Findings); diff != "" {
+		t.Errorf("%s: two evaluations differ:\n%s", name, diff)
+	}
+	if after, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs}); err != nil || string(after) != string(before) {
+		t.Errorf("%s: the input was changed", name)
+	}
+}
+
+// Thousands of plans, groups and Subscriptions give a message that a person can read.
+func TestEvaluateManyObjects(t *testing.T) {
+	many := func(in *Input) {
+		running(in)
+		var all []*rules.InstallPlan
+		for i := range 2000 {
+			name := fmt.Sprintf("n%04d", i)
+			all = append(all, newer(plan("install-"+name, rules.PhaseRequiresApproval, "etcd.v1.3.0", name), int64(i)))
+			group("g"+name, nil)(in)
+			in.CSVs[0].Deployments = append(in.CSVs[0].Deployments, name)
+			in.Overlaps = append(in.Overlaps, name)
+			in.Approvals["install-n1999"] = Approval{Blockers: append(in.Approvals["install-n1999"].Blockers, rules.Blocker{CSV: name, Why: name + " is not allowed"})}
+		}
+		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ""
+		plans(all...)(in)
+	}
+	for name, changes := range map[string][]given{"informing": {many}, "enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
+		in := input(changes...)
+		checkOutcome(t, in, name)
+		for _, f := range Evaluate(in).Findings {
+			if len(f.Message) > 2000 {
+				t.Errorf("%s: the message of %s has %d bytes", name, f.Type, len(f.Message))
+			}
+		}
+	}
+}
+
+// A policy that was never filled in, in a namespace of which nothing is known.
+func TestEvaluateNothing(t *testing.T) {
+	op := &policyv1beta2.OperatorPolicy{}
+	checkOutcome(t, &Input{Policy: op, Rules: rules.NewPolicy(op)}, "nothing")
+	in := input(enforced)
+	in.Namespace, in.Deployments, in.CatalogSource, in.Package, in.Approvals = nil, nil, nil, nil, nil
+	checkOutcome(t, in, "nothing known")
+}
+
+// FuzzEvaluate puts together any state from pieces and checks what has to hold for all of them.
+func FuzzEvaluate(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(seed, "etcd", "stable-1.2")
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, text, other string) {
+		checkOutcome(t, randomInput(rand.New(rand.NewPCG(seed, 7)), append([]string{text, other}, evil...)), fmt.Sprint(seed))
+	})
+}
+
+func randomInput(r *rand.Rand, texts []string) *Input {
+	pick := func() string { return texts[r.IntN(len(texts))] }
+	maybe := func(change given) given {
+		if r.IntN(3) == 0 {
+			return func(*Input) {}
+		}
+		return change
+	}
+	pieces := []given{
+		maybe(enforced),
+		maybe(running),
+		func(in *Input) {
+			in.NamespaceExists = r.IntN(4) > 0
+			sub := &in.Policy.Spec.Subscription
+			for _, field := range []*string{&sub.Name, &sub.Namespace, &sub.Channel, &sub.Source, &sub.SourceNamespace, &sub.StartingCSV} {
+				if r.IntN(8) == 0 {
+					*field = pick()
+				}
+			}
+			if r.IntN(4) == 0 {
+				policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+					g.Namespace = pick()
+					if name, err := json.Marshal([]string{pick()}); err == nil {
+						g.TargetNamespaces = raw(string(name))
+					}
+				})(in)
+			}
+			if r.IntN(8) == 0 {
+				in.Problems = []string{"problem"}
+			}
+			if r.IntN(8) == 0 {
+				in.Overlaps = []string{"a.b", "c.d"}
+			}
+		},
+		maybe(group(pick(), map[string]any{"targetNamespaces": []any{pick(), 7, nil}})),
+		maybe(subscription(pick(), func(s *Subscription) {
+			s.Package, s.Channel, s.CurrentCSV, s.InstalledCSV, s.InstallPlan = "etcd", pick(), pick(), pick(), pick()
+			s.Catalog.Name = pick()
+			failing(pick(), lostMessage+pick())(s)
+			if r.IntN(2) == 0 {
+				s.Content = map[string]any{"spec": "none", "metadata": []any{}}
+			}
+		})),
+		maybe(csv(pick(), func(c *CSV) { c.Phase, c.Reason, c.Package, c.Version = pick(), pick(), "etcd", pick() })),
+		maybe(copiedFrom(pick(), func(c *CSV) { c.Phase = pick() })),
+		maybe(due(-1)),
+		maybe(plans(plan(pick(), pick(), pick(), pick()), newer(plan("p", rules.PhaseRequiresApproval, pick()), 0))),
+		maybe(manifest(func(p *Package) { p.DefaultChannel, p.Channels[0].Name, p.Catalog.Name = pick(), pick(), pick() })),
+		maybe(mine),
+	}
+	return input(pieces...)
+}

@@ -1,0 +1,221 @@
+package compliance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+func targeting(text string) func(*policyv1beta2.OperatorGroupTemplate) {
+	return func(g *policyv1beta2.OperatorGroupTemplate) { g.TargetNamespaces = raw(text) }
+}
+
+func targets(names ...string) map[string]any {
+	return map[string]any{"targetNamespaces": anySlice(names)}
+}
+
+func modes(names ...string) map[string]bool {
+	m := map[string]bool{allNamespaces: false, ownNamespace: false, singleNamespace: false, multiNamespace: false}
+	for _, name := range names {
+		m[name] = true
+	}
+	return m
+}
+
+func csvModes(names ...string) given {
+	return func(in *Input) { in.CSVs[0].InstallModes = modes(names...) }
+}
+
+func channelModes(names ...string) given {
+	return manifest(func(p *Package) { p.Channels[0].InstallModes = modes(names...) })
+}
+
+// present adds the Subscription that is not the matter here.
+func present(in *Input) { subscription("etcd")(in) }
+
+func TestEvaluateOperatorGroup(t *testing.T) {
+	for _, s := range []scenario{
+		{
+			name: "3.1 none, informing", given: []given{present},
+			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
+			says:    map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop and will not be created, because the policy is not enforced"},
+			related: map[string][]string{kindOperatorGroup: {"- NonCompliant Resource not found but should exist"}},
+		},
+		{
+			name: "3.2 none, enforced", given: []given{enforced, present},
+			actions: []string{"create OperatorGroup shop/shop-*"}, done: []string{"OperatorGroupCompliant True OperatorGroupCreated"},
+		},
+		{
+			name: "3.3 several OperatorGroups", given: []given{enforced, present, group("a", nil), group("shop-x7", nil, generated)},
+			want:    map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
+			says:    map[string]string{TypeOperatorGroup: "there is more than one OperatorGroup in namespace shop, so that OLM installs nothing there: a, shop-x7"},
+			related: map[string][]string{kindOperatorGroup: {"a NonCompliant There is more than one OperatorGroup in this namespace", "shop-x7 NonCompliant There is more than one OperatorGroup in this namespace"}},
+		},
+		{
+			name: "3.4 one of somebody else's", given: []given{enforced, present, group("extra", nil)},
+			want: map[string]string{TypeOperatorGroup: "True PreexistingOperatorGroupFound"},
+			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
+				"assuming that OperatorGroup is correct"},
+			related: map[string][]string{kindOperatorGroup: {"extra Compliant Resource found as expected"}},
+		},
+		{
+			name: "4.1 another name than the policy's is never joined by a second group", given: []given{enforced, present, policyGroup(), group("incorrect", nil)},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/incorrect does not match the policy: metadata.name is "incorrect", wanted "scoped"; ` +
+				`a namespace can have only one`},
+			related: map[string][]string{kindOperatorGroup: {"incorrect NonCompliant Resource found but does not match", "scoped NonCompliant Resource not found but should exist"}},
+		},
+		{
+			name: "4.2 the policy's own group", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", targets("shop"))},
+			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
+		},
+		{
+			name: "4.3 other targets, informing", given: []given{present, policyGroup(targeting(`["shop"]`)), group("scoped", targets())},
+			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is [], wanted ["shop"]`},
+			related: map[string][]string{kindOperatorGroup: {"scoped NonCompliant Resource found but does not match"}},
+		},
+		{
+			name: "4.4 other targets, enforced", given: []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", targets("a"))},
+			want:    map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			actions: []string{"update OperatorGroup"}, done: []string{"OperatorGroupCompliant True OperatorGroupUpdated"},
+		},
+		{
+			name: "4.5 the right group among several", given: []given{enforced, present, policyGroup(), group("extra", nil), group("scoped", nil)},
+			want: map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"},
+		},
+		{
+			name: "20.1 targets in another order are the same", given: []given{enforced, present, policyGroup(targeting(`["a","shop","b"]`)), group("scoped", targets("shop", "b", "a"))},
+			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
+		},
+		{
+			name: "27.1 targets that the policy no longer lists stay", given: []given{enforced, present, policyGroup(targeting(`[]`)), group("scoped", targets("a"))},
+			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
+		},
+		{
+			name: "27.1 a selector is replaced as a whole",
+			given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+				g.Selector = raw(`{"matchExpressions":[{"key":"env","operator":"Exists"}]}`)
+			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
+			says: map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.selector is {"matchLabels":{"env":"prod"}}, ` +
+				`wanted {"matchExpressions":[{"key":"env","operator":"Exists"}]}`},
+			actions: []string{"update OperatorGroup"},
+		},
+		{
+			name: "001 story 5: target.namespaces means targetNamespaces",
+			given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+				g.Target = &policyv1beta2.OperatorGroupTarget{Namespaces: raw(`["shop"]`)}
+			}), group("scoped", targets("other"))},
+			says:    map[string]string{TypeOperatorGroup: `the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is ["other"], wanted ["shop"]`},
+			actions: []string{"update OperatorGroup"},
+		},
+		{
+			name:  "001 a group that the installed version does not support cannot be used",
+			given: []given{enforced, present, csv("etcd.v1.2.0"), csvModes(ownNamespace, singleNamespace), channelModes(allNamespaces), group("extra", nil)},
+			want:  map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+			says: map[string]string{TypeOperatorGroup: "the OperatorGroup shop/extra cannot be used for etcd: its mode is AllNamespaces, " +
+				"supported are OwnNamespace, SingleNamespace"},
+			related: map[string][]string{kindOperatorGroup: {"extra NonCompliant Resource found but does not match"}},
+		},
+		{
+			name: "001 a group that the channel does not support keeps the Subscription from being made", given: []given{enforced, channelModes(allNamespaces), group("extra", targets("a", "b"))},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch", TypeSubscription: "False SubscriptionMissing"},
+			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found and will not be created before the OperatorGroup is right"},
+		},
+		{
+			name: "001 the policy's own group is judged by the modes too", given: []given{enforced, present, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace), group("scoped", targets("a"))},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+		},
+		{
+			name: "001 a group that could not be used is not made", given: []given{enforced, policyGroup(targeting(`["a"]`)), channelModes(ownNamespace)},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
+			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup shop/scoped was not found; the OperatorGroup shop/scoped cannot be used for etcd: " +
+				"its mode is SingleNamespace, supported are OwnNamespace"},
+		},
+		{
+			name: "001 a group for several namespaces, its own among them, needs both modes", given: []given{present, channelModes(multiNamespace), group("extra", targets("a", "shop"))},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+		},
+		{
+			name: "001 what a selector selects is not guessed", given: []given{present, channelModes(allNamespaces),
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}})},
+			want: map[string]string{TypeOperatorGroup: "True PreexistingOperatorGroupFound"},
+		},
+		{
+			name: "001 a selector counts for what OLM found by it", given: []given{present, channelModes(allNamespaces),
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *OperatorGroup) {
+					g.Content["status"] = targetsStatus("a", "b")
+				})},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
+		},
+		{
+			name: "no group wanted, only its own namespace supported", given: []given{enforced, present, channelModes(ownNamespace)},
+			actions: []string{"create OperatorGroup shop/shop-*"},
+		},
+		{
+			name: "no group wanted, and only the author can say for which namespaces", given: []given{enforced, present, channelModes(singleNamespace)},
+			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMissing"},
+			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop; etcd supports neither AllNamespaces nor OwnNamespace " +
+				"(supported are SingleNamespace), so spec.operatorGroup has to say for which namespaces it is"},
+		},
+		{
+			name: "no group wanted, and nothing supported", given: []given{enforced, present, channelModes()},
+			says: map[string]string{TypeOperatorGroup: "the required OperatorGroup was not found in namespace shop; etcd supports neither AllNamespaces nor OwnNamespace " +
+				"(supported are none), so spec.operatorGroup has to say for which namespaces it is"},
+		},
+		{
+			name:  "W24 several groups do not keep an existing Subscription from being corrected",
+			given: []given{enforced, group("a", nil), group("b", nil), subscription("etcd", func(s *Subscription) { s.Channel = "beta" })},
+			want:  map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"}, actions: []string{"update Subscription shop/etcd"},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+func targetsStatus(names ...string) map[string]any {
+	return map[string]any{"namespaces": anySlice(names)}
+}
+
+func TestEvaluateGroupObjects(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given []given
+		want  map[string]any
+	}{
+		{"AllNamespaces by default", []given{enforced, present}, map[string]any{
+			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": map[string]any{},
+		}},
+		{"its own namespace where nothing else is supported", []given{enforced, present, channelModes(ownNamespace)}, map[string]any{
+			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"}, "spec": targets("shop"),
+		}},
+		{"as the policy says", []given{enforced, present, policyGroup(targeting(`["shop"]`), func(g *policyv1beta2.OperatorGroupTemplate) {
+			g.ServiceAccountName, g.UpgradeStrategy, g.StaticProvidedAPIs = "installer", "Default", raw("true")
+		})}, map[string]any{
+			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
+			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer", "upgradeStrategy": "Default", "staticProvidedAPIs": true},
+		}},
+		{"made before it was known what is supported", []given{enforced, present, channelModes(ownNamespace), group("shop-x7", nil, generated), mine}, map[string]any{
+			"spec": targets("shop"),
+		}},
+		{"an update keeps what the policy does not set", []given{enforced, present, policyGroup(targeting(`["shop"]`)), group("scoped", map[string]any{
+			"targetNamespaces": []any{"a"}, "serviceAccountName": "kept"})}, map[string]any{
+			"spec": map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "kept"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := Evaluate(input(c.given...))
+			if len(out.Actions) != 1 {
+				t.Fatalf("%d actions", len(out.Actions))
+			}
+			if diff := cmp.Diff(c.want, out.Actions[0].Object); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,232 @@
+package compliance
+
+import (
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+func TestEvaluateCSV(t *testing.T) {
+	first := func(change func(*CSV)) given { return func(in *Input) { change(&in.CSVs[0]) } }
+	for _, s := range []scenario{
+		{
+			name: "7.1 a ClusterServiceVersion that fails", given: []given{running, first(func(c *CSV) {
+				c.Phase, c.Reason, c.Message = "Failed", "UnsupportedOperatorGroup", "AllNamespaces InstallModeType not supported"
+			})},
+			want:    map[string]string{TypeClusterServiceVersion: "False UnsupportedOperatorGroup"},
+			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - AllNamespaces InstallModeType not supported"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant UnsupportedOperatorGroup"}},
+		},
+		{
+			name: "W8 no reason: the phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "Pending", "", "" })},
+			want:    map[string]string{TypeClusterServiceVersion: "False Pending"},
+			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - its phase is Pending"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant Pending"}},
+		},
+		{
+			name: "W8 neither reason nor phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "", "", "" })},
+			want: map[string]string{TypeClusterServiceVersion: "False Unknown"},
+		},
+		{
+			name: "W8 a reason that no condition takes", given: []given{running, first(func(c *CSV) { c.Reason = "needs a rest ✨" })},
+			want: map[string]string{TypeClusterServiceVersion: "True Succeeded"},
+		},
+		{
+			name: "24.2 a version that is not allowed", given: []given{running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"pie.v3.14159"} })},
+			want:    map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
+			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not an approved version: allowed is pie.v3.14159"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not an approved version"}},
+		},
+		{
+			name: "a version out of range", given: []given{running, spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = ">=1.10.0" })},
+			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
+		},
+		{
+			name: "a listed version, and startingCSV beside the list", given: []given{running, func(in *Input) {
+				in.Policy.Spec.Versions, in.Policy.Spec.Subscription.StartingCSV = []string{"a, b"}, "etcd.v1.2.0"
+			}},
+			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+		},
+		{
+			name: "the installed version is gone", given: []given{running, func(in *Input) { in.CSVs = nil }},
+			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing", TypeDeployment: "True NoRelevantDeployments"},
+			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found",
+				TypeDeployment: "there are no relevant Deployments because the ClusterServiceVersion is missing"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd NonCompliant Resource not found but should exist"}},
+		},
+		{
+			name: "a copy is not installed here", given: []given{ready, subscription("etcd"), csv("etcd.v1.2.0", func(c *CSV) { c.CopiedFrom, c.Package = "elsewhere", "" })},
+			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
+		},
+		{
+			name: "one that no Subscription refers to is shown", given: []given{ready, csv("etcd.v1.2.0")},
+			want:    map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing", TypeDeployment: "False NoExistingDeployments"},
+			says:    map[string]string{TypeClusterServiceVersion: "no Subscription refers to ClusterServiceVersion etcd.v1.2.0, which is installed in namespace shop"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"}},
+		},
+		{
+			name: "one that no Subscription refers to and that is not allowed", given: []given{ready, csv("etcd.v1.2.0"),
+				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
+			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
+		},
+		{
+			name: "one of another package is not ours", given: []given{ready, csv("vault.v1.2.0", func(c *CSV) { c.Package = "vault" })},
+			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
+			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion was not found"},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+func TestEvaluateWorkload(t *testing.T) {
+	two := func(in *Input) { in.CSVs[0].Deployments = []string{"etcd-operator", "etcd-backup"} }
+	compliant := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
+	for _, s := range []scenario{
+		{
+			name: "11.2 CustomResourceDefinitions", given: []given{running, func(in *Input) { in.CRDs = []Object{{Name: "etcds.example.com", UID: "u"}} }},
+			want:    map[string]string{TypeCustomResourceDefinition: "True RelevantCRDFound"},
+			related: map[string][]string{kindCustomResourceDefinition: {"etcds.example.com Compliant Resource found as expected"}},
+		},
+		{
+			name: "7.2 W14 no Deployment exists", given: []given{running, two, func(in *Input) { clear(in.Deployments) }},
+			want:    map[string]string{TypeDeployment: "False NoExistingDeployments"},
+			says:    map[string]string{TypeDeployment: "none of the operator's Deployments exist: etcd-backup, etcd-operator"},
+			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Resource not found but should exist"}},
+		},
+		{
+			name: "W14 no Deployment exists, which is tolerated", given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
+			want: map[string]string{TypeDeployment: "True NoExistingDeployments"},
+		},
+		{
+			name: "W14 one Deployment is missing", given: []given{running, two},
+			want: map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
+			says: map[string]string{TypeDeployment: "the operator's Deployments are not all available; missing: etcd-backup"},
+		},
+		{
+			name: "one is down and one missing", given: []given{running, two, deployment("etcd-operator", false)},
+			want:    map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
+			says:    map[string]string{TypeDeployment: "the operator's Deployments are not all available; without their minimum availability: etcd-operator; missing: etcd-backup"},
+			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Deployment Unavailable"}},
+		},
+		{
+			name: "one is down, which is tolerated", given: []given{running, compliant, deployment("etcd-operator", false)},
+			want: map[string]string{TypeDeployment: "True DeploymentsUnavailable"},
+			related: map[string][]string{kindDeployment: {"etcd-operator Compliant Deployment Unavailable " +
+				"(policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"}},
+		},
+		{
+			name: "an operator without Deployments", given: []given{running, func(in *Input) { in.CSVs[0].Deployments = nil }},
+			want: map[string]string{TypeDeployment: "True NoRelevantDeployments"},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+func TestEvaluateCatalog(t *testing.T) {
+	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
+	for _, s := range []scenario{
+		{
+			name: "8.3 absent", given: []given{running, func(in *Input) { in.CatalogSource = nil }, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
+			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesNotFound"},
+			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found"},
+			related: map[string][]string{kindCatalogSource: {"fake Compliant Resource not found but should exist"}},
+		},
+		{
+			name: "8.4 unhealthy", given: []given{running, catalogState("TRANSIENT_FAILURE")},
+			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
+			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected but is unhealthy"}},
+		},
+		{
+			name: "8.5 unhealthy, and it matters", given: []given{running, catalogState("TRANSIENT_FAILURE"), matters},
+			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesFoundUnhealthy"},
+			says:    map[string]string{TypeCatalogSourcesUnhealthy: `CatalogSource olm/community was found but is unhealthy: its state is "TRANSIENT_FAILURE"`},
+			related: map[string][]string{kindCatalogSource: {"community NonCompliant Resource found as expected but is unhealthy"}},
+		},
+		{
+			name: "W16 without a state", given: []given{running, catalogState("")},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False LastObservedUnknown"},
+		},
+		{
+			name: "W16 without a state, and it matters", given: []given{running, catalogState(""), matters},
+			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True LastObservedUnknown"},
+			related: map[string][]string{kindCatalogSource: {"community NonCompliant Resource found but current state is unknown"}},
+		},
+		{
+			name: "W20 not known yet", given: []given{ready, defaults, matters},
+			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesNotFound"},
+			says:    map[string]string{TypeCatalogSourcesUnhealthy: "the CatalogSource is not known, because the package etcd is not (yet) found in a catalog"},
+			related: map[string][]string{kindCatalogSource: {"- NonCompliant Resource not found but should exist"}},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+func TestEvaluateDeprecations(t *testing.T) {
+	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.DeprecationsPresent = policyv1beta2.ConfigNonCompliant })
+	deprecated := func(pkg, channel, bundle string) given {
+		return func(in *Input) {
+			running(in)
+			manifest(func(p *Package) {
+				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[0].Deprecation = pkg, channel, bundle
+			})(in)
+		}
+	}
+	for _, s := range []scenario{
+		{name: "26.1 the package comes first", given: []given{deprecated("a", "b", "c")}, want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
+			says: map[string]string{TypeNoDeprecations: "the requested package etcd is deprecated: a"}},
+		{name: "26.2 then the channel", given: []given{deprecated("", "b", "c")}, want: map[string]string{TypeNoDeprecations: "False ChannelDeprecated"},
+			says: map[string]string{TypeNoDeprecations: "the requested channel stable-1.2 is deprecated: b"}},
+		{name: "26.3 then the installed bundle", given: []given{deprecated("", "", "c")}, want: map[string]string{TypeNoDeprecations: "False BundleDeprecated"},
+			says: map[string]string{TypeNoDeprecations: "the requested bundle etcd.v1.2.0 is deprecated: c"}},
+		{name: "a bundle that is not installed does not count", given: []given{deprecated("", "", "c"), func(in *Input) { in.CSVs = nil }},
+			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
+		{name: "the channel of the Subscription counts", given: []given{deprecated("", "b", ""), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
+			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
+		{name: "nothing is known, and nothing depends on it", given: []given{ready, subscription("etcd")}, want: map[string]string{TypeNoDeprecations: " "}},
+		{name: "W30 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
+			want: map[string]string{TypeNoDeprecations: "Unknown PackageManifestNotFound"},
+			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package is not (yet) found in catalog olm/community"}},
+	} {
+		s.run(t)
+	}
+}
+
+func TestEvaluateMinorChannel(t *testing.T) {
+	matters := config(func(c *policyv1beta2.ComplianceConfig) {
+		c.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant
+	})
+	channels := func(names ...string) given {
+		return manifest(func(p *Package) {
+			for _, name := range names {
+				p.Channels = append(p.Channels, Channel{Name: name})
+			}
+		})
+	}
+	follow := func(channel string) given {
+		return func(in *Input) {
+			in.Policy.Spec.Subscription.Channel = channel
+			in.Subscriptions[0].Channel = channel
+		}
+	}
+	for _, s := range []scenario{
+		{name: "28.1 no later channel", given: []given{running, matters, channels("stable-1.1", "stable-2.9", "fast-1.3", "stable-1.3.x", "stable", "stable-1.2.3")},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
+		{name: "9.8 later channels", given: []given{running, channels("stable-1.10", "stable-1.3")},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True UpgradeAvailable"},
+			says: map[string]string{TypeMinorChannelUpgradeAvailable: "a later minor version is available in other channels: stable-1.10, stable-1.3"}},
+		{name: "9.8 later channels, and they matter", given: []given{running, matters, channels("stable-1.3")},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "False UpgradeAvailable"}},
+		{name: "later channels with .x", given: []given{running, channels("0.51.x", "0.52"), follow("0.50.x")},
+			says: map[string]string{TypeMinorChannelUpgradeAvailable: "a later minor version is available in other channels: 0.51.x"}},
+		{name: "a number that is none", given: []given{running, channels("stable-1.3"), follow("stable-1.99999999999999999999")},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Recommended"}},
+		{name: "upgrades are not approved", given: []given{running, channels("stable-1.3"), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever })},
+			want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
+		{name: "the package is not known", given: []given{ready}, want: map[string]string{TypeMinorChannelUpgradeAvailable: "True Skipped"}},
+	} {
+		s.run(t)
+	}
+}

@@ -1,0 +1,179 @@
+package compliance
+
+import (
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// upgrading is an installed operator that moves to another version by a plan.
+func upgrading(p *rules.InstallPlan, ref string) given {
+	return func(in *Input) {
+		running(in)
+		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ref
+		plans(p)(in)
+	}
+}
+
+func nonCompliantUpgrades(c *policyv1beta2.ComplianceConfig) {
+	c.UpgradesAvailable = policyv1beta2.ConfigNonCompliant
+}
+
+func step(resolving, status string) rules.Step {
+	return rules.Step{Resolving: resolving, Status: status}
+}
+
+func withSteps(p *rules.InstallPlan, steps ...rules.Step) *rules.InstallPlan {
+	p.Status.Steps = steps
+	return p
+}
+
+func approved(p *rules.InstallPlan) *rules.InstallPlan {
+	p.Spec.Approved = true
+	return p
+}
+
+func overridden(p *rules.InstallPlan, reason string) *rules.InstallPlan {
+	p.Metadata.Annotations.OverrideReason = reason
+	return approved(p)
+}
+
+func newer(p *rules.InstallPlan, generation int64) *rules.InstallPlan {
+	p.Spec.Generation = generation
+	return p
+}
+
+func TestEvaluateInstallPlan(t *testing.T) {
+	waiting := plan("install-b", rules.PhaseRequiresApproval, "vault.v2.0.0", "etcd.v1.3.0")
+	for _, s := range []scenario{
+		{
+			name: "9.2 nothing is being installed", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "" }), plans(waiting)},
+			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
+			says:    map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop"},
+			related: map[string][]string{kindInstallPlan: {"- Compliant There are no relevant InstallPlans in this namespace"}},
+		},
+		{
+			name: "no plan at all, and nothing known of the namespace", given: []given{ready, subscription("etcd")},
+			want: map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
+		},
+		{
+			name: "the plan that the Subscription refers to is gone", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstallPlan = "install-z" })},
+			want: map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
+			says: map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop; install-z, which the Subscription refers to, is gone"},
+		},
+		{
+			name: "9.3 an upgrade waits, informing", given: []given{upgrading(waiting, "install-b")},
+			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval"},
+			says: map[string]string{TypeInstallPlan: "An upgrade to etcd.v1.3.0 is available on the stable-1.2 channel, " +
+				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval"},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "9.4 001 story 3: an upgrade waits and counts", given: []given{upgrading(waiting, "install-b"), config(nonCompliantUpgrades)},
+			want:    map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "statusConfig counts where complianceConfig is empty", given: []given{upgrading(waiting, "install-b"), spec(func(s *policyv1beta2.OperatorPolicySpec) {
+				s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: policyv1beta2.StatusConfigNonCompliant}
+			})},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
+		},
+		{
+			name: "9.5 what keeps the plan from being approved is told", given: []given{enforced, upgrading(waiting, "install-b"), func(in *Input) {
+				in.Approvals["install-b"] = Approval{Problem: "conflict", Blockers: []rules.Blocker{{CSV: "vault.v2.0.0", Why: "vault.v2.0.0 is not allowed"}, {CSV: "etcd.v1.3.0", Why: "etcd.v1.3.0 is held"}}}
+			}},
+			says: map[string]string{TypeInstallPlan: "An upgrade to etcd.v1.3.0 is available on the stable-1.2 channel, " +
+				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval; vault.v2.0.0 is not allowed; etcd.v1.3.0 is held; it could not be approved: conflict"},
+		},
+		{
+			name: "a first installation waits", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+			says: map[string]string{TypeInstallPlan: "An installation of etcd.v1.3.0 is available on the stable-1.2 channel, " +
+				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval"},
+		},
+		{
+			name: "9.7 the plan was approved a moment ago", given: []given{enforced, upgrading(waiting, "install-b"), config(nonCompliantUpgrades),
+				func(in *Input) { in.Approvals["install-b"] = Approval{Done: true} }},
+			want:    map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
+			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved"},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "the plan is approved already", given: []given{upgrading(approved(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b")},
+			want: map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
+		},
+		{
+			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),
+				plans(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")), func(in *Input) { in.Subscriptions[0].InstallPlan = "install-b" }},
+			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "W23 a plan is installing", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
+			want:    map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
+			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b is installing"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Installing"}},
+		},
+		{
+			name: "W23 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
+				config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant })},
+			want:    map[string]string{TypeInstallPlan: "True InstallPlansInstalling"},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Installing"}},
+		},
+		{
+			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", rules.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},
+			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; its approval gives the override reason "CVE-1\n"`},
+		},
+		{
+			name: "W6 a plan has failed", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), "install-b")},
+			want:    map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
+			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b has failed"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Failed"}},
+		},
+		{
+			name: "W6 a plan for several has failed another operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "Present"), step("vault.v2.0.0", "Unknown")), "install-b")},
+			want: map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
+		},
+		{
+			name: "W6 a plan for several has failed this operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "NotPresent")), "install-b")},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
+		},
+		{
+			name: "W6 a plan for several has failed before its first step", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"), "install-b")},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
+		},
+		{
+			name: "a plan is being made", given: []given{upgrading(plan("install-b", "Planning", "etcd.v1.3.0"), "install-b")},
+			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Planning"}},
+		},
+		{
+			name: "a plan has no phase yet", given: []given{upgrading(plan("install-b", "", "etcd.v1.3.0"), "install-b")},
+			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Unknown"}},
+		},
+		{
+			name: "W29 the plan that is referred to counts, not the newest", given: []given{upgrading(waiting, "install-b"), plans(newer(plan("install-c", rules.PhaseFailed, "etcd.v1.3.0"), 9))},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "without a reference the newest for the version counts", given: []given{upgrading(newer(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), 4), ""),
+				plans(newer(plan("install-c", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 5), newer(plan("install-d", rules.PhaseFailed, "vault.v2.0.0"), 6))},
+			related: map[string][]string{kindInstallPlan: {"install-c Compliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "without a reference a plan that is done beats its duplicate", given: []given{upgrading(newer(plan("install-b", rules.PhaseComplete, "etcd.v1.3.0"), 4), ""),
+				plans(newer(plan("install-c", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 5))},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Complete"}},
+		},
+		{
+			name: "plans without a generation count too", given: []given{upgrading(newer(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 0), "gone")},
+			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval"},
+		},
+	} {
+		s.run(t)
+	}
+}

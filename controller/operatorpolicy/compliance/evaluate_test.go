@@ -1,0 +1,459 @@
+package compliance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// given changes what an evaluation starts from.
+type given func(*Input)
+
+var evaluatedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// input is an informing policy for package etcd in namespace shop, from catalog olm/community, and nothing
+// in the namespace.
+func input(changes ...given) *Input {
+	in := &Input{
+		Policy: &policyv1beta2.OperatorPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd-policy", Generation: 3},
+			Spec: policyv1beta2.OperatorPolicySpec{
+				RemediationAction: policyv1beta2.Inform, ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalAutomatic,
+				Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop", Channel: "stable-1.2", Source: "community", SourceNamespace: "olm"},
+			},
+		},
+		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
+		Deployments:   map[string]Deployment{},
+		CatalogSource: func(rules.Catalog) *CatalogSource { return nil },
+		Package:       func(rules.Catalog) *Package { return nil },
+		Approvals:     map[string]Approval{},
+	}
+	for _, change := range changes {
+		change(in)
+	}
+	in.Rules = rules.NewPolicy(in.Policy)
+	return in
+}
+
+func enforced(in *Input) { in.Policy.Spec.RemediationAction = policyv1beta2.Enforce }
+
+func spec(change func(*policyv1beta2.OperatorPolicySpec)) given {
+	return func(in *Input) { change(&in.Policy.Spec) }
+}
+
+func asked(change func(*policyv1beta2.SubscriptionTemplate)) given {
+	return func(in *Input) { change(&in.Policy.Spec.Subscription) }
+}
+
+func config(change func(*policyv1beta2.ComplianceConfig)) given {
+	return func(in *Input) { change(&in.Policy.Spec.ComplianceConfig) }
+}
+
+func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
+
+// policyGroup makes the policy name an OperatorGroup.
+func policyGroup(changes ...func(*policyv1beta2.OperatorGroupTemplate)) given {
+	return func(in *Input) {
+		in.Policy.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "scoped"}
+		for _, change := range changes {
+			change(in.Policy.Spec.OperatorGroup)
+		}
+	}
+}
+
+func group(name string, spec map[string]any, changes ...func(*OperatorGroup)) given {
+	return func(in *Input) {
+		g := OperatorGroup{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name, Content: map[string]any{"spec": spec}}}
+		for _, change := range changes {
+			change(&g)
+		}
+		in.OperatorGroups = append(in.OperatorGroups, g)
+	}
+}
+
+func generated(g *OperatorGroup) { g.GenerateName = "shop-" }
+
+// subscription adds one as the policy asks for, under any name.
+func subscription(name string, changes ...func(*Subscription)) given {
+	return func(in *Input) {
+		s := Subscription{
+			Object:  Object{Namespace: "shop", Name: name, UID: "uid-" + name},
+			Package: "etcd", Channel: "stable-1.2", Catalog: rules.Catalog{Namespace: "olm", Name: "community"},
+			InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0", State: "AtLatestKnown",
+		}
+		for _, change := range changes {
+			change(&s)
+		}
+		if s.Content == nil {
+			s.Content = liveSubscription(&s)
+		}
+		in.Subscriptions = append(in.Subscriptions, s)
+	}
+}
+
+func liveSubscription(s *Subscription) map[string]any {
+	marks := map[string]any{managedMark: ""}
+	spec := map[string]any{"name": s.Package, "channel": s.Channel, "source": s.Catalog.Name, "sourceNamespace": s.Catalog.Namespace, "installPlanApproval": "Automatic"}
+	put(spec, "startingCSV", s.StartingCSV)
+	return map[string]any{
+		"metadata": map[string]any{"name": s.Name, "namespace": s.Namespace, "labels": marks,
+			"annotations": map[string]any{managedMark: "policies.etcd-policy"}},
+		"spec":   spec,
+		"status": map[string]any{"installedCSV": s.InstalledCSV},
+	}
+}
+
+func csv(name string, changes ...func(*CSV)) given {
+	return func(in *Input) {
+		c := CSV{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name}, Phase: "Succeeded", Reason: "InstallSucceeded",
+			Message: "install strategy completed with no errors", Package: "etcd", Version: "1.2.0", Deployments: []string{"etcd-operator"}}
+		for _, change := range changes {
+			change(&c)
+		}
+		in.CSVs = append(in.CSVs, c)
+	}
+}
+
+func deployment(name string, available bool) given {
+	return func(in *Input) {
+		in.Deployments[name] = Deployment{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name}, Available: available}
+	}
+}
+
+func catalogState(state string) given {
+	return func(in *Input) {
+		in.CatalogSource = func(c rules.Catalog) *CatalogSource {
+			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name, UID: "uid-catalog"}, State: state}
+		}
+	}
+}
+
+// manifest makes the package known in catalog olm/community.
+func manifest(changes ...func(*Package)) given {
+	return func(in *Input) {
+		p := &Package{Name: "etcd", Catalog: rules.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
+			Channels: []Channel{{Name: "stable-1.2", Entries: []Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
+		for _, change := range changes {
+			change(p)
+		}
+		in.Package = func(c rules.Catalog) *Package {
+			if c.Name != "" && c.Name != p.Catalog.Name || c.Namespace != "" && c.Namespace != p.Catalog.Namespace {
+				return nil
+			}
+			return p
+		}
+	}
+}
+
+// plans puts InstallPlans into the namespace.
+func plans(all ...*rules.InstallPlan) given {
+	return func(in *Input) {
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
+	}
+}
+
+func plan(name, phase string, csvs ...string) *rules.InstallPlan {
+	p := &rules.InstallPlan{}
+	p.Metadata = rules.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}
+	p.Spec.CSVNames, p.Spec.Generation, p.Status.Phase = csvs, 1, phase
+	return p
+}
+
+// running is an operator that runs as it should.
+func running(in *Input) {
+	for _, change := range []given{
+		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"), deployment("etcd-operator", true),
+		catalogState("READY"), manifest(), plans(plan("install-a", rules.PhaseComplete, "etcd.v1.2.0")),
+		func(in *Input) { in.Subscriptions[0].InstallPlan = "install-a" },
+	} {
+		change(in)
+	}
+}
+
+// scenario is an evaluation with what is expected of it.
+type scenario struct {
+	name  string
+	given []given
+	// want has "<status> <reason>" for the types that the scenario is about.
+	want map[string]string
+	// says has whole messages by type.
+	says map[string]string
+	// related has "<name> <compliant> <reason>" for all objects of the kinds that the scenario is about.
+	related map[string][]string
+	// actions are all of them, as "<verb> <kind> <namespace>/<name>".
+	actions []string
+	// done are the findings once all actions are carried out, as "<type> <status> <reason>".
+	done []string
+}
+
+func (s *scenario) run(t *testing.T) {
+	t.Run(s.name, func(t *testing.T) {
+		out := Evaluate(input(s.given...))
+		findings := map[string]Finding{}
+		related := map[string][]string{}
+		for _, f := range out.Findings {
+			if _, twice := findings[f.Type]; twice {
+				t.Errorf("two findings of type %s", f.Type)
+			}
+			findings[f.Type] = f
+			if f.Kind != "" {
+				related[f.Kind] = describeRelated(f.Related)
+			}
+		}
+		for conditionType, want := range s.want {
+			f := findings[conditionType]
+			if got := string(f.Status) + " " + f.Reason; got != want {
+				t.Errorf("%s is %q, want %q (%s)", conditionType, got, want, f.Message)
+			}
+		}
+		for conditionType, want := range s.says {
+			if diff := cmp.Diff(want, findings[conditionType].Message); diff != "" {
+				t.Errorf("%s says (-want +got):\n%s", conditionType, diff)
+			}
+		}
+		for kind, want := range s.related {
+			if diff := cmp.Diff(want, related[kind]); diff != "" {
+				t.Errorf("related %s (-want +got):\n%s", kind, diff)
+			}
+		}
+		var actions, done []string
+		for _, a := range out.Actions {
+			actions = append(actions, describeAction(a))
+			done = append(done, fmt.Sprintf("%s %s %s", a.Done.Type, a.Done.Status, a.Done.Reason))
+		}
+		if diff := cmp.Diff(s.actions, actions); diff != "" {
+			t.Errorf("actions (-want +got):\n%s", diff)
+		}
+		if s.done != nil {
+			if diff := cmp.Diff(s.done, done); diff != "" {
+				t.Errorf("found after the actions (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func describeRelated(related []policyv1beta2.RelatedObject) []string {
+	var lines []string
+	for _, r := range related {
+		lines = append(lines, fmt.Sprintf("%s %s %s", r.Object.Metadata.Name, r.Compliant, r.Reason))
+	}
+	return lines
+}
+
+func describeAction(a Action) string {
+	content := a.Object
+	if content == nil {
+		content = a.Live
+	}
+	kind, _ := content["kind"].(string)
+	if kind == "" {
+		kind = a.Done.Kind
+	}
+	metadata := object(content, "metadata")
+	name, _ := metadata["name"].(string)
+	if generate, ok := metadata["generateName"].(string); ok {
+		name = generate + "*"
+	}
+	if namespace, ok := metadata["namespace"].(string); ok {
+		name = namespace + "/" + name
+	}
+	return strings.TrimSpace(string(a.Verb) + " " + kind + " " + name)
+}
+
+var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan, TypeClusterServiceVersion,
+	TypeCustomResourceDefinition, TypeDeployment, TypeCatalogSourcesUnhealthy, TypeNoDeprecations, TypeMinorChannelUpgradeAvailable}
+
+// Every type has its finding, in the order of the contract, whether the operator is there or not.
+func TestEvaluateOrder(t *testing.T) {
+	for name, in := range map[string]*Input{"installed": input(running), "elsewhere": input(manifest(), copiedFrom("etcd.v1.2.0"))} {
+		var types []string
+		for _, f := range Evaluate(in).Findings {
+			types = append(types, f.Type)
+		}
+		if diff := cmp.Diff(allTypes, types); diff != "" {
+			t.Errorf("%s: types (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestEvaluateHealthy(t *testing.T) {
+	healthy := map[string]string{
+		TypeValidPolicySpec: "True PolicyValidated", TypeOperatorGroup: "True OperatorGroupMatches", TypeSubscription: "True SubscriptionMatches",
+		TypeInstallPlan: "True NoInstallPlansRequiringApproval", TypeClusterServiceVersion: "True InstallSucceeded",
+		TypeCustomResourceDefinition: "True RelevantCRDNotFound", TypeDeployment: "True DeploymentsAvailable",
+		TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound", TypeNoDeprecations: "True Recommended", TypeMinorChannelUpgradeAvailable: "True Recommended",
+	}
+	for _, s := range []scenario{
+		{
+			name: "6.1 an informing policy finds what it asks for", given: []given{running}, want: healthy,
+			says: map[string]string{
+				TypeValidPolicySpec: "the policy spec is valid", TypeOperatorGroup: "the OperatorGroup matches what is required by the policy",
+				TypeSubscription: "the Subscription matches what is required by the policy", TypeInstallPlan: "no InstallPlans requiring approval were found",
+				TypeClusterServiceVersion:   "ClusterServiceVersion (etcd.v1.2.0) - install strategy completed with no errors",
+				TypeDeployment:              "All operator Deployments have their minimum availability",
+				TypeCatalogSourcesUnhealthy: "CatalogSource was found",
+			},
+			related: map[string][]string{
+				kindOperatorGroup: {"shop-x7 Compliant Resource found as expected"}, kindSubscription: {"etcd Compliant Resource found as expected"},
+				kindInstallPlan: {"install-a Compliant The InstallPlan is Complete"}, kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"},
+				kindCustomResourceDefinition: {"- Inapplicable No relevant CustomResourceDefinitions found"},
+				kindDeployment:               {"etcd-operator Compliant Deployment Available"}, kindCatalogSource: {"community Compliant Resource found as expected"},
+			},
+		},
+		{name: "21.1 an enforced policy that is met does nothing", given: []given{enforced, running}, want: healthy},
+	} {
+		s.run(t)
+	}
+	if got := Evaluate(input(running)).InstalledVersion; got != "etcd.v1.2.0" {
+		t.Errorf("installed version %q", got)
+	}
+}
+
+func TestEvaluateValidity(t *testing.T) {
+	idle := map[string]string{
+		TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "Unknown InvalidPolicySpec", TypeSubscription: "Unknown InvalidPolicySpec",
+		TypeInstallPlan: "Unknown InvalidPolicySpec", TypeClusterServiceVersion: "False RelevantCSVNotFound",
+		TypeCustomResourceDefinition: "True RelevantCRDNotFound", TypeDeployment: "True NoRelevantDeployments",
+		TypeCatalogSourcesUnhealthy: "Unknown InvalidPolicySpec", TypeMinorChannelUpgradeAvailable: "True Skipped",
+	}
+	for _, s := range []scenario{
+		{
+			name:  "W1 an enforced policy without a namespace touches nothing, though a Subscription of that name is there",
+			given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Namespace = ""; s.Channel = "beta" })},
+			want:  idle,
+			says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it",
+				TypeSubscription: "the status of the Subscription cannot be determined, since the policy is not valid"},
+			related: map[string][]string{kindOperatorGroup: nil, kindClusterServiceVersion: {"- Inapplicable No relevant ClusterServiceVersion found"},
+				kindDeployment: {"- Inapplicable No relevant deployments found"}},
+		},
+		{
+			name: "W1 an enforced policy with a broken OperatorGroup touches nothing",
+			given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" }),
+				policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) { g.Namespace = "other" })},
+			want: idle,
+		},
+		{
+			name: "W1 a mustnothave policy that is not valid removes nothing",
+			given: []given{enforced, running, func(in *Input) {
+				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
+				in.Problems = []string{"namespace is required in the subscription"}
+			}},
+			want: map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeDeployment: "True DeploymentNotApplicable",
+				TypeCatalogSourcesUnhealthy: "False CatalogSourceNotApplicable"},
+			says: map[string]string{TypeValidPolicySpec: "namespace is required in the subscription"},
+		},
+		{
+			name: "43 template text that does not resolve is the only problem that is told",
+			given: []given{enforced, func(in *Input) {
+				in.Problems = []string{"spec.subscription.namespace: no ConfigMap policies/where"}
+				in.Policy.Spec.Subscription.Namespace = "{{ fromConfigMap }}"
+			}},
+			want: idle, says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: no ConfigMap policies/where"},
+		},
+		{
+			name:  "43 what is left of a template after resolving is text that is not valid",
+			given: []given{asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "{{ x }}" })},
+			want:  map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec"},
+		},
+		{
+			name: "template text in place of a structure is told with its path",
+			given: []given{enforced, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+				g.TargetNamespaces, g.StaticProvidedAPIs = raw(`"{{ lookup }}"`), raw(`"yes"`)
+			}), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`"{{ lookup }}"`) })},
+			want: idle,
+			says: map[string]string{TypeValidPolicySpec: `spec.subscription.config: Invalid value: "\"{{ lookup }}\"": json: cannot unmarshal string into Go value of type map[string]interface {}` +
+				`; spec.operatorGroup.targetNamespaces: Invalid value: "\"{{ lookup }}\"": json: cannot unmarshal string into Go value of type []string` +
+				`; spec.operatorGroup.staticProvidedAPIs: Invalid value: "\"yes\"": json: cannot unmarshal string into Go value of type bool`},
+		},
+		{
+			name: "10.2 all problems of an old object are told at once",
+			given: []given{enforced, func(in *Input) {
+				in.Policy.Spec.Subscription.InstallPlanApproval = raw(`"Automatic"`)
+				in.Policy.Spec.UpgradeApproval = ""
+			}},
+			want: idle,
+			says: map[string]string{TypeValidPolicySpec: `spec.upgradeApproval: Required value: must be one of ["Automatic" "None" "Never"]; ` +
+				`spec.subscription.installPlanApproval: Invalid value: "\"Automatic\"": must not be set, since the policy computes it; write spec.upgradeApproval: Automatic or None instead`},
+		},
+		{
+			name:  "19.3 enforced policies for one Subscription do nothing and are all named",
+			given: []given{enforced, func(in *Input) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
+			want:  idle,
+			says: map[string]string{TypeValidPolicySpec: "the policy does nothing, because several enforced policies manage the Subscription to etcd in namespace shop: " +
+				"a.policies, etcd-policy.policies"},
+		},
+		{
+			name:  "19.1 informing policies may overlap",
+			given: []given{running, func(in *Input) { in.Overlaps = []string{"a.policies", "etcd-policy.policies"} }},
+			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
+		},
+		{
+			name:  "10.5 an informing policy says that the namespace is missing and goes on",
+			given: []given{func(in *Input) { in.NamespaceExists = false }},
+			want:  map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeSubscription: "False SubscriptionMissing"},
+			says: map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist and will not be created, because the policy is not enforced`,
+				TypeSubscription: "the required Subscription shop/etcd was not found and will not be created, because the policy is not enforced"},
+			related: map[string][]string{kindSubscription: {"etcd NonCompliant Resource not found but should exist"}},
+		},
+		{
+			name:    "1.1 an enforced policy makes namespace, OperatorGroup and Subscription, in this order",
+			given:   []given{enforced, func(in *Input) { in.NamespaceExists = false }},
+			want:    map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
+			says:    map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist`},
+			actions: []string{"create Namespace shop", "create OperatorGroup shop/shop-*", "create Subscription shop/etcd"},
+			done:    []string{"ValidPolicySpec True PolicyValidated", "OperatorGroupCompliant True OperatorGroupCreated", "SubscriptionCompliant True SubscriptionCreated"},
+		},
+		{
+			name: "16.1 a mustnothave policy needs no namespace",
+			given: []given{func(in *Input) {
+				in.NamespaceExists = false
+				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
+			}},
+			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeMinorChannelUpgradeAvailable: "True Skipped"},
+		},
+		{
+			name:  "2.1 part of a catalog that none with the package has",
+			given: []given{manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
+			want:  idle,
+			says: map[string]string{TypeValidPolicySpec: `spec.subscription.source: Invalid value: "wrong": the catalog in the policy does not match ` +
+				`the one in the PackageManifest of etcd, which is olm/community`},
+		},
+		{
+			name:  "2.1 the namespace of a catalog that none with the package has",
+			given: []given{enforced, manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
+			want:  idle,
+			says: map[string]string{TypeValidPolicySpec: `spec.subscription.sourceNamespace: Invalid value: "wrong": the catalog in the policy does not match ` +
+				`the one in the PackageManifest of etcd, which is olm/community`},
+		},
+		{
+			name:  "W19 a wrong catalog is a mismatch once the Subscription says what its catalog is",
+			given: []given{running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
+			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "False SubscriptionMismatch"},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+// A policy that is not valid says nothing new about the objects that it found before.
+func TestEvaluateInvalidKeepsRelated(t *testing.T) {
+	kept := map[string]bool{}
+	for _, f := range Evaluate(input(enforced, running, func(in *Input) { in.Problems = []string{"broken"} })).Findings {
+		kept[f.Kind] = f.KeepRelated
+	}
+	want := []string{kindCatalogSource, kindInstallPlan, kindOperatorGroup, kindSubscription}
+	maps.DeleteFunc(kept, func(_ string, keep bool) bool { return !keep })
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kept))); diff != "" {
+		t.Errorf("kinds kept (-want +got):\n%s", diff)
+	}
+}

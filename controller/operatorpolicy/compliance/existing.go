@@ -1,0 +1,100 @@
+package compliance
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// existingInstallation is the copy of a ClusterServiceVersion by which OLM shows that the operator, installed
+// for all namespaces in another one, serves this namespace too; nil where there is none, or where the policy
+// asks for an installation for certain namespaces. Installing the operator once more would only break both.
+// One that runs here stays what the policy is about.
+func (e *evaluation) existingInstallation() *CSV {
+	if e.wanted.group.targeted() || e.csv != nil && e.csv.Phase == phaseSucceeded {
+		return nil
+	}
+	var copied *CSV
+	for i := range e.CSVs {
+		c := &e.CSVs[i]
+		if c.CopiedFrom == "" || c.Package != e.wanted.name {
+			continue
+		}
+		if covered, _ := e.Rules.Covers(c.Name, c.Version); copied == nil || covered {
+			copied = c
+		}
+	}
+	return copied
+}
+
+// existing is the outcome for an operator that is installed elsewhere and available here.
+func (e *evaluation) existing(csv *CSV) Outcome {
+	out := Outcome{InstalledVersion: csv.Name}
+	message := "the operator is installed in namespace " + plain(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
+	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {
+		status := metav1.ConditionTrue
+		if conditionType == TypeCatalogSourcesUnhealthy {
+			status = metav1.ConditionFalse
+		}
+		return Finding{Type: conditionType, Status: status, Reason: reasonExisting, Message: message, Kind: kind, Related: related}
+	}
+	var groups, subscriptions []policyv1beta2.RelatedObject
+	for i := range e.OperatorGroups {
+		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Object, policyv1beta2.Compliant, relatedFound))
+	}
+	for i := range e.Subscriptions {
+		if s := &e.Subscriptions[i]; s.Package == e.wanted.name {
+			subscriptions = append(subscriptions, e.related(kindSubscription, s.Object, policyv1beta2.Compliant, relatedFound))
+		}
+	}
+	out.Findings = []Finding{
+		validated(),
+		available(TypeOperatorGroup, kindOperatorGroup, groups),
+		available(TypeSubscription, kindSubscription, subscriptions),
+		available(TypeInstallPlan, kindInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
+			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
+		e.describeCSV(csv),
+		available(TypeCustomResourceDefinition, kindCustomResourceDefinition, e.nothing(kindCustomResourceDefinition, relatedNoCRDs)),
+		available(TypeDeployment, kindDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
+		available(TypeCatalogSourcesUnhealthy, kindCatalogSource, nil),
+	}
+	out.Findings = append(out.Findings, e.deprecations()...)
+	out.Findings = append(out.Findings, e.minorChannel())
+	if e.enforced {
+		out.Actions = e.withdraw(message)
+	}
+	return out
+}
+
+// withdraw removes what this policy made for an installation of its own: its Subscription and, where nothing
+// else is subscribed to in the namespace, the OperatorGroup that it generated (W18). What others made stays.
+func (e *evaluation) withdraw(message string) []Action {
+	var actions []Action
+	remaining := 0
+	for i := range e.Subscriptions {
+		s := &e.Subscriptions[i]
+		if s.Package != e.wanted.name || s.Annotations[managedMark] != e.managedBy() || s.Deleting {
+			remaining++
+			continue
+		}
+		f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionPresent",
+			"the Subscription "+s.named()+" is not needed, since "+message, e.related(kindSubscription, s.Object, policyv1beta2.NonCompliant, relatedNotWanted))
+		done := subscriptionFinding(metav1.ConditionTrue, reasonExisting, message,
+			e.related(kindSubscription, Object{Namespace: s.Namespace, Name: s.Name}, policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: s.Content, Done: done, Failed: f.because("deleted")})
+	}
+	if remaining > 0 {
+		return actions
+	}
+	if i := slices.IndexFunc(e.OperatorGroups, func(g OperatorGroup) bool { return e.generated(&g) }); i >= 0 {
+		g := &e.OperatorGroups[i]
+		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent", "the OperatorGroup "+g.named()+" is not needed, since "+message,
+			e.related(kindOperatorGroup, g.Object, policyv1beta2.NonCompliant, relatedNotWanted))
+		done := groupFinding(metav1.ConditionTrue, reasonExisting, message,
+			e.related(kindOperatorGroup, Object{Namespace: g.Namespace, Name: g.Name}, policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: g.Content, Done: done, Failed: f.because("deleted")})
+	}
+	return actions
+}

@@ -1,0 +1,140 @@
+package compliance
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// interventionDelay is how long OLM gets to sort a stuck Subscription out by itself.
+const interventionDelay = 30 * time.Second
+
+const (
+	reasonUnsatisfiable = "ConstraintsNotSatisfiable"
+	resolutionFailed    = "ResolutionFailed"
+)
+
+// failedResolution is the live condition that says that OLM cannot resolve the Subscription, or nil.
+func (e *evaluation) failedResolution() *SubscriptionCondition {
+	for i := range e.subscription.Conditions {
+		if c := &e.subscription.Conditions[i]; c.Type == resolutionFailed && c.Status == string(metav1.ConditionTrue) {
+			return c
+		}
+	}
+	return nil
+}
+
+// unresolved is the finding on a Subscription that OLM cannot resolve, nil where that is not so. OLM writes
+// the failure of one Subscription on every other in the namespace; one whose constraints are not the matter
+// is fine (W17).
+func (e *evaluation) unresolved() *Finding {
+	c := e.failedResolution()
+	if c == nil {
+		return nil
+	}
+	sub := e.subscription
+	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, resolutionFailed), "")
+	switch {
+	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
+		f.Since = metav1.NewTime(c.LastTransitionTime)
+		f.Message = either(shortened(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
+	case !e.mentioned(c.Message):
+		return nil
+	default:
+		// OLM's own text lists the constraints in another order each time, which would look like a change.
+		f.Reason = reasonUnsatisfiable
+		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
+		if e.stuck() {
+			at, _ := e.intervention()
+			f.Message += "; it lost track of its ClusterServiceVersion " + plain(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
+		}
+	}
+	f.Related = append(f.Related, e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, f.Reason))
+	return &f
+}
+
+// mentioned tells whether a message of the resolver is about the policy's Subscription or its package.
+func (e *evaluation) mentioned(message string) bool {
+	for _, about := range []string{
+		"subscription " + e.subscription.Name, "subscription " + e.subscription.named(),
+		"package " + e.wanted.name, "package " + e.wanted.namespace + "/" + e.wanted.name,
+	} {
+		for rest := message; ; {
+			_, after, found := strings.Cut(rest, about)
+			if !found {
+				break
+			}
+			if after == "" || strings.ContainsAny(after[:1], " \t\r\n,:") {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
+}
+
+// unreferenced finds the ClusterServiceVersions that OLM sees installed and not claimed by a Subscription.
+var unreferenced = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
+
+// lost is the ClusterServiceVersion that the Subscription should have and does not know of, nil where there
+// is none. A copy is never it: that one is installed elsewhere.
+func (e *evaluation) lost() *CSV {
+	c := e.failedResolution()
+	if c == nil || e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
+		return nil
+	}
+	var unclear *CSV
+	for _, match := range unreferenced.FindAllStringSubmatch(c.Message, -1) {
+		csv := e.csvNamed(strings.TrimRight(match[1], ",:"))
+		switch {
+		case csv == nil || csv.Reason == "Copied":
+		case csv.Annotations[operatorNamespace] != "" && csv.Annotations[operatorNamespace] != e.wanted.namespace:
+		case csv.Package == e.wanted.name:
+			return csv
+		case csv.Package == "":
+			unclear = csv
+		}
+	}
+	return unclear
+}
+
+// operatorNamespace is the annotation in which OLM says where an operator is installed.
+const operatorNamespace = "olm.operatorNamespace"
+
+// stuck tells whether OLM needs help. An informing policy gives none (W7).
+func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
+
+// intervention gives when the Subscription is stepped in for, and how long it is until then. The time stays
+// once it is set, and stays due for as long as the Subscription is stuck (W35).
+func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
+	at := e.Policy.Status.SubscriptionInterventionTime
+	if at == nil || at.Sub(e.Now) > interventionDelay {
+		set := metav1.NewTime(e.Now.Add(interventionDelay).Truncate(time.Second))
+		at = &set
+	}
+	if wait := at.Sub(e.Now); wait > 0 {
+		return at, wait + time.Second // a second more, so that the time has passed by then
+	}
+	return at, 0
+}
+
+// intervene links the Subscription with its ClusterServiceVersion again.
+func (e *evaluation) intervene(at *metav1.Time) []Action {
+	if at.After(e.Now) {
+		return nil
+	}
+	live := e.subscription.Content
+	repaired := with(live, e.lost().Name, "status", "currentCSV")
+	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
+		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
+	}
+	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+plain(e.lost().Name),
+		e.related(kindSubscription, e.subscription.Object, policyv1beta2.NonCompliant, reasonUnsatisfiable))
+	done := e.updated()
+	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + plain(e.lost().Name)
+	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
+}

@@ -1,0 +1,149 @@
+package compliance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+const (
+	// messageLength is the most, in bytes, that a compliance message has. Tools store it in fields of this size.
+	messageLength   = 4096
+	truncatedSuffix = "...[truncated]"
+	// namespacePrefix begins the message of the one fault of a policy that leaves the others worth reading.
+	namespacePrefix = "the operator namespace"
+	eventComponent  = "configuration-policy-controller"
+)
+
+// aggregated is one condition of the aggregate, in the order in which they are told at the same time.
+type aggregated struct {
+	conditionType string
+	good          metav1.ConditionStatus
+	// counts tells whether the policy's compliance depends on it; nil means always.
+	counts func(*policyv1beta2.OperatorPolicySpec) bool
+	// onlyBad leaves out its message while it is good.
+	onlyBad bool
+}
+
+var aggregatedTypes = []aggregated{
+	{conditionType: TypeValidPolicySpec, good: metav1.ConditionTrue},
+	{conditionType: TypeOperatorGroup, good: metav1.ConditionTrue},
+	{conditionType: TypeSubscription, good: metav1.ConditionTrue},
+	{conditionType: TypeInstallPlan, good: metav1.ConditionTrue},
+	{conditionType: TypeClusterServiceVersion, good: metav1.ConditionTrue},
+	{conditionType: TypeCustomResourceDefinition, good: metav1.ConditionTrue},
+	{conditionType: TypeDeployment, good: metav1.ConditionTrue},
+	{conditionType: TypeCatalogSourcesUnhealthy, good: metav1.ConditionFalse},
+	{conditionType: TypeNoDeprecations, good: metav1.ConditionTrue, counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
+		return !spec.IsMustNotHave() && spec.ComplianceConfig.DeprecationsPresent == policyv1beta2.ConfigNonCompliant
+	}},
+	{conditionType: TypeMinorChannelUpgradeAvailable, good: metav1.ConditionTrue, onlyBad: true, counts: func(spec *policyv1beta2.OperatorPolicySpec) bool {
+		return !spec.IsMustNotHave() && spec.ComplianceConfig.MinorChannelUpgradeAvailable == policyv1beta2.ConfigNonCompliant
+	}},
+}
+
+// aggregate sums up the conditions: the outcome, and the message that begins with it and tells the most
+// recent change first (seed 001, "ordered by their last transition times, so that the most recent change is
+// first").
+func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
+	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
+		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
+		return policyv1beta2.NonCompliant, told(policyv1beta2.NonCompliant, []string{valid.Message})
+	}
+	compliant := policyv1beta2.Compliant
+	var changed []metav1.Condition
+	var missing []string
+	for _, a := range aggregatedTypes {
+		if a.counts != nil && !a.counts(spec) {
+			continue
+		}
+		c := conditionOf(conditions, a.conditionType)
+		if c == nil {
+			missing = append(missing, a.conditionType+" could not be determined")
+		} else if c.Status != a.good || !a.onlyBad {
+			changed = append(changed, *c)
+		}
+		if c == nil || c.Status != a.good {
+			compliant = policyv1beta2.NonCompliant
+		}
+	}
+	slices.SortStableFunc(changed, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
+	messages := make([]string, 0, len(changed)+len(missing))
+	for _, c := range changed {
+		messages = append(messages, c.Message)
+	}
+	return compliant, told(compliant, append(messages, missing...))
+}
+
+// told is the message: the outcome, which is all that the policy framework parses, and what led to it.
+func told(compliant policyv1beta2.ComplianceState, messages []string) string {
+	return cut(string(compliant)+"; "+strings.Join(messages, ", "), messageLength)
+}
+
+// cut shortens text to a number of bytes and says so. It gives valid UTF-8: the API server would replace
+// anything else, and the status would differ from what was written.
+func cut(text string, most int) string {
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	if len(text) <= most {
+		return text
+	}
+	end := most - len(truncatedSuffix)
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + truncatedSuffix
+}
+
+// Event is a change of compliance to report.
+type Event struct {
+	// Message begins with "Compliant; " or "NonCompliant; ".
+	Message string
+	// Type is corev1.EventTypeNormal or corev1.EventTypeWarning.
+	Type string
+	Time time.Time
+}
+
+// eventType goes by what the message says, which may differ from what the policy is by then (W21).
+func eventType(message string) string {
+	if strings.HasPrefix(message, string(policyv1beta2.Compliant)+";") {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
+
+// ComplianceEvent is the object that the policy framework reads the compliance from: an event on the owner
+// of the policy, in the policy's namespace. It is nil for a policy without an owner. Instance names the
+// process that reports.
+func ComplianceEvent(op *policyv1beta2.OperatorPolicy, e Event, instance string) *corev1.Event { //nolint:revive // the policy framework's own word for it
+	if len(op.OwnerReferences) == 0 {
+		return nil
+	}
+	owner := &op.OwnerReferences[0]
+	at := metav1.NewTime(e.Time)
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace, Name: fmt.Sprintf("%s.%x", owner.Name, e.Time.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: op.Namespace, Name: owner.Name, UID: owner.UID,
+		},
+		Related: &corev1.ObjectReference{
+			APIVersion: policyv1beta2.GroupVersion.String(), Kind: policyv1beta2.Kind, Namespace: op.Namespace, Name: op.Name, UID: op.UID,
+		},
+		Reason:              "policy: " + op.Namespace + "/" + op.Name,
+		Message:             e.Message,
+		Type:                e.Type,
+		Action:              "ComplianceStateUpdate",
+		Source:              corev1.EventSource{Component: eventComponent, Host: instance},
+		ReportingController: eventComponent,
+		ReportingInstance:   instance,
+		FirstTimestamp:      at,
+		LastTimestamp:       at,
+		Count:               1,
+	}
+}

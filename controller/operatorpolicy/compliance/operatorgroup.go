@@ -1,0 +1,238 @@
+package compliance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// operatorGroup compares the OperatorGroup of the namespace with what the policy asks for; usable is false
+// where OLM could not install the operator with what is there.
+//
+// A group that is not usable keeps a Subscription from being created, and nothing else: an operator that is
+// installed goes on being kept as the policy says, and its plans go on being approved (W24).
+func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) {
+	switch groups := e.OperatorGroups; {
+	case len(groups) == 0:
+		return e.missingGroup()
+	case len(groups) > 1:
+		names := make([]string, len(groups))
+		related := make([]policyv1beta2.RelatedObject, len(groups))
+		for i := range groups {
+			names[i] = groups[i].Name
+			related[i] = e.related(kindOperatorGroup, groups[i].Object, policyv1beta2.NonCompliant, relatedTooManyGroups)
+		}
+		return groupFinding(metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
+			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s", e.wanted.namespace, listed(names)), related...), nil, false
+	case e.wanted.group != nil && e.wanted.group.name != groups[0].Name:
+		return e.otherGroup(&groups[0]), nil, false
+	}
+	return e.presentGroup(&e.OperatorGroups[0])
+}
+
+func groupFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
+	return Finding{Type: TypeOperatorGroup, Status: status, Reason: reason, Message: message, Kind: kindOperatorGroup, Related: related}
+}
+
+// otherGroup is for a namespace in which a group of another name stands. A second one beside it would stop
+// OLM from installing anything there, so none is made.
+func (e *evaluation) otherGroup(group *OperatorGroup) Finding {
+	missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
+	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
+		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", group.named(), quoted(group.Name), quoted(missing.Name)),
+		e.related(kindOperatorGroup, group.Object, policyv1beta2.NonCompliant, relatedMismatch),
+		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
+}
+
+// presentGroup is for the one group of the namespace, where it is the one that the policy names or the
+// policy names none.
+func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool) {
+	as := func(state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
+		return e.related(kindOperatorGroup, group.Object, state, reason)
+	}
+	if e.wanted.group != nil {
+		if differing := differences(group.Content, e.wanted.group.spec, "spec"); len(differing) > 0 {
+			return e.differentGroup(group, differing)
+		}
+	}
+	// "Check for an existing OperatorGroup in the namespace that can be used" (seed 001).
+	if problem := e.unsupported(group); problem != "" {
+		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group) {
+			return e.differentGroup(group, differences(group.Content, spec, "spec"))
+		}
+		return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", problem, as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
+	}
+	related := as(policyv1beta2.Compliant, relatedFound)
+	if e.wanted.group == nil && group.GenerateName != e.wanted.namespace+"-" {
+		return groupFinding(metav1.ConditionTrue, "PreexistingOperatorGroupFound",
+			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct", related), nil, true
+	}
+	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy", related), nil, true
+}
+
+// madeTooEarly tells whether this policy made a group for all namespaces, before it was known that the operator
+// does not support that, and nothing else is subscribed to there that may need it.
+func (e *evaluation) madeTooEarly(group *OperatorGroup) bool {
+	targets, known := targetsOf(group)
+	return known && len(targets) == 0 && e.wanted.group == nil && e.generated(group) &&
+		!slices.ContainsFunc(e.Subscriptions, func(s Subscription) bool { return s.Package != e.wanted.name })
+}
+
+// generated tells whether this policy made a group because there was none.
+func (e *evaluation) generated(group *OperatorGroup) bool {
+	r := e.related(kindOperatorGroup, group.Object, policyv1beta2.Compliant, relatedFound)
+	return group.GenerateName == e.wanted.namespace+"-" && r.Properties != nil && createdBefore(e.Policy.Status.RelatedObjects, &r)
+}
+
+func (e *evaluation) differentGroup(group *OperatorGroup, differences []difference) (Finding, []Action, bool) {
+	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch",
+		"the OperatorGroup "+group.named()+" does not match the policy: "+differing(differences),
+		e.related(kindOperatorGroup, group.Object, policyv1beta2.NonCompliant, relatedMismatch))
+	if !e.enforced {
+		return f, nil, false
+	}
+	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+group.named()+" was updated to match the policy",
+		e.related(kindOperatorGroup, group.Object, policyv1beta2.Compliant, relatedUpdated))
+	return f, []Action{{Verb: Update, Live: group.Content, Object: corrected(group.Content, differences), Done: done, Failed: f.because("enforced")}}, true
+}
+
+// missingGroup is for a namespace without a group.
+func (e *evaluation) missingGroup() (Finding, []Action, bool) {
+	o := Object{Namespace: e.wanted.namespace, Name: noName}
+	metadata := map[string]any{"namespace": o.Namespace}
+	var spec map[string]any
+	note := ""
+	if e.wanted.group != nil {
+		o.Name = e.wanted.group.name
+		metadata["name"], spec = o.Name, e.wanted.group.spec
+	} else {
+		metadata["generateName"] = o.Namespace + "-"
+		spec, note = e.defaultGroup()
+	}
+	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing", "the required OperatorGroup was not found in namespace "+o.Namespace,
+		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
+	if e.wanted.group != nil {
+		f.Message = "the required OperatorGroup " + o.named() + " was not found"
+	}
+	if spec == nil {
+		f.Message += "; " + note
+		return f, nil, false
+	}
+	// Making a group that could not be used would only put the next finding off.
+	wanted := OperatorGroup{Object: Object{Namespace: o.Namespace, Name: o.Name, Content: map[string]any{"spec": spec}}}
+	if problem := e.unsupported(&wanted); problem != "" {
+		f.Message += "; " + problem
+		return f, nil, false
+	}
+	if !e.enforced {
+		f.Message += notCreated
+		return f, nil, false
+	}
+	done := groupFinding(metav1.ConditionTrue, "OperatorGroupCreated", "the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
+	return f, []Action{{
+		Verb: Create,
+		Object: map[string]any{"apiVersion": apiVersions[kindOperatorGroup], "kind": kindOperatorGroup,
+			"metadata": metadata, "spec": spec},
+		Done: done, Failed: f.because("created"),
+	}}, true
+}
+
+// defaultGroup is the spec of the group that is made where the policy names none: for all namespaces, or
+// where the operator does not support that, for its own. It is nil, with the reason, where only the author
+// of the policy can tell which namespaces are meant.
+func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
+	modes := e.installModes()
+	own := []string{e.wanted.namespace}
+	switch {
+	case modes == nil || supports(modes, e.wanted.namespace, nil):
+		return map[string]any{}, ""
+	case supports(modes, e.wanted.namespace, own):
+		return map[string]any{"targetNamespaces": anySlice(own)},
+			" for that namespace only, because " + e.wanted.name + " does not support AllNamespaces"
+	}
+	return nil, fmt.Sprintf("%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to say for which namespaces it is", e.wanted.name, modeNames(modes))
+}
+
+// unsupported says why the operator cannot be installed with a group, or "".
+func (e *evaluation) unsupported(group *OperatorGroup) string {
+	modes := e.installModes()
+	targets, known := targetsOf(group)
+	if modes == nil || !known || supports(modes, e.wanted.namespace, targets) {
+		return ""
+	}
+	return fmt.Sprintf("the OperatorGroup %s cannot be used for %s: its mode is %s, supported are %s",
+		group.named(), e.wanted.name, modeOf(e.wanted.namespace, targets), modeNames(modes))
+}
+
+// installModes are those that the operator supports: the installed version, else the one that the channel
+// offers; nil where neither is known.
+func (e *evaluation) installModes() map[string]bool {
+	for _, csv := range []*CSV{e.csv, e.csvNamed(e.current())} {
+		if csv != nil && csv.InstallModes != nil {
+			return csv.InstallModes
+		}
+	}
+	if channel := e.manifestChannel(); channel != nil {
+		return channel.InstallModes
+	}
+	return nil
+}
+
+// The install modes of OLM.
+const (
+	allNamespaces   = "AllNamespaces"
+	ownNamespace    = "OwnNamespace"
+	singleNamespace = "SingleNamespace"
+	multiNamespace  = "MultiNamespace"
+)
+
+// targetsOf gives the namespaces that a group is for, nil for all of them. What a selector selects is known
+// only once OLM has written it into the status.
+func targetsOf(group *OperatorGroup) (targets []string, known bool) {
+	spec := object(group.Content, "spec")
+	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {
+		return targets, true
+	}
+	if selector, _ := spec["selector"].(map[string]any); emptySelector(selector) {
+		return nil, true
+	}
+	targets = stringsIn(object(group.Content, "status")["namespaces"])
+	return targets, len(targets) > 0
+}
+
+func modeOf(own string, targets []string) string {
+	switch {
+	case len(targets) == 0 || slices.Contains(targets, ""):
+		return allNamespaces
+	case len(targets) > 1:
+		return multiNamespace
+	case targets[0] == own:
+		return ownNamespace
+	}
+	return singleNamespace
+}
+
+// supports tells whether an operator with these modes runs with these targets. One that watches several
+// namespaces, its own among them, needs both modes (OLM: InstallModeSet.Supports).
+func supports(modes map[string]bool, own string, targets []string) bool {
+	mode := modeOf(own, targets)
+	return modes[mode] && (mode != multiNamespace || !slices.Contains(targets, own) || modes[ownNamespace])
+}
+
+// modeNames lists the supported modes.
+func modeNames(modes map[string]bool) string {
+	var names []string
+	for _, mode := range slices.Sorted(maps.Keys(modes)) {
+		if modes[mode] {
+			names = append(names, mode)
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return listed(names)
+}

@@ -1,0 +1,140 @@
+package compliance
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// recordTime is how long until a removal goes on that waited for its own status.
+const recordTime = time.Second
+
+// removal describes what a mustnothave policy finds of the operator that must not be there, and takes it
+// away kind by kind: Subscription, ClusterServiceVersion, InstallPlans, CustomResourceDefinitions and
+// OperatorGroup. A kind is only deleted when nothing of the one before is left, or it is kept: a group or a
+// definition that goes while the operator runs breaks it half-way, and one that goes while a finalizer
+// holds the Subscription would be made again (W10).
+func removal(in *Input) Outcome {
+	s := newScope(in)
+	behavior := &in.Policy.Spec.RemovalBehavior
+	crds := s.judgeCRDs()
+
+	r := remover{scope: s, waitsForRecord: slices.ContainsFunc(slices.Concat(s.csvItems, crds), func(i item) bool { return i.unrecorded })}
+	subscription := r.remove(kindSubscription, TypeSubscription, s.subscriptionItems)
+	csv := r.remove(kindClusterServiceVersion, TypeClusterServiceVersion, s.csvItems)
+	plan := s.plansNotHandled()
+	if behavior.InstallPlans == policyv1beta2.RemovalDelete {
+		plan = r.remove(kindInstallPlan, TypeInstallPlan, s.judgePlans())
+	}
+	crd := r.remove(kindCustomResourceDefinition, TypeCustomResourceDefinition, crds)
+	groups, ambiguous := s.judgeGroups()
+	operatorGroup := s.tooManyGroups()
+	if !ambiguous {
+		operatorGroup = r.remove(kindOperatorGroup, TypeOperatorGroup, groups)
+	}
+
+	out := Outcome{
+		Findings:         []Finding{operatorGroup, subscription, plan, csv, crd, s.deploymentsNotHandled(), s.catalogNotHandled()},
+		Actions:          r.actions,
+		InstalledVersion: s.installedCSV(),
+	}
+	if r.waitsForRecord && in.Policy.Spec.IsEnforced() {
+		out.After = recordTime
+	}
+	return out
+}
+
+// remover takes kinds away one after the other.
+type remover struct {
+	*scope
+	// waitsForRecord holds every deletion until what has to go later on is in the status: the Subscription
+	// and the ClusterServiceVersion are what tells that it has to.
+	waitsForRecord bool
+	// before names what is left of an earlier kind; empty while nothing is.
+	before  string
+	actions []Action
+}
+
+// remove gives the finding on one kind, and its deletions if it is its turn.
+func (r *remover) remove(kind, conditionType string, items []item) Finding {
+	k := removalKind{scope: r.scope, kind: kind, conditionType: conditionType, next: "will be deleted"}
+	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.fate.remains() })
+	enforced := r.Policy.Spec.IsEnforced()
+	switch {
+	case !enforced:
+		k.next = "will not be deleted, because the policy is not enforced"
+	case r.before != "":
+		k.next = "will be deleted after " + r.before
+	case r.waitsForRecord:
+		k.next = "will be deleted once the status of the policy says so"
+	default:
+		r.actions = append(r.actions, k.deletions(items)...)
+	}
+	if r.before == "" && len(left) > 0 {
+		r.before, _ = noun(kind, left)
+	}
+	return k.finding(items)
+}
+
+// plansNotHandled is the finding on InstallPlans that are kept, which is the default. Only the plans that
+// a Subscription follows are related to the policy.
+func (s *scope) plansNotHandled() Finding {
+	f := s.none(kindInstallPlan, TypeInstallPlan)
+	plans := s.followedPlans()
+	if len(plans) == 0 {
+		return f
+	}
+	f.Reason, f.Related = "InstallPlanNotApplicable", nil
+	f.Message = "InstallPlans are kept, as spec.removalBehavior.installPlans is " + string(policyv1beta2.RemovalKeep)
+	for _, plan := range plans {
+		f.Related = append(f.Related, s.related(kindInstallPlan, planObject(plan), policyv1beta2.Compliant, relatedNotHandled))
+	}
+	return f
+}
+
+// deploymentsNotHandled lists the Deployments of the operator; they go with its ClusterServiceVersion.
+func (s *scope) deploymentsNotHandled() Finding {
+	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable", Kind: kindDeployment,
+		Message: "Deployments do not count for a mustnothave policy"}
+	var names []string
+	for i := range s.csvs {
+		names = append(names, s.csvs[i].Deployments...)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		d, ok := s.Deployments[name]
+		if !ok {
+			f.Related = append(f.Related, s.related(kindDeployment, Object{Namespace: s.namespace, Name: name}, policyv1beta2.Compliant, relatedAbsent))
+			continue
+		}
+		f.Related = append(f.Related, s.related(kindDeployment, d.Object, policyv1beta2.Compliant, relatedNotHandled))
+	}
+	return f
+}
+
+// catalogNotHandled shows the catalogs that the Subscriptions have, or else the one that the policy names.
+func (s *scope) catalogNotHandled() Finding {
+	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource,
+		Message: "the CatalogSource does not count for a mustnothave policy"}
+	var catalogs []rules.Catalog
+	for _, sub := range s.meant {
+		if !slices.Contains(catalogs, sub.Catalog) {
+			catalogs = append(catalogs, sub.Catalog)
+		}
+	}
+	if c := s.Rules.Catalog; len(catalogs) == 0 && c.Name != "" && c.Namespace != "" {
+		catalogs = append(catalogs, c)
+	}
+	for _, c := range catalogs {
+		if source := s.CatalogSource(c); source != nil {
+			f.Related = append(f.Related, s.related(kindCatalogSource, source.Object, policyv1beta2.Compliant, relatedNotHandled))
+			continue
+		}
+		f.Related = append(f.Related, s.related(kindCatalogSource, Object{Namespace: c.Namespace, Name: c.Name}, policyv1beta2.Compliant, relatedAbsent))
+	}
+	return f
+}

@@ -1,0 +1,90 @@
+package compliance
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// judgeGroups are the OperatorGroups that the removal is about. It is ambiguous which one has to go where
+// there are several.
+func (s *scope) judgeGroups() (items []item, ambiguous bool) {
+	groups := slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g OperatorGroup) bool { return g.Namespace != s.namespace })
+	why, unused := s.groupUse()
+	for i := range groups {
+		next := newItem(groups[i].Object, why)
+		switch {
+		case why != "": // whichever it is, none is going to be deleted
+		case !s.policysGroup(&groups[i]):
+			continue
+		case groups[i].Owned:
+			next = newItem(groups[i].Object, "it has ownerReferences, so something else manages it")
+		case next.fate == going:
+			next.why = unused
+			ambiguous = ambiguous || len(groups) > 1
+		}
+		items = append(items, next)
+	}
+	return items, ambiguous
+}
+
+// policysGroup tells whether a group is the one that the policy names, or was generated for the namespace.
+func (s *scope) policysGroup(g *OperatorGroup) bool {
+	if named := s.Policy.Spec.OperatorGroup; named != nil {
+		return g.Name == named.Name
+	}
+	return g.GenerateName == s.namespace+"-"
+}
+
+// groupUse says why no group may be deleted, or else what speaks against a deletion that was asked for all
+// the same. An operator without its group stops working, so what stays installed counts as much as other
+// Subscriptions do.
+func (s *scope) groupUse() (keep, despite string) {
+	behavior := s.Policy.Spec.RemovalBehavior.OperatorGroups
+	if behavior == policyv1beta2.RemovalKeep {
+		return keptIf(true, "operatorGroups"), ""
+	}
+	user := s.groupUser()
+	switch {
+	case user == "":
+		return "", ""
+	case behavior != policyv1beta2.RemovalDelete:
+		return user + " uses it", ""
+	case s.hasUnmeant():
+		return "the operator is installed in a way that the policy does not mean", ""
+	}
+	return "", "spec.removalBehavior.operatorGroups is " + string(policyv1beta2.RemovalDelete) + ", although " + user + " uses it"
+}
+
+// groupUser names something that stays and needs a group, or is "".
+func (s *scope) groupUser() string {
+	leaves := func(items []item, name string) bool {
+		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.fate.remains() })
+	}
+	for i := range s.Subscriptions {
+		if sub := &s.Subscriptions[i]; sub.Namespace == s.namespace && !leaves(s.subscriptionItems, sub.Name) {
+			return "the Subscription " + sub.named()
+		}
+	}
+	for i := range s.CSVs {
+		if c := &s.CSVs[i]; c.Namespace == s.namespace && c.CopiedFrom == "" && !leaves(s.csvItems, c.Name) {
+			return "the ClusterServiceVersion " + c.named()
+		}
+	}
+	return ""
+}
+
+// tooManyGroups is the finding where a group has to go and it takes a person to tell which.
+func (s *scope) tooManyGroups() Finding {
+	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups", Kind: kindOperatorGroup}
+	var items []item
+	for i := range s.OperatorGroups {
+		items = append(items, item{Object: s.OperatorGroups[i].Object})
+		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Object, policyv1beta2.NonCompliant, relatedTooManyGroups))
+	}
+	subject, verb := noun(kindOperatorGroup, items)
+	f.Message = subject + verb + "all in the namespace; none is deleted while there is more than one"
+	return f
+}

@@ -1,0 +1,249 @@
+package compliance
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// fate is what becomes of an object of the operator.
+type fate int
+
+const (
+	// unmeant objects are of the operator, but not in what the policy forbids.
+	unmeant fate = iota
+	// staying objects are kept.
+	staying
+	// going objects have to be deleted; refused ones too, but it was tried and failed.
+	going
+	refused
+	// unsure objects may have to be deleted: they are reported and left alone.
+	unsure
+	// deleting objects are on their way, with something that holds them; deleted ones are gone.
+	deleting
+	deleted
+)
+
+// remains tells whether the object is still there and should not be.
+func (f fate) remains() bool {
+	return f == going || f == refused || f == unsure || f == deleting
+}
+
+// item is an object of the operator with its fate.
+type item struct {
+	Object
+	fate fate
+	// why explains it, as far as that is not plain.
+	why string
+	// held tells that a deletion may take its time, because of a finalizer.
+	held bool
+	// unrecorded tells that nothing but the Subscription or the ClusterServiceVersion says that it has to go.
+	unrecorded bool
+}
+
+// newItem is an object that has to go, unless keep says why it stays.
+func newItem(o Object, keep string) item {
+	i := item{Object: o, fate: going, held: finalized(o.Content)}
+	switch {
+	case keep != "":
+		i.fate, i.why = staying, keep
+	case o.Deleting:
+		i.fate = deleting
+	}
+	return i
+}
+
+// keptIf says why objects of a kind stay.
+func keptIf(keep bool, field string) string {
+	if !keep {
+		return ""
+	}
+	return "spec.removalBehavior." + field + " is " + string(policyv1beta2.RemovalKeep)
+}
+
+// finalized tells whether an object has finalizers; one that cannot be read is taken to have some.
+func finalized(content map[string]any) bool {
+	finalizers, found, err := unstructured.NestedSlice(content, "metadata", "finalizers")
+	return err != nil || found && len(finalizers) > 0
+}
+
+// removalKind describes the removal of the objects of one kind.
+type removalKind struct {
+	*scope
+	kind, conditionType string
+	// next says what becomes of those that go.
+	next string
+}
+
+// deletions are the deletes of the items that go. Each says what is found once it and those before it are
+// done.
+func (k *removalKind) deletions(items []item) []Action {
+	var actions []Action
+	state := slices.Clone(items)
+	for i := range state {
+		if state[i].fate != going {
+			continue
+		}
+		failed := slices.Clone(state)
+		failed[i].fate = refused
+		state[i].fate = deleted
+		if state[i].held {
+			state[i].fate = deleting
+		}
+		actions = append(actions, Action{
+			Verb: Delete,
+			Live: items[i].Content,
+			Done: k.finding(state),
+			Failed: func(reason string) Finding {
+				failed[i].why = shortened(reason, foreignText)
+				return k.finding(failed)
+			},
+		})
+	}
+	return actions
+}
+
+// finding sums up the items of the kind. What is left to do decides over what is done.
+func (k *removalKind) finding(items []item) Finding {
+	f := k.none(k.kind, k.conditionType)
+	has := func(fates ...fate) bool {
+		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(fates, i.fate) })
+	}
+	outcome := ""
+	switch {
+	case has(going, refused, unsure):
+		outcome, f.Status = "Present", metav1.ConditionFalse
+	case has(deleting):
+		outcome, f.Status = "Deleting", metav1.ConditionFalse
+	case has(deleted):
+		outcome = "Deleted"
+	case has(staying):
+		outcome = "Kept"
+	case len(items) == 0:
+		return f
+	}
+	if outcome != "" {
+		f.Reason, f.Message = k.kind+outcome, ""
+	}
+	f.Related = nil
+	for _, i := range items {
+		f.Related = append(f.Related, k.describe(i))
+	}
+	for _, clause := range k.clauses(items) {
+		if f.Message != "" {
+			f.Message += "; "
+		}
+		f.Message += clause
+	}
+	return f
+}
+
+// clauses say the same of all items that share their fate and its cause.
+func (k *removalKind) clauses(items []item) []string {
+	var clauses []string
+	said := make([]bool, len(items))
+	for n, first := range items {
+		if said[n] {
+			continue
+		}
+		var alike []item
+		for m := n; m < len(items); m++ {
+			if items[m].fate == first.fate && items[m].why == first.why {
+				alike = append(alike, items[m])
+				said[m] = true
+			}
+		}
+		clauses = append(clauses, k.clause(first, alike))
+	}
+	return clauses
+}
+
+func (k *removalKind) clause(first item, alike []item) string {
+	subject, verb := noun(k.kind, alike)
+	because := ""
+	if first.why != "" {
+		because = ", since " + first.why
+	}
+	switch first.fate {
+	case staying:
+		return subject + verb + "kept" + because
+	case going:
+		return subject + verb + "present and " + k.next + because
+	case refused:
+		return subject + verb + "present and cannot be deleted: " + first.why
+	case unsure:
+		return subject + verb + "present and not deleted" + because
+	case deleting:
+		return subject + verb + "being deleted and not gone yet"
+	case deleted:
+		if len(alike) == 1 {
+			return subject + " was deleted"
+		}
+		return subject + " were deleted"
+	case unmeant:
+	}
+	return subject + verb + "not what the policy means"
+}
+
+// noun names objects of a kind and gives the verb that goes with them.
+func noun(kind string, items []item) (subject, verb string) {
+	names := make([]string, len(items))
+	for i := range items {
+		names[i] = items[i].Name
+		if items[i].Namespace != "" {
+			names[i] = items[i].named()
+		}
+	}
+	if len(names) == 1 {
+		return "the " + kind + " " + names[0], " is "
+	}
+	return "the " + kind + "s " + listed(names), " are "
+}
+
+// relatedUnsure is the reason of an object of which it is not known whether the policy means it. It differs
+// from relatedNotWanted, which is put on record for later.
+const relatedUnsure = "Resource found but it is not known whether it should exist"
+
+func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
+	state, reason := policyv1beta2.NonCompliant, relatedNotWanted
+	switch i.fate {
+	case going, refused:
+	case unsure:
+		reason = relatedUnsure
+	case deleting:
+		reason = relatedDeleting
+	case deleted:
+		state, reason = policyv1beta2.Compliant, relatedDeleted
+	case staying:
+		state, reason = "", relatedKept(k.kind)
+	case unmeant:
+		state, reason = policyv1beta2.Compliant, relatedFound
+	}
+	return k.related(k.kind, i.Object, state, reason)
+}
+
+// none is the finding where there is nothing of a kind that has to go.
+func (s *scope) none(kind, conditionType string) Finding {
+	f := Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: kind + "NotPresent", Kind: kind,
+		Message: "no " + kind + " that the policy means is in namespace " + s.namespace}
+	o, state, reason := Object{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
+	switch kind {
+	case kindSubscription:
+		o.Name = s.pkg
+	case kindOperatorGroup:
+		if group := s.Policy.Spec.OperatorGroup; group != nil {
+			o.Name = group.Name
+		}
+	case kindInstallPlan:
+		f.Reason, f.Message = "NoInstallPlansFound", "no InstallPlans of the operator are in namespace "+s.namespace
+		reason = relatedNoPlans
+	case kindCustomResourceDefinition:
+		f.Reason, f.Message = "RelevantCRDNotFound", "no CustomResourceDefinitions of the operator were found"
+		o.Namespace, state, reason = "", policyv1beta2.Inapplicable, relatedNoCRDs
+	}
+	f.Related = []policyv1beta2.RelatedObject{s.related(kind, o, state, reason)}
+	return f
+}

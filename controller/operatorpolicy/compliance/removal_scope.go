@@ -1,0 +1,244 @@
+package compliance
+
+import (
+	"slices"
+	"strings"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// scope is an Input with what there is of the operator that a mustnothave policy is about.
+type scope struct {
+	*Input
+	pkg, namespace string
+	// label is what OLM puts on everything of the operator.
+	label string
+	// byVersion tells whether the policy means some versions only, narrowed whether it means some versions, or
+	// some catalogs, only.
+	byVersion, narrowed bool
+	// subscriptions and csvs are those of the package that are installed in the namespace.
+	subscriptions []Subscription
+	csvs          []CSV
+	// meant are the subscriptions that the policy means.
+	meant []Subscription
+	// subscriptionItems and csvItems say what becomes of subscriptions and csvs.
+	subscriptionItems, csvItems []item
+}
+
+func newScope(in *Input) *scope {
+	spec := &in.Policy.Spec
+	s := &scope{Input: in, pkg: spec.Subscription.Name, namespace: spec.Subscription.Namespace}
+	s.label = OperatorLabel(s.pkg, s.namespace)
+	s.byVersion = len(rules.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
+	s.narrowed = s.byVersion || in.Rules.Catalog != rules.Catalog{}
+	for _, sub := range in.Subscriptions {
+		if sub.Package == s.pkg && sub.Namespace == s.namespace {
+			s.subscriptions = append(s.subscriptions, sub)
+		}
+	}
+	for i := range in.CSVs {
+		if s.ours(&in.CSVs[i]) {
+			s.csvs = append(s.csvs, in.CSVs[i])
+		}
+	}
+	for i := range s.subscriptions {
+		if s.means(&s.subscriptions[i]) {
+			s.meant = append(s.meant, s.subscriptions[i])
+		}
+	}
+	s.subscriptionItems, s.csvItems = s.judgeSubscriptions(), s.judgeCSVs()
+	return s
+}
+
+// operatorLabels is the prefix of the labels that tie objects to operators, as <package>.<namespace>.
+const operatorLabels = "operators.coreos.com/"
+
+// OperatorLabel is the label by which OLM marks what belongs to an operator.
+func OperatorLabel(pkg, namespace string) string {
+	return operatorLabels + subscriptionLabel(pkg, namespace)
+}
+
+// follows tells whether a Subscription has, or moves to, a ClusterServiceVersion.
+func (s *Subscription) follows(csv string) bool {
+	return csv != "" && (s.InstalledCSV == csv || s.CurrentCSV == csv)
+}
+
+// ours tells whether a ClusterServiceVersion is of the package. What says of itself that it is of another
+// one is never ours, whatever labels it has.
+func (s *scope) ours(c *CSV) bool {
+	if c.CopiedFrom != "" || c.Namespace != s.namespace {
+		return false
+	}
+	if c.Package != "" {
+		return c.Package == s.pkg
+	}
+	followed := false
+	for i := range s.Subscriptions {
+		if !s.Subscriptions[i].follows(c.Name) {
+			continue
+		}
+		if s.Subscriptions[i].Package != s.pkg {
+			return false
+		}
+		followed = true
+	}
+	return followed || s.labelled(c) || s.onRecord(kindClusterServiceVersion, &c.Object)
+}
+
+func (s *scope) labelled(c *CSV) bool {
+	_, ok := c.Labels[s.label]
+	return ok
+}
+
+// means tells whether the policy means a Subscription: by its catalog and, where the policy is about some
+// versions only, by what it has installed (seed 001, Story 7).
+func (s *scope) means(sub *Subscription) bool {
+	if !s.byVersion {
+		match, _ := s.Rules.Forbids("", "", sub.Catalog)
+		return match
+	}
+	installed := s.csvs
+	for i := range s.csvs {
+		if s.csvs[i].Name == sub.InstalledCSV {
+			installed = s.csvs[i : i+1]
+		}
+	}
+	return slices.ContainsFunc(installed, func(c CSV) bool {
+		match, _ := s.Rules.Forbids(c.Name, c.Version, sub.Catalog)
+		return match
+	})
+}
+
+// catalogOf is where a ClusterServiceVersion comes from, by the Subscription that follows it, or else by
+// those to its package. It is zero where none tells, or several disagree.
+func (s *scope) catalogOf(c *CSV) rules.Catalog {
+	var followers, others []rules.Catalog
+	for i := range s.subscriptions {
+		if s.subscriptions[i].follows(c.Name) {
+			followers = append(followers, s.subscriptions[i].Catalog)
+		} else {
+			others = append(others, s.subscriptions[i].Catalog)
+		}
+	}
+	if len(followers) == 0 {
+		followers = others
+	}
+	if len(followers) == 0 || slices.ContainsFunc(followers, func(c rules.Catalog) bool { return c != followers[0] }) {
+		return rules.Catalog{}
+	}
+	return followers[0]
+}
+
+// onRecord tells whether the status says, for the policy as it is now, that this very object has to go. It
+// was put there while the evidence was: an object outlives the Subscription that told its catalog.
+func (s *scope) onRecord(kind string, o *Object) bool {
+	status := &s.Policy.Status
+	return o.UID != "" && status.ObservedGeneration == s.Policy.Generation &&
+		slices.ContainsFunc(status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
+			meta := r.Object.Metadata
+			return r.Object.Kind == kind && meta.Name == o.Name && meta.Namespace == o.Namespace &&
+				r.Properties != nil && r.Properties.UID == o.UID &&
+				(r.Reason == relatedNotWanted || r.Reason == relatedDeleting || r.Reason == relatedDeleted)
+		})
+}
+
+func (s *scope) judgeSubscriptions() []item {
+	keep := keptIf(s.Policy.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep, "subscriptions")
+	var items []item
+	for i := range s.subscriptions {
+		sub := &s.subscriptions[i]
+		if slices.ContainsFunc(s.meant, func(m Subscription) bool { return m.Name == sub.Name }) {
+			items = append(items, newItem(sub.Object, keep))
+			continue
+		}
+		items = append(items, item{Object: sub.Object, fate: unmeant})
+	}
+	return items
+}
+
+// judgeCSVs leaves alone what the policy may or may not mean: deleting waits for certainty.
+func (s *scope) judgeCSVs() []item {
+	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep, "clusterServiceVersions")
+	var items []item
+	for i := range s.csvs {
+		c := &s.csvs[i]
+		catalog := s.catalogOf(c)
+		match, sure := s.Rules.Forbids(c.Name, c.Version, catalog)
+		recorded := s.onRecord(kindClusterServiceVersion, &c.Object)
+		next := newItem(c.Object, keep)
+		switch {
+		case match, !sure && recorded:
+			alone, _ := s.Rules.Forbids(c.Name, c.Version, rules.Catalog{})
+			evident := alone && (c.Package != "" || s.labelled(c))
+			next.unrecorded = next.fate == going && !evident && !recorded
+		case sure:
+			next = item{Object: c.Object, fate: unmeant}
+		case next.fate == going:
+			next.fate, next.why = unsure, "its version is not known"
+			if catalog == (rules.Catalog{}) && s.Rules.Catalog != (rules.Catalog{}) {
+				next.why = "its catalog is not known: no Subscription tells it"
+			}
+		}
+		items = append(items, next)
+	}
+	return items
+}
+
+// judgeCRDs spares what others may need: with a definition go all objects of its kind, in the whole cluster.
+func (s *scope) judgeCRDs() []item {
+	keep := keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions")
+	var items []item
+	for _, crd := range s.CRDs {
+		next := newItem(crd, keep)
+		recorded := s.onRecord(kindCustomResourceDefinition, &crd)
+		why := ""
+		switch {
+		case keep != "":
+		case s.shared(&crd):
+			why = "another installation in this cluster uses it"
+		case s.narrowed && s.hasUnmeant():
+			why = "the operator that stays installed needs it"
+		case s.narrowed && !recorded && !s.hasMeant():
+			why = "nothing tells that it belongs to what the policy means"
+		default:
+			next.unrecorded = s.narrowed && !recorded && next.fate == going
+		}
+		if why != "" {
+			next.fate, next.why = staying, why
+		}
+		items = append(items, next)
+	}
+	return items
+}
+
+// shared tells whether a definition is also of the operator in another namespace.
+func (s *scope) shared(crd *Object) bool {
+	for label := range crd.Labels {
+		if strings.HasPrefix(label, operatorLabels) && label != s.label {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMeant tells whether something of the operator is there that the policy means.
+func (s *scope) hasMeant() bool {
+	return len(s.meant) > 0 || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate != unmeant && i.fate != unsure })
+}
+
+// hasUnmeant tells whether something of the operator is there that the policy lets be.
+func (s *scope) hasUnmeant() bool {
+	return len(s.meant) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate == unmeant })
+}
+
+// installedCSV is the ClusterServiceVersion that is installed of the package, or "".
+func (s *scope) installedCSV() string {
+	name := ""
+	for i := range s.csvs {
+		if name == "" || slices.ContainsFunc(s.subscriptions, func(sub Subscription) bool { return sub.InstalledCSV == s.csvs[i].Name }) {
+			name = s.csvs[i].Name
+		}
+	}
+	return name
+}

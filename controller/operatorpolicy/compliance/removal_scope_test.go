@@ -1,0 +1,327 @@
+package compliance
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// short is the finding of a type as Reason: message.
+func short(t *testing.T, out Outcome, conditionType string) string {
+	t.Helper()
+	f := findingOf(t, out.Findings, conditionType)
+	return f.Reason + ": " + f.Message
+}
+
+func deletions(out Outcome) string {
+	var names []string
+	for _, a := range out.Actions {
+		names = append(names, a.Live["kind"].(string)+" "+a.Live["metadata"].(map[string]any)["name"].(string))
+	}
+	return strings.Join(names, ", ")
+}
+
+// withoutSubscription is an installation that lost its Subscription.
+func withoutSubscription(s *site) { s.subscriptions = nil }
+
+// elsewhere is an installation that was observed in a namespace other than the policy's.
+func elsewhere(s *site) {
+	s.subscriptions[0].Namespace, s.csvs[0].Namespace, s.groups[0].Namespace, s.plans[0].Metadata.Namespace = "lab", "lab", "lab", "lab"
+}
+
+func TestRemovalScope(t *testing.T) {
+	older := func(s *site) { s.csvs = append([]CSV{aCSV("etcd", "0.9.2")}, s.csvs...) }
+	for name, c := range map[string]struct {
+		site          *site
+		conditionType string
+		want, deletes string
+	}{
+		"a Subscription of another name is the package's": {
+			installed(func(s *site) { s.subscriptions[0].Object = anObject(kindSubscription, "my-etcd") }), TypeSubscription,
+			"SubscriptionPresent: the Subscription shop/my-etcd is present and will be deleted", "Subscription my-etcd"},
+		"a Subscription of the same name to another package is not": {
+			installed(func(s *site) {
+				s.subscriptions[0].Package, s.csvs[0].Package = "grafana", "grafana"
+			}), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop", ""},
+		"a Subscription to another catalog is not meant": {
+			installed(fromHub, func(s *site) { s.subscriptions[0].Catalog.Name = "mine" }), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+		"and neither is what it installed": {
+			installed(fromHub, func(s *site) { s.subscriptions[0].Catalog.Name = "mine" }), TypeClusterServiceVersion,
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop; the ClusterServiceVersion shop/etcd.v0.9.4 is not what the policy means", ""},
+		"half a catalog is compared as far as it goes": {
+			installed(func(s *site) { s.policy.Spec.Subscription.SourceNamespace = "other" }), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+		"story 7: another version stays": {
+			installed(forbidding("etcd.v0.9.2")), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+		"story 7: the version goes": {
+			installed(forbidding("etcd.v0.9.2, etcd.v0.9.4")), TypeSubscription,
+			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted", "Subscription etcd"},
+		"a Subscription with nothing installed is not meant by version": {
+			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.csvs = nil }), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means", ""},
+		"a Subscription that lost its version is judged by what is there": {
+			installed(forbidding("etcd.v0.9.4"), func(s *site) { s.subscriptions[0].InstalledCSV = "" }), TypeSubscription,
+			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted", "Subscription etcd"},
+		"a Subscription that moved on from the version stays": {
+			installed(forbidding("etcd.v0.9.2"), older), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop; the Subscription shop/etcd is not what the policy means",
+			"ClusterServiceVersion etcd.v0.9.2"},
+		"a range decides by the version": {
+			installed(func(s *site) { s.policy.Spec.VersionRange = "<0.9.4" }, older), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.2 is present and will be deleted; the ClusterServiceVersion shop/etcd.v0.9.4 is not what the policy means",
+			"ClusterServiceVersion etcd.v0.9.2"},
+		"a range leaves alone what has no version": {
+			installed(func(s *site) { s.policy.Spec.VersionRange, s.csvs[0].Version = "<1.0.0", "" }), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its version is not known", ""},
+		"a version of which the catalog is not known is reported and left alone": {
+			installed(fromHub, withoutSubscription), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: no Subscription tells it", ""},
+		"nothing goes while that is so": {
+			installed(fromHub, withoutSubscription), TypeOperatorGroup,
+			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the ClusterServiceVersion shop/etcd.v0.9.4", ""},
+		"unless it is kept anyway": {
+			installed(fromHub, withoutSubscription, keepAll), TypeClusterServiceVersion,
+			"ClusterServiceVersionKept: the ClusterServiceVersion shop/etcd.v0.9.4 is kept, since spec.removalBehavior.clusterServiceVersions is Keep", ""},
+		"Subscriptions that disagree tell no catalog": {
+			installed(fromHub, func(s *site) {
+				for _, name := range []string{"one", "two"} {
+					sub := aSubscription("etcd", "")
+					sub.Object, sub.Catalog.Name = anObject(kindSubscription, name), name
+					s.subscriptions = append(s.subscriptions, sub)
+				}
+				s.subscriptions = s.subscriptions[1:]
+			}), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: no Subscription tells it", ""},
+		"a version is found without its Subscription": {
+			installed(withoutSubscription), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted", "ClusterServiceVersion etcd.v0.9.4"},
+		"and by OLM's label where it tells no package": {
+			installed(withoutSubscription, func(s *site) {
+				s.csvs[0].Package, s.csvs[0].Labels = "", map[string]string{"operators.coreos.com/etcd.shop": ""}
+			}), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted", "ClusterServiceVersion etcd.v0.9.4"},
+		"but not against its own word": {
+			installed(withoutSubscription, func(s *site) {
+				s.csvs[0].Package, s.csvs[0].Labels = "grafana", map[string]string{"operators.coreos.com/etcd.shop": ""}
+			}), TypeClusterServiceVersion,
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", ""},
+		"nor where another package's Subscription follows it": {
+			installed(func(s *site) {
+				s.csvs[0].Package = ""
+				s.subscriptions = append(s.subscriptions, aSubscription("grafana", "etcd.v0.9.4"))
+			}), TypeClusterServiceVersion,
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", "Subscription etcd"},
+		"a copy is installed elsewhere": {
+			installed(withoutSubscription, func(s *site) { s.csvs[0].CopiedFrom = "operators" }), TypeClusterServiceVersion,
+			"ClusterServiceVersionNotPresent: no ClusterServiceVersion that the policy means is in namespace shop", "OperatorGroup shop-x7"},
+		"an orphan is taken to be from where the package's Subscription is": {
+			installed(withoutSubscription, fromHub, func(s *site) { s.subscriptions = []Subscription{aSubscription("etcd", "")} }), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted after the Subscription shop/etcd", ""},
+		"what stands in other namespaces is none of the policy's": {
+			installed(deleteAll, elsewhere), TypeSubscription,
+			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop", "CustomResourceDefinition etcds.example.com"},
+		"and neither is a group there": {
+			installed(elsewhere), TypeOperatorGroup,
+			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
+		"what is not on record yet says so": {
+			installed(fromHub), TypeSubscription,
+			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted once the status of the policy says so", ""},
+		"each waits for the first that is left": {
+			installed(deleteAll), TypeOperatorGroup,
+			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the Subscription shop/etcd", "Subscription etcd"},
+		"inform says what is not done": {
+			installed(deleteAll, inform), TypeSubscription,
+			"SubscriptionPresent: the Subscription shop/etcd is present and will not be deleted, because the policy is not enforced", ""},
+		"12.5 what a finalizer holds is being deleted": {
+			installed(withoutSubscription, func(s *site) { s.csvs[0].Deleting = true }), TypeClusterServiceVersion,
+			"ClusterServiceVersionDeleting: the ClusterServiceVersion shop/etcd.v0.9.4 is being deleted and not gone yet", ""},
+		"a long name is found by the label that OLM cuts": {
+			installed(withoutSubscription, func(s *site) {
+				long := strings.Repeat("a", 58) + "-"
+				s.policy.Spec.Subscription.Name = long
+				s.csvs[0].Package, s.csvs[0].Labels = "", map[string]string{"operators.coreos.com/" + long + ".sho": ""}
+			}), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted", "ClusterServiceVersion etcd.v0.9.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := removal(c.site.input())
+			if diff := cmp.Diff(c.want, short(t, out, c.conditionType)); diff != "" {
+				t.Error(diff)
+			}
+			if got := deletions(out); got != c.deletes {
+				t.Errorf("deletes %q, want %q", got, c.deletes)
+			}
+		})
+	}
+}
+
+func TestRemovalOfDefinitions(t *testing.T) {
+	clean := func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) }
+	for name, c := range map[string]struct {
+		site          *site
+		want, deletes string
+	}{
+		"go when the operator is gone": {installed(clean),
+			"CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted", "CustomResourceDefinition etcds.example.com"},
+		"stay by default": {installed(clean, func(s *site) { s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = "" }),
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since spec.removalBehavior.customResourceDefinitions is Keep", "OperatorGroup shop-x7"},
+		"say so first if they are kept": {installed(clean, keepAll, func(s *site) { s.crds[0].Labels = map[string]string{"operators.coreos.com/etcd.lab": ""} }),
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since spec.removalBehavior.customResourceDefinitions is Keep", ""},
+		"stay where another namespace has the operator too": {installed(clean, func(s *site) {
+			s.crds[0].Labels = map[string]string{"operators.coreos.com/etcd.shop": "", "operators.coreos.com/etcd.lab": ""}
+		}), "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since another installation in this cluster uses it", "OperatorGroup shop-x7"},
+		"stay with a version that is not meant": {installed(deleteAll, forbidding("etcd.v0.9.2")),
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since the operator that stays installed needs it", ""},
+		"stay where no version that is meant was ever seen": {installed(clean, forbidding("etcd.v0.9.4")),
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since nothing tells that it belongs to what the policy means", "OperatorGroup shop-x7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := removal(c.site.input())
+			if diff := cmp.Diff(c.want, short(t, out, TypeCustomResourceDefinition)); diff != "" {
+				t.Error(diff)
+			}
+			if got := deletions(out); got != c.deletes {
+				t.Errorf("deletes %q, want %q", got, c.deletes)
+			}
+		})
+	}
+}
+
+func TestRemovalOfPlans(t *testing.T) {
+	grafana := aCSV("grafana", "1.0.0")
+	clean := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s) }
+	plans := func(plans ...*rules.InstallPlan) func(*site) { return func(s *site) { s.plans = plans } }
+	for name, c := range map[string]struct {
+		site          *site
+		want, deletes string
+	}{
+		"go if asked to": {installed(clean),
+			"InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
+		"stay if they install another operator too": {installed(clean, plans(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana))),
+			"InstallPlanKept: the InstallPlan shop/both is kept, since it also installs grafana.v1.0.0", "CustomResourceDefinition etcds.example.com"},
+		"of other operators are none of the policy's": {installed(clean, plans(aPlan("other", 1, grafana))),
+			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop", "CustomResourceDefinition etcds.example.com"},
+		"of another version stay": {installed(clean, forbidding("etcd.v0.9.2"), func(s *site) { s.crds = nil }),
+			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+		"of another catalog stay": {installed(clean, fromHub, func(s *site) {
+			s.crds = nil
+			s.plans[0].Status.BundleLookups[0].Catalog.Name = "mine"
+		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+		"of two catalogs stay": {installed(clean, fromHub, func(s *site) {
+			s.crds = nil
+			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups, rules.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: rules.Catalog{Namespace: "olm", Name: "mine"}})
+		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
+		"tell the catalog in their steps, too": {installed(clean, fromHub, func(s *site) {
+			s.plans[0].Status.BundleLookups[0].Catalog = rules.Catalog{}
+			s.plans[0].Status.Steps = []rules.Step{{Resource: rules.StepResource{Kind: kindClusterServiceVersion, Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
+		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
+		"with something that nobody knows stay": {installed(clean, func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
+			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the package of mystery.v1 in it is not known", "CustomResourceDefinition etcds.example.com"},
+		"that OLM has not finished stay": {installed(deleteAll, func(s *site) { s.plans[0].Status.Phase = "" }),
+			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since what it installs is not known", "Subscription etcd"},
+		"that are kept are shown as the Subscription follows them": {
+			installed(plans(aPlan("newer", 9, aCSV("etcd", "0.9.4")), aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")))),
+			"InstallPlanNotApplicable: InstallPlans are kept, as spec.removalBehavior.installPlans is Keep", "Subscription etcd"},
+		"12.6 are not looked for without a Subscription": {installed(withoutSubscription),
+			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop", "ClusterServiceVersion etcd.v0.9.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := removal(c.site.input())
+			if diff := cmp.Diff(c.want, short(t, out, TypeInstallPlan)); diff != "" {
+				t.Error(diff)
+			}
+			if got := deletions(out); got != c.deletes {
+				t.Errorf("deletes %q, want %q", got, c.deletes)
+			}
+		})
+	}
+
+	t.Run("a deleted one may be held, for all that is known", func(t *testing.T) {
+		if got := removal(installed(clean).input()).Actions[0].Done.Reason; got != "InstallPlanDeleting" {
+			t.Error(got)
+		}
+	})
+	t.Run("the one that is followed by name, else the newest", func(t *testing.T) {
+		s := installed(plans(aPlan("a-newer", 9, aCSV("etcd", "0.9.4")), aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")), aPlan("z-old", 2, aCSV("etcd", "0.9.4"))))
+		if got := findingOf(t, removal(s.input()).Findings, TypeInstallPlan).Related[0].Object.Metadata.Name; got != "install-etcd" {
+			t.Errorf("by name: %s", got)
+		}
+		s.subscriptions[0].InstallPlan = ""
+		if got := findingOf(t, removal(s.input()).Findings, TypeInstallPlan).Related[0].Object.Metadata.Name; got != "a-newer" {
+			t.Errorf("newest: %s", got)
+		}
+	})
+}
+
+func TestRemovalOfGroups(t *testing.T) {
+	clean := func(s *site) { s.subscriptions, s.csvs, s.plans, s.crds = nil, nil, nil, nil }
+	behavior := func(a policyv1beta2.RemovalAction) func(*site) {
+		return func(s *site) { s.policy.Spec.RemovalBehavior.OperatorGroups = a }
+	}
+	named := func(s *site) {
+		s.policy.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "scoped-operator-group"}
+		s.groups = []OperatorGroup{{Object: anObject(kindOperatorGroup, "scoped-operator-group")}}
+	}
+	extra := func(s *site) {
+		s.groups = append(s.groups, OperatorGroup{Object: anObject(kindOperatorGroup, "extra")})
+	}
+	neighbour := func(s *site) { s.subscriptions = append(s.subscriptions, aSubscription("grafana", "")) }
+	const deleted = "is present and will be deleted"
+	for name, c := range map[string]struct {
+		site          *site
+		want, deletes string
+	}{
+		"14.1 a generated one goes":       {installed(clean), "OperatorGroupPresent: the OperatorGroup shop/shop-x7 " + deleted, "OperatorGroup shop-x7"},
+		"14.2 the one of the policy goes": {installed(clean, named), "OperatorGroupPresent: the OperatorGroup shop/scoped-operator-group " + deleted, "OperatorGroup scoped-operator-group"},
+		"14.3 one with an owner stays": {installed(clean, named, func(s *site) { s.groups[0].Owned = true }),
+			"OperatorGroupKept: the OperatorGroup shop/scoped-operator-group is kept, since it has ownerReferences, so something else manages it", ""},
+		"14.3 even if it is to be deleted": {installed(clean, named, behavior(policyv1beta2.RemovalDelete), func(s *site) { s.groups[0].Owned = true }),
+			"OperatorGroupKept: the OperatorGroup shop/scoped-operator-group is kept, since it has ownerReferences, so something else manages it", ""},
+		"14.4 one in use stays": {installed(clean, neighbour),
+			"OperatorGroupKept: the OperatorGroup shop/shop-x7 is kept, since the Subscription shop/grafana uses it", ""},
+		"one that an operator without a Subscription uses stays": {installed(clean, func(s *site) { s.csvs = []CSV{aCSV("grafana", "1.0.0")} }),
+			"OperatorGroupKept: the OperatorGroup shop/shop-x7 is kept, since the ClusterServiceVersion shop/grafana.v1.0.0 uses it", ""},
+		"one that the kept operator uses stays": {installed(func(s *site) { s.policy.Spec.RemovalBehavior.ClusterServiceVersions = policyv1beta2.RemovalKeep }, withoutSubscription),
+			"OperatorGroupKept: the OperatorGroup shop/shop-x7 is kept, since the ClusterServiceVersion shop/etcd.v0.9.4 uses it", ""},
+		"one in use goes with Delete, which says so": {installed(clean, neighbour, behavior(policyv1beta2.RemovalDelete)),
+			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 " + deleted + ", since spec.removalBehavior.operatorGroups is Delete, although the Subscription shop/grafana uses it", "OperatorGroup shop-x7"},
+		"one that a version that is not meant uses stays with Delete": {installed(forbidding("etcd.v0.9.2"), behavior(policyv1beta2.RemovalDelete)),
+			"OperatorGroupKept: the OperatorGroup shop/shop-x7 is kept, since the operator is installed in a way that the policy does not mean", ""},
+		"15.1 another one is not the policy's": {installed(clean, named, inform, func(s *site) { s.groups[0].Object = anObject(kindOperatorGroup, "incorrect-operator-group") }),
+			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
+		"one that nobody generated is not the policy's": {installed(clean, func(s *site) { s.groups[0].GenerateName = "" }),
+			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
+		"several are too many to delete one": {installed(clean, extra),
+			"TooManyOperatorGroups: the OperatorGroups shop/shop-x7, shop/extra are all in the namespace; none is deleted while there is more than one", ""},
+		"several are kept like one": {installed(clean, extra, behavior(policyv1beta2.RemovalKeep)),
+			"OperatorGroupKept: the OperatorGroups shop/shop-x7, shop/extra are kept, since spec.removalBehavior.operatorGroups is Keep", ""},
+		"several do not matter if none is the policy's": {installed(clean, extra, func(s *site) { s.groups[0].GenerateName = "" }),
+			"OperatorGroupNotPresent: no OperatorGroup that the policy means is in namespace shop", ""},
+		"one that is being deleted is not deleted again": {installed(clean, func(s *site) { s.groups[0].Deleting = true }),
+			"OperatorGroupDeleting: the OperatorGroup shop/shop-x7 is being deleted and not gone yet", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := removal(c.site.input())
+			if diff := cmp.Diff(c.want, short(t, out, TypeOperatorGroup)); diff != "" {
+				t.Error(diff)
+			}
+			if got := deletions(out); got != c.deletes {
+				t.Errorf("deletes %q, want %q", got, c.deletes)
+			}
+		})
+	}
+	t.Run("15.1 shows the one that is not there", func(t *testing.T) {
+		s := installed(clean, named, inform, func(s *site) { s.groups[0].Object = anObject(kindOperatorGroup, "incorrect-operator-group") })
+		f := findingOf(t, removal(s.input()).Findings, TypeOperatorGroup)
+		if len(f.Related) != 1 || f.Related[0].Object.Metadata.Name != "scoped-operator-group" || f.Related[0].Reason != relatedAbsent {
+			t.Errorf("related: %+v", f.Related)
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package compliance
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+var hub = rules.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
+
+// site is what stands in namespace shop, in a form that tests change.
+type site struct {
+	policy        *policyv1beta2.OperatorPolicy
+	groups        []OperatorGroup
+	subscriptions []Subscription
+	csvs          []CSV
+	plans         []*rules.InstallPlan
+	crds          []Object
+	deployments   map[string]Deployment
+	now           time.Time
+}
+
+// anObject has the finalizers that are given.
+func anObject(kind, name string, finalizers ...any) Object {
+	meta := map[string]any{"name": name, "uid": "uid-" + name, "namespace": "shop"}
+	o := Object{Namespace: "shop", Name: name, UID: "uid-" + name}
+	if kind == kindCustomResourceDefinition {
+		delete(meta, "namespace")
+		o.Namespace = ""
+	}
+	if len(finalizers) > 0 {
+		meta["finalizers"] = finalizers
+	}
+	o.Content = map[string]any{"apiVersion": apiVersions[kind], "kind": kind, "metadata": meta}
+	return o
+}
+
+func aCSV(pkg, version string, finalizers ...any) CSV {
+	return CSV{Object: anObject(kindClusterServiceVersion, pkg+".v"+version, finalizers...), Package: pkg, Version: version, Deployments: []string{pkg + "-operator"}}
+}
+
+func aSubscription(pkg, installed string, finalizers ...any) Subscription {
+	return Subscription{Object: anObject(kindSubscription, pkg, finalizers...), Package: pkg, Catalog: hub, InstalledCSV: installed, CurrentCSV: installed, InstallPlan: "install-" + pkg}
+}
+
+func aPlan(name string, generation int64, csvs ...CSV) *rules.InstallPlan {
+	plan := &rules.InstallPlan{Metadata: rules.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7"}}
+	plan.Spec.Generation = generation
+	plan.Status.Phase = "Complete"
+	for _, c := range csvs {
+		plan.Spec.CSVNames = append(plan.Spec.CSVNames, c.Name)
+		plan.Status.BundleLookups = append(plan.Status.BundleLookups, rules.BundleLookup{Identifier: c.Name, Catalog: hub,
+			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + c.Package + `","version":"` + c.Version + `"}}]}`})
+	}
+	return plan
+}
+
+// installed is etcd 0.9.4 as OLM installs it, under a policy that forbids it. The defaults of
+// removalBehavior are left to the code.
+func installed(edits ...func(*site)) *site {
+	op := &policyv1beta2.OperatorPolicy{}
+	op.Namespace, op.Name, op.Generation = "policies", "no-etcd", 3
+	op.Spec = policyv1beta2.OperatorPolicySpec{
+		RemediationAction: policyv1beta2.Enforce, ComplianceType: policyv1beta2.MustNotHave, UpgradeApproval: policyv1beta2.UpgradeApprovalNone,
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"},
+	}
+	csv := aCSV("etcd", "0.9.4")
+	s := &site{
+		policy:        op,
+		groups:        []OperatorGroup{{Object: anObject(kindOperatorGroup, "shop-x7"), GenerateName: "shop-"}},
+		subscriptions: []Subscription{aSubscription("etcd", csv.Name)},
+		csvs:          []CSV{csv},
+		plans:         []*rules.InstallPlan{aPlan("install-etcd", 1, csv)},
+		crds:          []Object{anObject(kindCustomResourceDefinition, "etcds.example.com")},
+		deployments:   map[string]Deployment{"etcd-operator": {Object: anObject(kindDeployment, "etcd-operator")}},
+		now:           time.Date(2026, 11, 21, 10, 0, 0, 123456789, time.UTC),
+	}
+	for _, edit := range edits {
+		edit(s)
+	}
+	return s
+}
+
+func nothing(s *site) {
+	s.groups, s.subscriptions, s.csvs, s.plans, s.crds, s.deployments = nil, nil, nil, nil, nil, nil
+}
+
+func inform(s *site) { s.policy.Spec.RemediationAction = policyv1beta2.Inform }
+
+func deleteAll(s *site) {
+	s.policy.Spec.RemovalBehavior = policyv1beta2.RemovalBehavior{
+		OperatorGroups: policyv1beta2.RemovalDeleteIfUnused, Subscriptions: policyv1beta2.RemovalDelete, ClusterServiceVersions: policyv1beta2.RemovalDelete,
+		InstallPlans: policyv1beta2.RemovalDelete, CustomResourceDefinitions: policyv1beta2.RemovalDelete,
+	}
+}
+
+func keepAll(s *site) {
+	s.policy.Spec.RemovalBehavior = policyv1beta2.RemovalBehavior{
+		OperatorGroups: policyv1beta2.RemovalKeep, Subscriptions: policyv1beta2.RemovalKeep, ClusterServiceVersions: policyv1beta2.RemovalKeep,
+		InstallPlans: policyv1beta2.RemovalKeep, CustomResourceDefinitions: policyv1beta2.RemovalKeep,
+	}
+}
+
+func fromHub(s *site) {
+	s.policy.Spec.Subscription.Source, s.policy.Spec.Subscription.SourceNamespace = hub.Name, hub.Namespace
+}
+
+func forbidding(versions ...string) func(*site) {
+	return func(s *site) { s.policy.Spec.Versions = versions }
+}
+
+func (s *site) input() *Input {
+	policy := rules.NewPolicy(s.policy)
+	contents := rules.NamespaceContents{Policies: []*rules.Policy{policy}, Plans: s.plans}
+	for _, sub := range s.subscriptions {
+		of := &rules.Subscription{Metadata: rules.ObjectMeta{Namespace: sub.Namespace, Name: sub.Name}, Spec: rules.SubscriptionSpec{Package: sub.Package}}
+		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.InstalledCSV, sub.CurrentCSV
+		contents.Subscriptions = append(contents.Subscriptions, of)
+	}
+	return &Input{
+		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: rules.NewNamespace("shop", contents),
+		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds, Deployments: s.deployments,
+		CatalogSource: func(c rules.Catalog) *CatalogSource {
+			if c != hub {
+				return nil
+			}
+			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name, UID: "uid-hub"}}
+		},
+		Now: s.now,
+	}
+}
+
+// rows are an outcome in short: each finding, its related objects, and the deletions.
+func rows(out Outcome) []string {
+	var rows []string
+	for _, f := range out.Findings {
+		rows = append(rows, strings.TrimSuffix(f.Type, "Compliant")+" "+string(f.Status)+"/"+f.Reason)
+		for _, r := range f.Related {
+			state, uid := string(r.Compliant), ""
+			if state == "" {
+				state = "absent"
+			}
+			if r.Properties != nil {
+				uid = " " + r.Properties.UID
+			}
+			rows = append(rows, "  "+r.Object.Metadata.Namespace+"/"+r.Object.Metadata.Name+" "+state+" "+r.Reason+uid)
+		}
+	}
+	for _, a := range out.Actions {
+		meta := a.Live["metadata"].(map[string]any)
+		rows = append(rows, string(a.Verb)+" "+a.Live["kind"].(string)+" "+meta["name"].(string)+" => "+string(a.Done.Status)+"/"+a.Done.Reason)
+	}
+	return rows
+}
+
+func findingOf(t *testing.T, findings []Finding, conditionType string) Finding {
+	t.Helper()
+	for _, f := range findings {
+		if f.Type == conditionType {
+			return f
+		}
+	}
+	t.Fatalf("no finding of type %s", conditionType)
+	return Finding{}
+}
+
+// delete carries out one action as the API server does.
+func (s *site) delete(a Action) {
+	name := a.Live["metadata"].(map[string]any)["name"].(string)
+	gone := func(o *Object) bool {
+		o.Deleting = o.Deleting || o.Name == name
+		return o.Name == name && !finalized(o.Content)
+	}
+	switch a.Live["kind"] {
+	case kindSubscription:
+		s.subscriptions = slices.DeleteFunc(slices.Clone(s.subscriptions), func(o Subscription) bool { return o.Name == name && !finalized(o.Content) })
+		for i := range s.subscriptions {
+			gone(&s.subscriptions[i].Object)
+		}
+	case kindClusterServiceVersion:
+		s.csvs = slices.DeleteFunc(slices.Clone(s.csvs), func(o CSV) bool { return o.Name == name && !finalized(o.Content) })
+		for i := range s.csvs {
+			gone(&s.csvs[i].Object)
+		}
+	case kindInstallPlan:
+		s.plans = slices.DeleteFunc(slices.Clone(s.plans), func(p *rules.InstallPlan) bool { return p.Metadata.Name == name })
+	case kindCustomResourceDefinition:
+		s.crds = slices.DeleteFunc(slices.Clone(s.crds), func(o Object) bool { return o.Name == name && !finalized(o.Content) })
+		for i := range s.crds {
+			gone(&s.crds[i])
+		}
+	case kindOperatorGroup:
+		s.groups = slices.DeleteFunc(slices.Clone(s.groups), func(o OperatorGroup) bool { return o.Name == name && !finalized(o.Content) })
+		for i := range s.groups {
+			gone(&s.groups[i].Object)
+		}
+	}
+}
+
+// turn is one evaluation with its actions and its status, as it comes back from storage.
+func (s *site) turn(t *testing.T) (Outcome, *Event) {
+	t.Helper()
+	in := s.input()
+	out := removal(in)
+	after := out
+	after.Findings = append([]Finding{validated()}, out.Findings...)
+	for _, a := range out.Actions {
+		s.delete(a)
+		after.Replace(a.Done)
+	}
+	status, event := Finish(in, after, 0)
+	raw, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.policy = s.policy.DeepCopy()
+	s.policy.Status = policyv1beta2.OperatorPolicyStatus{}
+	if err := json.Unmarshal(raw, &s.policy.Status); err != nil {
+		t.Fatal(err)
+	}
+	s.now = s.now.Add(time.Minute)
+	return out, event
+}
+
+func TestRemovalRows(t *testing.T) {
+	const kept = " is attached to a mustnothave policy, but does not need to be removed"
+	for name, c := range map[string]struct {
+		site *site
+		want []string
+	}{
+		"12.1 nothing there is compliant": {installed(nothing, inform, deleteAll, fromHub, forbidding("etcd.v0.9.4")), []string{
+			"OperatorGroup True/OperatorGroupNotPresent", "  shop/- Compliant Resource not found as expected",
+			"Subscription True/SubscriptionNotPresent", "  shop/etcd Compliant Resource not found as expected",
+			"InstallPlan True/NoInstallPlansFound", "  shop/- Compliant There are no relevant InstallPlans in this namespace",
+			"ClusterServiceVersion True/ClusterServiceVersionNotPresent", "  shop/- Compliant Resource not found as expected",
+			"CustomResourceDefinition True/RelevantCRDNotFound", "  /- Inapplicable No relevant CustomResourceDefinitions found",
+			"Deployment True/DeploymentNotApplicable",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+		}},
+		"12.2 inform reports everything and acts on nothing": {installed(inform, func(s *site) {
+			s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = policyv1beta2.RemovalDelete
+		}), []string{
+			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+			"InstallPlan True/InstallPlanNotApplicable", "  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
+			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+		}},
+		"12.4 what is kept does not count, and stays": {installed(keepAll), []string{
+			"OperatorGroup True/OperatorGroupKept", "  shop/shop-x7 absent The OperatorGroup" + kept + " uid-shop-x7",
+			"Subscription True/SubscriptionKept", "  shop/etcd absent The Subscription" + kept + " uid-etcd",
+			"InstallPlan True/InstallPlanNotApplicable", "  shop/install-etcd Compliant Resource found but will not be handled in mustnothave mode uid-install-etcd",
+			"ClusterServiceVersion True/ClusterServiceVersionKept", "  shop/etcd.v0.9.4 absent The ClusterServiceVersion" + kept + " uid-etcd.v0.9.4",
+			"CustomResourceDefinition True/CustomResourceDefinitionKept", "  /etcds.example.com absent The CustomResourceDefinition" + kept + " uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+		}},
+		"the Subscription goes first and alone": {installed(deleteAll), []string{
+			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
+			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
+			"InstallPlan False/InstallPlanPresent", "  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",
+			"ClusterServiceVersion False/ClusterServiceVersionPresent", "  shop/etcd.v0.9.4 NonCompliant Resource found but should not exist uid-etcd.v0.9.4",
+			"CustomResourceDefinition False/CustomResourceDefinitionPresent", "  /etcds.example.com NonCompliant Resource found but should not exist uid-etcds.example.com",
+			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
+			"delete Subscription etcd => True/SubscriptionDeleted",
+		}},
+		"16.1 a namespace that is missing has nothing in it": {installed(nothing, func(s *site) { s.policy.Spec.Subscription.Namespace = "gone" }), []string{
+			"OperatorGroup True/OperatorGroupNotPresent", "  gone/- Compliant Resource not found as expected",
+			"Subscription True/SubscriptionNotPresent", "  gone/etcd Compliant Resource not found as expected",
+			"InstallPlan True/NoInstallPlansFound", "  gone/- Compliant There are no relevant InstallPlans in this namespace",
+			"ClusterServiceVersion True/ClusterServiceVersionNotPresent", "  gone/- Compliant Resource not found as expected",
+			"CustomResourceDefinition True/RelevantCRDNotFound", "  /- Inapplicable No relevant CustomResourceDefinitions found",
+			"Deployment True/DeploymentNotApplicable",
+			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, rows(removal(c.site.input()))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRemovalShowsEachRelatedObjectOnce(t *testing.T) {
+	out := removal(installed(fromHub, func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5")) }).input())
+	for _, conditionType := range []string{TypeDeployment, TypeCatalogSourcesUnhealthy} {
+		if related := findingOf(t, out.Findings, conditionType).Related; len(related) != 1 {
+			t.Errorf("%s: %+v", conditionType, related)
+		}
+	}
+}
+
+// TestFinalizedFailsSafe: what cannot be read is not taken to be gone.
+func TestFinalizedFailsSafe(t *testing.T) {
+	for name, c := range map[string]struct {
+		finalizers any
+		want       bool
+	}{
+		"none": {nil, false}, "empty": {[]any{}, false}, "one": {[]any{"a"}, true}, "of another shape": {"a", true},
+	} {
+		meta := map[string]any{}
+		if c.finalizers != nil {
+			meta["finalizers"] = c.finalizers
+		}
+		if got := finalized(map[string]any{"metadata": meta}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

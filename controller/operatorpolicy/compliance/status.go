@@ -1,0 +1,156 @@
+package compliance
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+const (
+	// historyLength is how many entries the history has where the caller does not say.
+	historyLength = 10
+	// conditionMessageLength is the most, in bytes, that the schema takes as the message of a condition.
+	conditionMessageLength = 32768
+	// labelLength is the most that the part of a label after the slash may have.
+	labelLength = 63
+)
+
+// Finish gives the status of the policy after an evaluation, and the event to report, or nil. The findings
+// of the outcome are those after its actions. It changes nothing where nothing changed: on its own result it
+// gives the same again and no event (W2). The history has at most historyMost entries, 10 if that is less
+// than 1.
+func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
+	previous := &in.Policy.Status
+	// Timestamps are stored in seconds; what is compared with them later must not have more.
+	now := metav1.NewTime(in.Now.Truncate(time.Second))
+	conditions := nextConditions(previous.Conditions, out.Findings, now)
+	compliant, message := aggregate(&in.Policy.Spec, conditions)
+	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant), Reason: string(compliant), Message: message}
+	told := conditionOf(previous.Conditions, TypeCompliant)
+
+	next := policyv1beta2.OperatorPolicyStatus{
+		Compliant:                 compliant,
+		ObservedGeneration:        in.Policy.Generation,
+		Conditions:                append(conditions, transitioned(sum, told, now)),
+		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
+		ResolvedSubscriptionLabel: subscriptionLabel(in.Rules.Package, in.Rules.TargetNamespace),
+		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
+		History:                   append([]policyv1beta2.HistoryEvent(nil), previous.History...),
+		InstalledVersion:          out.InstalledVersion,
+	}
+	slices.SortFunc(next.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+	if t := out.Intervention; t != nil {
+		at := metav1.NewTime(t.Truncate(time.Second))
+		next.SubscriptionInterventionTime = &at
+	}
+
+	var event *Event
+	if told == nil || told.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
+		event = &Event{Message: message, Type: eventType(message), Time: in.Now}
+		if len(next.History) == 0 || next.History[0].Message != message {
+			entry := policyv1beta2.HistoryEvent{LastTimestamp: metav1.NewMicroTime(in.Now.Truncate(time.Microsecond)), Message: message}
+			next.History = slices.Insert(next.History, 0, entry)
+		}
+	}
+	if historyMost < 1 {
+		historyMost = historyLength
+	}
+	next.History = next.History[:min(len(next.History), historyMost)]
+	return next, event
+}
+
+func conditionOf(conditions []metav1.Condition, conditionType string) *metav1.Condition {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			return &conditions[i]
+		}
+	}
+	return nil
+}
+
+// nextConditions are the findings as conditions, and nothing else: a condition that no finding covers any
+// more would go on saying what was true once (W16).
+func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
+	next := make([]metav1.Condition, 0, len(findings)+1)
+	for _, f := range findings {
+		since := now
+		if !f.Since.IsZero() {
+			since = metav1.NewTime(f.Since.Truncate(time.Second))
+		}
+		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason), Message: cut(f.Message, conditionMessageLength)}
+		c = transitioned(c, conditionOf(previous, f.Type), since)
+		if before := conditionOf(next, f.Type); before != nil {
+			*before = c // the API server refuses a status with two conditions of a type
+			continue
+		}
+		next = append(next, c)
+	}
+	return next
+}
+
+// transitioned gives a condition its time: since, unless it says the same as before.
+func transitioned(c metav1.Condition, previous *metav1.Condition, since metav1.Time) metav1.Condition {
+	c.LastTransitionTime = since
+	if previous != nil && previous.Status == c.Status && previous.Reason == c.Reason && previous.Message == c.Message {
+		c.LastTransitionTime = previous.LastTransitionTime
+	}
+	return c
+}
+
+// nextRelated are the related objects of the findings, and those from before of the kinds that are kept as
+// they are. Never nil: an empty list says that nothing is related.
+func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []policyv1beta2.RelatedObject {
+	next := []policyv1beta2.RelatedObject{}
+	keep := map[string]bool{}
+	for _, f := range findings {
+		if _, decided := keep[f.Kind]; !decided || !f.KeepRelated {
+			keep[f.Kind] = f.KeepRelated
+		}
+	}
+	for i := range previous {
+		if keep[previous[i].Object.Kind] {
+			next = append(next, *previous[i].DeepCopy())
+		}
+	}
+	for _, f := range findings {
+		if f.KeepRelated {
+			continue
+		}
+		for i := range f.Related {
+			r := *f.Related[i].DeepCopy()
+			if r.Properties != nil && createdBefore(previous, &r) {
+				created := true
+				r.Properties.CreatedByPolicy = &created
+			}
+			next = append(next, r)
+		}
+	}
+	slices.SortStableFunc(next, func(a, b policyv1beta2.RelatedObject) int {
+		return cmp.Or(cmp.Compare(a.Object.Kind, b.Object.Kind), cmp.Compare(a.Object.Metadata.Name, b.Object.Metadata.Name),
+			cmp.Compare(a.Object.Metadata.Namespace, b.Object.Metadata.Namespace))
+	})
+	return next
+}
+
+// createdBefore tells whether the status said that the policy created this very object.
+func createdBefore(previous []policyv1beta2.RelatedObject, r *policyv1beta2.RelatedObject) bool {
+	return r.Properties.UID != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
+		return p.Object.Kind == r.Object.Kind && p.Object.Metadata.Name == r.Object.Metadata.Name &&
+			p.Properties != nil && p.Properties.UID == r.Properties.UID && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
+	})
+}
+
+// subscriptionLabel is <package>.<namespace> as OLM cuts it for the name of a label; empty where a part is
+// not known.
+func subscriptionLabel(pkg, namespace string) string {
+	if pkg == "" || namespace == "" {
+		return ""
+	}
+	label := pkg + "." + namespace
+	return strings.TrimRight(label[:min(len(label), labelLength)], "._-")
+}

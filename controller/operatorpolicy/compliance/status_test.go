@@ -1,0 +1,319 @@
+package compliance
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
+
+// finishing is the input of a musthave policy, as far as Finish reads it.
+func finishing() *Input {
+	op := &policyv1beta2.OperatorPolicy{}
+	op.Namespace, op.Name, op.UID, op.Generation = "policies", "etcd", "uid-policy", 3
+	op.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "policy.open-cluster-management.io/v1", Kind: "Policy", Name: "default.etcd", UID: types.UID("uid-owner")}, {Kind: "Other"},
+	}
+	op.Spec = policyv1beta2.OperatorPolicySpec{ComplianceType: policyv1beta2.MustHave,
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
+	return &Input{Policy: op, Rules: rules.NewPolicy(op), Now: noon}
+}
+
+// good are findings of which each says its type.
+func good() []Finding {
+	var findings []Finding
+	for _, a := range aggregatedTypes {
+		findings = append(findings, Finding{Type: a.conditionType, Status: a.good, Reason: "Good", Message: "good " + a.conditionType})
+	}
+	return findings
+}
+
+// saying changes the finding of a type.
+func saying(findings []Finding, conditionType string, status metav1.ConditionStatus, message string) []Finding {
+	for i := range findings {
+		if findings[i].Type == conditionType {
+			findings[i].Status, findings[i].Message = status, message
+		}
+	}
+	return findings
+}
+
+func without(findings []Finding, conditionType string) []Finding {
+	var rest []Finding
+	for _, f := range findings {
+		if f.Type != conditionType {
+			rest = append(rest, f)
+		}
+	}
+	return rest
+}
+
+// later carries a status over, as it comes back from storage, to an evaluation some time later.
+func later(t *testing.T, in *Input, status policyv1beta2.OperatorPolicyStatus, by time.Duration) *Input {
+	t.Helper()
+	raw, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := *in
+	next.Policy = in.Policy.DeepCopy()
+	next.Policy.Status = policyv1beta2.OperatorPolicyStatus{}
+	if err := json.Unmarshal(raw, &next.Policy.Status); err != nil {
+		t.Fatal(err)
+	}
+	next.Now = in.Now.Add(by)
+	return &next
+}
+
+func relatedTo(kind, name, uid string) policyv1beta2.RelatedObject {
+	in := &Input{}
+	return in.related(kind, Object{Namespace: "shop", Name: name, UID: uid}, policyv1beta2.Compliant, relatedFound)
+}
+
+func TestFinishWholeStatus(t *testing.T) {
+	in := finishing()
+	in.Overlaps = []string{"etcd.policies", "other.policies"}
+	stuck := metav1.NewTime(noon.Add(30 * time.Second))
+	status, event := Finish(in, Outcome{Findings: []Finding{{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: "InvalidPolicySpec", Message: "no"}},
+		Intervention: &stuck, InstalledVersion: "etcd.v0.9.4"}, 0)
+	at := metav1.NewTime(noon.Truncate(time.Second))
+	until := metav1.NewTime(at.Add(30 * time.Second))
+	want := policyv1beta2.OperatorPolicyStatus{
+		Compliant: policyv1beta2.NonCompliant, ObservedGeneration: 3,
+		Conditions: []metav1.Condition{
+			{Type: TypeCompliant, Status: metav1.ConditionFalse, Reason: "NonCompliant", Message: "NonCompliant; no", LastTransitionTime: at},
+			{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: "InvalidPolicySpec", Message: "no", LastTransitionTime: at},
+		},
+		RelatedObjects: []policyv1beta2.RelatedObject{}, ResolvedSubscriptionLabel: "etcd.shop", OverlappingPolicies: in.Overlaps,
+		SubscriptionInterventionTime: &until, InstalledVersion: "etcd.v0.9.4",
+		History: []policyv1beta2.HistoryEvent{{LastTimestamp: metav1.NewMicroTime(noon.Truncate(time.Microsecond)), Message: "NonCompliant; no"}},
+	}
+	if diff := cmp.Diff(want, status); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(&Event{Message: "NonCompliant; no", Type: "Warning", Time: noon}, event); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFinishTransitionTimes(t *testing.T) {
+	in := finishing()
+	first, _ := Finish(in, Outcome{Findings: good()}, 0)
+	began := metav1.NewTime(noon.Truncate(time.Second))
+	olms := metav1.NewTime(noon.Add(-time.Hour).Truncate(time.Second))
+	for name, c := range map[string]struct {
+		edit func(*Finding)
+		want metav1.Time
+	}{
+		"kept while nothing changes":       {func(*Finding) {}, began},
+		"moved by the status":              {func(f *Finding) { f.Status = metav1.ConditionFalse }, metav1.NewTime(began.Add(time.Minute))},
+		"moved by the reason":              {func(f *Finding) { f.Reason = "Other" }, metav1.NewTime(began.Add(time.Minute))},
+		"moved by the message":             {func(f *Finding) { f.Message = "other" }, metav1.NewTime(began.Add(time.Minute))},
+		"OLM's, where a change is OLM's":   {func(f *Finding) { f.Message, f.Since = "other", olms }, olms},
+		"kept, though OLM wrote its anew":  {func(f *Finding) { f.Since = olms }, began},
+		"moved where the reason is no use": {func(f *Finding) { f.Reason = "" }, metav1.NewTime(began.Add(time.Minute))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			findings := good()
+			c.edit(&findings[2])
+			status, _ := Finish(later(t, in, first, time.Minute), Outcome{Findings: findings}, 0)
+			got := conditionOf(status.Conditions, TypeSubscription)
+			if !got.LastTransitionTime.Equal(&c.want) {
+				t.Errorf("%s, want %s", got.LastTransitionTime, c.want)
+			}
+			if got.Reason == "" {
+				t.Error("the API server refuses an empty reason")
+			}
+		})
+	}
+}
+
+func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
+	in := finishing()
+	in.Policy.Status.Conditions = []metav1.Condition{{Type: "CatalogSourcesUnknownState", Status: metav1.ConditionTrue, Message: "stale"}}
+	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{relatedTo("Stale", "stale", "1"), relatedTo(kindDeployment, "old", "2"), relatedTo(kindOperatorGroup, "kept", "3")}
+	findings := good()
+	findings[1].Kind, findings[1].KeepRelated = kindOperatorGroup, true
+	findings[6].Kind = kindDeployment
+	status, _ := Finish(in, Outcome{Findings: findings}, 0)
+	if conditionOf(status.Conditions, "CatalogSourcesUnknownState") != nil {
+		t.Error("a stale condition is left (W16)")
+	}
+	if diff := cmp.Diff([]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "kept", "3")}, status.RelatedObjects); diff != "" {
+		t.Error(diff)
+	}
+	if raw, err := json.Marshal(status); err != nil || strings.Contains(string(raw), "stale") {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+func TestFinishHasOneConditionOfAType(t *testing.T) {
+	findings := append(good(), Finding{Type: TypeSubscription, Status: metav1.ConditionTrue, Reason: "Later", Message: "later"})
+	status, _ := Finish(finishing(), Outcome{Findings: findings}, 0)
+	seen := map[string]string{}
+	for _, c := range status.Conditions {
+		if seen[c.Type] != "" {
+			t.Errorf("two conditions of type %s", c.Type)
+		}
+		seen[c.Type] = c.Reason
+	}
+	if seen[TypeSubscription] != "Later" {
+		t.Errorf("%s counts", seen[TypeSubscription])
+	}
+}
+
+func TestFinishRelatedObjects(t *testing.T) {
+	created := true
+	mark := func(r policyv1beta2.RelatedObject) policyv1beta2.RelatedObject {
+		r.Properties.CreatedByPolicy = &created
+		return r
+	}
+	in := finishing()
+	in.Policy.Status.RelatedObjects = []policyv1beta2.RelatedObject{
+		mark(relatedTo(kindSubscription, "same", "1")), mark(relatedTo(kindSubscription, "anew", "2")), mark(relatedTo(kindOperatorGroup, "named", "1")),
+	}
+	findings := good()
+	findings[2].Kind = kindSubscription
+	findings[2].Related = []policyv1beta2.RelatedObject{relatedTo(kindSubscription, "same", "1"), relatedTo(kindSubscription, "anew", "3"), relatedTo(kindSubscription, "a", "4")}
+	findings[1].Kind, findings[1].Related = kindOperatorGroup, []policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "same", "1"), relatedTo(kindOperatorGroup, "named", "")}
+	status, _ := Finish(in, Outcome{Findings: findings}, 0)
+	want := []policyv1beta2.RelatedObject{
+		relatedTo(kindOperatorGroup, "named", ""), relatedTo(kindOperatorGroup, "same", "1"),
+		relatedTo(kindSubscription, "a", "4"), relatedTo(kindSubscription, "anew", "3"), mark(relatedTo(kindSubscription, "same", "1")),
+	}
+	if diff := cmp.Diff(want, status.RelatedObjects); diff != "" {
+		t.Error(diff)
+	}
+	if findings[2].Related[0].Properties.CreatedByPolicy != nil {
+		t.Error("the finding was changed")
+	}
+}
+
+func TestSubscriptionLabel(t *testing.T) {
+	for want, c := range map[string][2]string{
+		"etcd.shop":                         {"etcd", "shop"},
+		"":                                  {"etcd", ""},
+		strings.Repeat("a", 60) + ".sh":     {strings.Repeat("a", 60), "shop"},
+		strings.Repeat("a", 62):             {strings.Repeat("a", 62), "shop"},
+		strings.Repeat("b", 58) + ".s":      {strings.Repeat("b", 58), "s--_.shop"},
+		strings.Repeat("c", 58) + ".sho":    {strings.Repeat("c", 58), "sho"},
+		strings.Repeat("d", 31) + "." + "e": {strings.Repeat("d", 31), "e" + strings.Repeat("-", 40)},
+	} {
+		if got := subscriptionLabel(c[0], c[1]); got != want {
+			t.Errorf("%s in %s: %q, want %q", c[0], c[1], got, want)
+		}
+	}
+}
+
+func TestFinishEventsAndHistory(t *testing.T) {
+	in := finishing()
+	first, _ := Finish(in, Outcome{Findings: good()}, 0)
+	changed := saying(good(), TypeDeployment, metav1.ConditionFalse, "down")
+	for name, c := range map[string]struct {
+		edit     func(*Input)
+		findings []Finding
+		event    string
+		history  int
+	}{
+		"nothing changed":           {func(*Input) {}, good(), "", 1},
+		"the message changed":       {func(*Input) {}, changed, "Warning", 2},
+		"the policy was changed":    {func(in *Input) { in.Policy.Generation++ }, good(), "Normal", 1},
+		"11.3 compliance was reset": {func(in *Input) { in.Policy.Status.Compliant = "" }, good(), "Normal", 1},
+		"the history was lost":      {func(in *Input) { in.Policy.Status.History, in.Policy.Generation = nil, 9 }, good(), "Normal", 1},
+		"only a related object is new": {func(*Input) {}, func() []Finding {
+			f := good()
+			f[1].Kind, f[1].Related = "X", []policyv1beta2.RelatedObject{{}}
+			return f
+		}(), "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := later(t, in, first, time.Minute)
+			c.edit(next)
+			status, event := Finish(next, Outcome{Findings: c.findings}, 0)
+			got := ""
+			if event != nil {
+				got = event.Type
+				if event.Message != conditionOf(status.Conditions, TypeCompliant).Message || !event.Time.Equal(next.Now) {
+					t.Errorf("event %+v", event)
+				}
+			}
+			if got != c.event || len(status.History) != c.history {
+				t.Errorf("event %q and %d entries, want %q and %d", got, len(status.History), c.event, c.history)
+			}
+			if status.History[0].Message != conditionOf(status.Conditions, TypeCompliant).Message {
+				t.Errorf("newest entry: %s", status.History[0].Message)
+			}
+		})
+	}
+	t.Run("the history has a length", func(t *testing.T) {
+		for most, want := range map[int]int{-1: 10, 0: 10, 3: 3} {
+			in := finishing()
+			for i := range 15 {
+				status, _ := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionTrue, fmt.Sprint("turn ", i))}, most)
+				in = later(t, in, status, time.Minute)
+			}
+			history := in.Policy.Status.History
+			if len(history) != want || !strings.Contains(history[0].Message, "turn 14") || !strings.Contains(history[1].Message, "turn 13") {
+				t.Errorf("most %d: %d entries, newest %q", most, len(history), history[0].Message)
+			}
+		}
+	})
+}
+
+// TestFinishIsIdempotent: on its own result, stored or not, Finish changes nothing and reports nothing (W2).
+func TestFinishIsIdempotent(t *testing.T) {
+	texts := []string{"", "fine", "\xff broken", strings.Repeat("ü", 3000), strings.Repeat("x", 40000), "the operator namespace is gone", "a; b, c"}
+	for seed := range uint64(400) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		findings := func() []Finding {
+			var findings []Finding
+			for _, a := range aggregatedTypes {
+				if r.IntN(8) == 0 {
+					continue
+				}
+				f := Finding{Type: a.conditionType, Status: a.good, Reason: []string{"Good", "", "not good"}[r.IntN(3)], Message: texts[r.IntN(len(texts))]}
+				if r.IntN(3) == 0 {
+					f.Status = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[r.IntN(3)]
+				}
+				if r.IntN(4) == 0 {
+					f.Since = metav1.NewTime(noon.Add(-time.Duration(r.IntN(1e9))))
+				}
+				if f.Kind = []string{"", "A", "B"}[r.IntN(3)]; f.Kind != "" {
+					f.KeepRelated = r.IntN(3) == 0
+					for range r.IntN(3) {
+						f.Related = append(f.Related, relatedTo(f.Kind, fmt.Sprint(r.IntN(3)), []string{"", "1", "2"}[r.IntN(3)]))
+					}
+				}
+				findings = append(findings, f)
+			}
+			return findings
+		}
+		in := finishing()
+		in.Overlaps = []string{}
+		for range 3 {
+			out := Outcome{Findings: findings()}
+			status, _ := Finish(in, out, r.IntN(4))
+			message := conditionOf(status.Conditions, TypeCompliant).Message
+			if len(message) > messageLength || !utf8.ValidString(message) || !strings.HasPrefix(message, string(status.Compliant)+"; ") {
+				t.Fatalf("seed %d: %d bytes: %.40q", seed, len(message), message)
+			}
+			in = later(t, in, status, time.Minute)
+			again, event := Finish(in, out, len(status.History))
+			if diff := cmp.Diff(in.Policy.Status, again); diff != "" || event != nil {
+				t.Fatalf("seed %d: event %v, %s", seed, event, diff)
+			}
+		}
+	}
+}

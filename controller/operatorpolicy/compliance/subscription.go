@@ -1,0 +1,184 @@
+package compliance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// managedMark is the label, and the key of the annotation that names the policy, on a Subscription that an
+// enforced policy manages. Source: the existing OperatorPolicy controller.
+const managedMark = "operatorpolicy.policy.open-cluster-management.io/managed"
+
+// managedBy is the value of the annotation for this policy.
+func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Policy.Name }
+
+// subscribed gives the Subscription of a package, and the others to the same package. The one that is named
+// like the package comes first; a single one of any name is taken as it is, OLM's generated ones included.
+func (in *Input) subscribed(pkg string) (subscription *Subscription, rivals []Subscription) {
+	for i := range in.Subscriptions {
+		if in.Subscriptions[i].Package == pkg {
+			rivals = append(rivals, in.Subscriptions[i])
+		}
+	}
+	chosen := slices.IndexFunc(rivals, func(s Subscription) bool { return s.Name == pkg })
+	if chosen < 0 && len(rivals) == 1 {
+		chosen = 0
+	}
+	if chosen < 0 {
+		return nil, rivals
+	}
+	s := rivals[chosen]
+	return &s, slices.Delete(rivals, chosen, chosen+1)
+}
+
+// current is the version that the Subscription is at or moves to, "" for none.
+func (e *evaluation) current() string {
+	if e.subscription == nil {
+		return ""
+	}
+	return e.subscription.CurrentCSV
+}
+
+func subscriptionFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
+	return Finding{Type: TypeSubscription, Status: status, Reason: reason, Message: message, Kind: kindSubscription, Related: related}
+}
+
+// compareSubscription compares the Subscription with what the policy asks for.
+func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
+	switch {
+	case len(e.rivals) > 0:
+		return e.rivalry(), nil
+	case e.subscription == nil:
+		return e.missingSubscription(groupUsable)
+	}
+	sub := e.subscription
+	differing := differences(sub.Content, e.wanted.subscription, "spec")
+	if e.enforced {
+		differing = append(differing, differences(sub.Content, map[string]any{managedMark: e.managedBy()}, "metadata", "annotations")...)
+		differing = append(differing, differences(sub.Content, map[string]any{managedMark: ""}, "metadata", "labels")...)
+	}
+	if len(differing) > 0 {
+		return e.differentSubscription(differing)
+	}
+	if f := e.unresolved(); f != nil {
+		return *f, nil
+	}
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", "the Subscription matches what is required by the policy",
+		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound)), nil
+}
+
+// rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and which of
+// them is meant is for a person to say.
+func (e *evaluation) rivalry() Finding {
+	all := slices.Clone(e.rivals)
+	if e.subscription != nil {
+		all = append(all, *e.subscription)
+	}
+	slices.SortFunc(all, func(a, b Subscription) int { return strings.Compare(a.Name, b.Name) })
+	names := make([]string, len(all))
+	related := make([]policyv1beta2.RelatedObject, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+		related[i] = e.related(kindSubscription, all[i].Object, policyv1beta2.NonCompliant, relatedMismatch)
+	}
+	return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+		"there is more than one Subscription to %s in namespace %s, so that OLM resolves none: %s; remove all but one",
+		e.wanted.name, e.wanted.namespace, listed(names)), related...)
+}
+
+func (e *evaluation) differentSubscription(differences []difference) (Finding, []Action) {
+	sub := e.subscription
+	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
+		"the Subscription "+sub.named()+" does not match the policy: "+differing(differences),
+		e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
+	if !e.enforced {
+		return f, nil
+	}
+	return f, []Action{{Verb: Update, Live: sub.Content, Object: corrected(sub.Content, differences), Done: e.updated(), Failed: f.because("enforced")}}
+}
+
+func (e *evaluation) updated() Finding {
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated", "the Subscription "+e.subscription.named()+" was updated to match the policy",
+		e.related(kindSubscription, e.subscription.Object, policyv1beta2.Compliant, relatedUpdated))
+}
+
+func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
+	o := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
+	if i := slices.IndexFunc(e.Subscriptions, func(s Subscription) bool { return s.Name == o.Name }); i >= 0 {
+		// The name is taken by another operator. Making that Subscription ours would orphan what it installed.
+		other := &e.Subscriptions[i]
+		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
+			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
+			other.named(), quoted(other.Package), quoted(o.Name)), e.related(kindSubscription, other.Object, policyv1beta2.NonCompliant, relatedMismatch)), nil
+	}
+	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing", "the required Subscription "+o.named()+" was not found",
+		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
+	spec, open := e.completed()
+	switch {
+	case open != "":
+		f.Message += "; " + open
+		return f, nil
+	case !e.enforced:
+		f.Message += notCreated
+		return f, nil
+	case !groupUsable:
+		f.Message += " and will not be created before the OperatorGroup is right"
+		return f, nil
+	}
+	return f, []Action{{
+		Verb: Create,
+		// The marks are there from the start; added later they would look like a change of the Subscription (W15).
+		Object: map[string]any{"apiVersion": apiVersions[kindSubscription], "kind": kindSubscription,
+			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
+				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy()}},
+			"spec": spec},
+		Done:   subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated", "the required Subscription "+o.named()+" was created", e.created(kindSubscription, o)),
+		Failed: f.because("created"),
+	}}
+}
+
+// completed is the spec of the Subscription with what the policy leaves open taken from the package; open
+// says what cannot be determined. The catalog is asked only for what is missing (W19).
+func (e *evaluation) completed() (spec map[string]any, open string) {
+	spec = map[string]any{}
+	for field, value := range e.wanted.subscription {
+		spec[field] = value
+	}
+	var missing []string
+	for _, field := range []struct{ name, value string }{
+		{"channel", e.channel}, {"source", e.catalog.Name}, {"sourceNamespace", e.catalog.Namespace},
+	} {
+		if spec[field.name] == nil && field.value == "" {
+			missing = append(missing, "spec.subscription."+field.name)
+		}
+		put(spec, field.name, field.value)
+	}
+	switch {
+	case len(missing) == 0:
+		return spec, ""
+	case e.manifest == nil:
+		return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the package %s is not (yet) found in %s",
+			listed(missing), e.wanted.name, e.catalogAsked())
+	}
+	return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the PackageManifest of %s does not tell them",
+		listed(missing), e.wanted.name)
+}
+
+// catalogAsked names the catalog as far as the policy does.
+func (e *evaluation) catalogAsked() string {
+	switch c := e.catalog; {
+	case c.Name == "" && c.Namespace == "":
+		return "a catalog"
+	case c.Namespace == "":
+		return "a catalog named " + c.Name
+	case c.Name == "":
+		return "a catalog in namespace " + c.Namespace
+	default:
+		return "catalog " + c.Namespace + "/" + c.Name
+	}
+}

@@ -1,0 +1,159 @@
+package compliance
+
+import (
+	"fmt"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	kjson "sigs.k8s.io/json"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// wanted is what a policy asks for, as far as the policy itself says it.
+type wanted struct {
+	// name is the package, and the name of a Subscription that has to be created.
+	name, namespace string
+	// subscription are the fields of the Subscription's spec that the policy sets. Those that it leaves out,
+	// or sets to something empty, are "do not care": they are neither compared nor changed.
+	subscription map[string]any
+	// group is nil where the policy names no OperatorGroup.
+	group *wantedGroup
+}
+
+type wantedGroup struct {
+	name string
+	spec map[string]any
+}
+
+// targeted tells whether the group is for some namespaces only.
+func (g *wantedGroup) targeted() bool {
+	return g != nil && (g.spec["targetNamespaces"] != nil || g.spec["selector"] != nil)
+}
+
+// wanted reads the policy. It gives every problem there is at once.
+func (in *Input) wanted() (*wanted, []string) {
+	spec := &in.Policy.Spec
+	sub := &spec.Subscription
+	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
+	problems := slices.Clone(in.Problems)
+	for _, err := range rules.ValidatePolicy(in.settled()) {
+		problems = append(problems, err.Error())
+	}
+	if sub.Namespace == "" && len(in.Problems) == 0 {
+		problems = append(problems, "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it")
+	}
+
+	r := reader{quiet: len(problems) > 0}
+	put(w.subscription, "name", sub.Name)
+	put(w.subscription, "channel", sub.Channel)
+	put(w.subscription, "source", sub.Source)
+	put(w.subscription, "sourceNamespace", sub.SourceNamespace)
+	put(w.subscription, "startingCSV", sub.StartingCSV)
+	if config := read[map[string]any](&r, "spec.subscription.config", sub.Config); len(config) > 0 {
+		w.subscription["config"] = config
+	}
+	if spec.IsEnforced() {
+		w.subscription["installPlanApproval"], _ = in.Rules.Approval()
+	}
+	if group := spec.OperatorGroup; group != nil {
+		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
+		targets := read[[]string](&r, "spec.operatorGroup.targetNamespaces", group.TargetNamespaces)
+		selector := read[map[string]any](&r, "spec.operatorGroup.selector", group.Selector)
+		if t := group.Target; t != nil { // seed 001's spelling of the two; a policy that uses both is not valid
+			targets = append(targets, read[[]string](&r, "spec.operatorGroup.target.namespaces", t.Namespaces)...)
+			if selector == nil {
+				selector = read[map[string]any](&r, "spec.operatorGroup.target.selector", t.Selector)
+			}
+		}
+		if len(targets) > 0 {
+			w.group.spec["targetNamespaces"] = anySlice(targets)
+		}
+		if !emptySelector(selector) {
+			w.group.spec["selector"] = selector
+		}
+		put(w.group.spec, "serviceAccountName", group.ServiceAccountName)
+		put(w.group.spec, "upgradeStrategy", group.UpgradeStrategy)
+		if static := read[*bool](&r, "spec.operatorGroup.staticProvidedAPIs", group.StaticProvidedAPIs); static != nil {
+			w.group.spec["staticProvidedAPIs"] = *static
+		}
+	}
+	problems = append(problems, r.problems...)
+	if spec.IsEnforced() && len(in.Overlaps) > 0 {
+		problems = append(problems, fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
+			plain(sub.Name), plain(sub.Namespace), listed(in.Overlaps)))
+	}
+	return w, problems
+}
+
+// settled is the policy as it is to be validated: once templates are resolved, what looks like one is plain
+// text and has to be valid as such.
+func (in *Input) settled() *policyv1beta2.OperatorPolicy {
+	if len(in.Problems) > 0 {
+		return in.Policy
+	}
+	op := *in.Policy
+	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
+	return &op
+}
+
+// reader reads fields that may hold any JSON, and collects why it could not.
+type reader struct {
+	problems []string
+	// quiet is set where validation has said already what is wrong.
+	quiet bool
+}
+
+func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
+	var into T
+	if value == nil || len(value.Raw) == 0 {
+		return into
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
+		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, quoted(string(value.Raw)), err))
+	}
+	return into
+}
+
+// put sets a field unless the value says nothing.
+func put(fields map[string]any, field, value string) {
+	if value != "" {
+		fields[field] = value
+	}
+}
+
+func anySlice(values []string) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
+}
+
+// emptySelector tells whether a label selector selects nothing in particular.
+func emptySelector(selector map[string]any) bool {
+	labels, _ := selector["matchLabels"].(map[string]any)
+	expressions, _ := selector["matchExpressions"].([]any)
+	return len(labels) == 0 && len(expressions) == 0
+}
+
+// catalogProblems says that the catalog which a policy names in part is none that has the package (only
+// while the Subscription has to be made: an existing one says what its catalog is).
+func (e *evaluation) catalogProblems() []string {
+	asked := rules.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
+	inPart := (asked.Name == "") != (asked.Namespace == "")
+	if e.Policy.Spec.IsMustNotHave() || e.subscription != nil || len(e.rivals) > 0 || !inPart || e.manifest != nil {
+		return nil
+	}
+	other := e.Input.manifest(rules.Catalog{})
+	if other == nil {
+		return nil // the package may still appear anywhere
+	}
+	field, value := "source", asked.Name
+	if asked.Name == "" {
+		field, value = "sourceNamespace", asked.Namespace
+	}
+	return []string{fmt.Sprintf("spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
+		field, quoted(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
+}

@@ -1,0 +1,84 @@
+package compliance
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+const (
+	reasonNoCRDs        = "RelevantCRDNotFound"
+	reasonNoDeployments = "NoRelevantDeployments"
+)
+
+// crds lists the CustomResourceDefinitions of the operator. Having none is no fault.
+func (e *evaluation) crds() Finding {
+	f := Finding{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Kind: kindCustomResourceDefinition}
+	if len(e.CRDs) == 0 {
+		f.Reason, f.Message = reasonNoCRDs, "no CustomResourceDefinitions were found for the operator"
+		f.Related = e.nothing(kindCustomResourceDefinition, relatedNoCRDs)
+		return f
+	}
+	f.Reason, f.Message = "RelevantCRDFound", "there are CustomResourceDefinitions present for the operator"
+	for _, crd := range e.CRDs {
+		f.Related = append(f.Related, e.related(kindCustomResourceDefinition, crd, policyv1beta2.Compliant, relatedFound))
+	}
+	return f
+}
+
+// deployments says whether what the ClusterServiceVersion runs is up. One that is missing is as little up as
+// one whose replicas are not (W14).
+func (e *evaluation) deployments() Finding {
+	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment}
+	switch {
+	case e.csv == nil:
+		f.Message = "there are no relevant Deployments because the ClusterServiceVersion is missing"
+	case len(e.csv.Deployments) == 0:
+		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + plain(e.csv.Name) + " has none"
+	default:
+		return e.health(slices.Compact(slices.Sorted(slices.Values(e.csv.Deployments))))
+	}
+	f.Related = e.nothing(kindDeployment, relatedNoDeployments)
+	return f
+}
+
+func (e *evaluation) health(names []string) Finding {
+	tolerated := e.config.DeploymentsUnavailable == policyv1beta2.ConfigCompliant
+	down := relatedDeploymentDown
+	if tolerated {
+		down += " (policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"
+	}
+	f := Finding{Type: TypeDeployment, Status: statusIf(tolerated), Kind: kindDeployment}
+	var unavailable, missing []string
+	for _, name := range names {
+		d, ok := e.Deployments[name]
+		switch {
+		case !ok:
+			missing = append(missing, name)
+			f.Related = append(f.Related, e.related(kindDeployment, Object{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
+		case !d.Available:
+			unavailable = append(unavailable, name)
+			f.Related = append(f.Related, e.related(kindDeployment, d.Object, compliantIf(tolerated), down))
+		default:
+			f.Related = append(f.Related, e.related(kindDeployment, d.Object, policyv1beta2.Compliant, relatedDeploymentUp))
+		}
+	}
+	switch {
+	case len(missing) == len(names):
+		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+listed(missing)
+	case len(missing)+len(unavailable) > 0:
+		f.Reason, f.Message = "DeploymentsUnavailable", "the operator's Deployments are not all available"
+		if len(unavailable) > 0 {
+			f.Message += "; without their minimum availability: " + listed(unavailable)
+		}
+		if len(missing) > 0 {
+			f.Message += "; missing: " + listed(missing)
+		}
+	default:
+		f.Status, f.Reason = metav1.ConditionTrue, "DeploymentsAvailable"
+		f.Message = "All operator Deployments have their minimum availability"
+	}
+	return f
+}

@@ -1,0 +1,121 @@
+package operatorpolicy
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The kinds that are watched beside those of the snapshot. They are read as they come and decoded field by
+// field: one object that does not fit its Go type would stop a typed watch, and with it the whole loop.
+var (
+	gvkOperatorGroup = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroup"}
+	gvkSubscription  = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "Subscription"}
+	gvkPlan          = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "InstallPlan"}
+	gvkCSV           = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
+	gvkCatalogSource = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "CatalogSource"}
+	gvkDeployment    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	gvkCRD           = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	gvkNamespace     = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+)
+
+// whole stands for objects of a kind with all their fields.
+func whole(gvk schema.GroupVersionKind) client.Object {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	return u
+}
+
+// headOnly stands for objects of a kind of which the metadata is enough.
+func headOnly(gvk schema.GroupVersionKind) client.Object {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(gvk)
+	return m
+}
+
+// trim drops, before an object is kept, what nobody reads here and what makes it large.
+func trim(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+			m.ManagedFields = nil
+			m.Annotations = only(m.Annotations, UngovernedAnnotation)
+		}
+		return obj, nil
+	}
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	switch u.GroupVersionKind() {
+	case gvkCSV:
+		u.SetAnnotations(only(u.GetAnnotations(), annotationProperties, "olm.operatorNamespace"))
+		keep(u.Object, "spec", "install", "installModes", "version")
+		keep(u.Object, "status", "phase", "reason", "message")
+		if install, _, _ := unstructured.NestedMap(u.Object, "spec", "install"); install != nil {
+			_ = unstructured.SetNestedStringSlice(u.Object, deploymentsOf(install), "spec", "deployments") // spec is a map: it holds install
+			unstructured.RemoveNestedField(u.Object, "spec", "install")
+		}
+	case gvkCatalogSource:
+		keep(u.Object, "spec")
+		keep(u.Object, "status", "connectionState", "registryService", "latestImageRegistryPoll")
+		unstructured.RemoveNestedField(u.Object, "status", "connectionState", "lastConnect")
+	case gvkDeployment:
+		u.SetAnnotations(nil)
+		keep(u.Object, "spec", "replicas")
+	}
+	return u, nil
+}
+
+// keep drops all fields of a structure but some.
+func keep(object map[string]any, field string, names ...string) {
+	from, ok := object[field].(map[string]any)
+	if !ok {
+		return
+	}
+	kept := make(map[string]any, len(names))
+	for _, name := range names {
+		if v, ok := from[name]; ok {
+			kept[name] = v
+		}
+	}
+	object[field] = kept
+}
+
+// only gives some entries of a map.
+func only(from map[string]string, names ...string) map[string]string {
+	var kept map[string]string
+	for _, name := range names {
+		if v, ok := from[name]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[name] = v
+		}
+	}
+	return kept
+}
+
+// deploymentsOf names the Deployments of an install strategy.
+func deploymentsOf(install map[string]any) []string {
+	list, _, _ := unstructured.NestedSlice(install, "spec", "deployments") // of another shape, there are none
+	var names []string
+	for _, entry := range list {
+		if d, ok := entry.(map[string]any); ok {
+			if name, ok := d["name"].(string); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// sameForUs tells whether nothing that is kept of an object has changed but its resourceVersion.
+func sameForUs(a, b client.Object) bool {
+	return equality.Semantic.DeepEqual(unversioned(a), unversioned(b))
+}
+
+func unversioned(o client.Object) client.Object {
+	o = o.DeepCopyObject().(client.Object)
+	o.SetResourceVersion("")
+	return o
+}

@@ -1,0 +1,37 @@
+package operatorpolicy
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// knownPolicies remembers in which namespace each policy was last evaluated, to notice those that are gone.
+type knownPolicies struct {
+	mu sync.Mutex
+	in map[types.NamespacedName]string
+}
+
+// replace takes the policies of a namespace and gives those that were there and are nowhere any more.
+func (k *knownPolicies) replace(namespace string, policies []*rules.Policy) (gone []types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.in == nil {
+		k.in = map[types.NamespacedName]string{}
+	}
+	now := make(map[types.NamespacedName]bool, len(policies))
+	for _, p := range policies {
+		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		now[name] = true
+		k.in[name] = namespace
+	}
+	for name, where := range k.in {
+		if where == namespace && !now[name] {
+			delete(k.in, name)
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}

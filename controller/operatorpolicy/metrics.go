@@ -1,0 +1,79 @@
+package operatorpolicy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// Metrics count what the loop does.
+type Metrics struct {
+	approvals    *prometheus.CounterVec
+	writes       *prometheus.CounterVec
+	leading      prometheus.Gauge
+	compliance   *prometheus.GaugeVec
+	intervention prometheus.Counter
+}
+
+// NewMetrics registers the metrics of the loop.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
+			Help: "InstallPlans that the background loop approved (result approved), or tried to (conflict, refused)."}, []string{"result"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
+			Help: "Writes of the background loop by verb, kind and result (ok, failed), approvals left out."}, []string{"verb", "kind", "result"}),
+		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "opgate_loop_leading",
+			Help: "1 while this replica runs the background loop."}),
+		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
+			Help: "Subscriptions that had lost their ClusterServiceVersion and were given it back."}),
+		// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
+		compliance: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_policy_governance_info",
+			Help: "0 for a Compliant policy, 1 for a NonCompliant one, -1 for one of which that is not known."},
+			[]string{"kind", "policy", "policy_namespace", "severity"}),
+	}
+	registry.MustRegister(m.approvals, m.writes, m.leading, m.compliance, m.intervention)
+	return m
+}
+
+// state shows the state of a policy. A policy whose severity changed has one series all the same.
+func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
+	m.forget(op.Namespace, op.Name)
+	value := -1.0
+	switch state {
+	case policyv1beta2.Compliant:
+		value = 0
+	case policyv1beta2.NonCompliant:
+		value = 1
+	}
+	m.compliance.WithLabelValues("OperatorPolicy", op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
+}
+
+// stopped forgets what the replica that leads now shows.
+func (m *Metrics) stopped() {
+	m.leading.Set(0)
+	m.compliance.Reset()
+}
+
+func (m *Metrics) forget(namespace, name string) {
+	m.compliance.DeletePartialMatch(prometheus.Labels{"policy": name, "policy_namespace": namespace})
+}
+
+func (m *Metrics) approved(err error) {
+	result := "approved"
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		result = "conflict"
+	case err != nil:
+		result = "refused"
+	}
+	m.approvals.WithLabelValues(result).Inc()
+}
+
+func (m *Metrics) wrote(verb, kind string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.writes.WithLabelValues(verb, kind, result).Inc()
+}

@@ -1,0 +1,72 @@
+package operatorpolicy
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/controller/packages"
+	"github.com/opgate/opgate/rules"
+)
+
+// Options configure the loop.
+type Options struct {
+	// Config reaches the API server. Required.
+	Config *rest.Config
+	// Store gives the snapshot that admission judges by. Required.
+	Store *admission.Store
+	// Changes says when the snapshot has changed. Required.
+	Changes *Changes
+	// Packages is what catalogs say of packages. Required.
+	Packages *packages.Cache
+	// Metrics count what the loop does. Required.
+	Metrics *Metrics
+	// LeaderElectionNamespace is where the Lease is by which replicas agree on who works. Required.
+	LeaderElectionNamespace string
+	// Identity names this process in compliance events, such as the name of the pod. Default: none.
+	Identity string
+	// Ungoverned is what becomes of plans of operators without a policy that are held by a policy for another
+	// one; annotation opgate.io/ungoverned of a namespace takes precedence. Default: rules.ApproveUngoverned.
+	Ungoverned rules.UngovernedMode
+	// HistoryLength is how many compliance messages a status keeps. Default: 10.
+	HistoryLength int
+	// Workers is how many namespaces are worked on at once. Default: 4.
+	Workers int
+	// Log takes writes at V(0) and evaluations at V(1). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// UngovernedAnnotation of a namespace says, with approve or hold, what becomes there of operators without a
+// policy.
+const UngovernedAnnotation = "opgate.io/ungoverned"
+
+const defaultHistoryLength = 10
+
+func (o *Options) complete() error {
+	if o.Config == nil || o.Store == nil || o.Changes == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
+		return errors.New("loop options: Config, Store, Changes, Packages, Metrics and Now are required")
+	}
+	if o.LeaderElectionNamespace == "" {
+		return errors.New("loop options: LeaderElectionNamespace is required; two loops would do everything twice")
+	}
+	switch o.Ungoverned {
+	case "":
+		o.Ungoverned = rules.ApproveUngoverned
+	case rules.ApproveUngoverned, rules.HoldUngoverned:
+	default:
+		return fmt.Errorf("loop options: Ungoverned %q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+	}
+	if o.HistoryLength < 1 {
+		o.HistoryLength = defaultHistoryLength
+	}
+	if o.Workers < 1 {
+		o.Workers = 4
+	}
+	return nil
+}

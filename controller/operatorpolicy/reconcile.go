@@ -1,0 +1,163 @@
+package operatorpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/rules"
+)
+
+// reconciler works on one namespace at a time.
+type reconciler struct {
+	*Options
+	// cache has what is watched, client writes.
+	cache  cache.Cache
+	client client.Client
+	known  knownPolicies
+	nudges nudges
+}
+
+// Reconcile approves what may be approved in a namespace and evaluates its policies. One that fails does not
+// keep the others from being evaluated.
+func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
+	ns := r.Store.Load().Namespace(namespace)
+	for _, gone := range r.known.replace(namespace, ns.Policies()) {
+		r.Metrics.forget(gone.Namespace, gone.Name)
+	}
+	if len(ns.Policies()) == 0 {
+		return reconcile.Result{}, nil
+	}
+	mode, err := r.ungoverned(ctx, namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	// First, since it is all that somebody waits for; the rest is looking and telling.
+	approvals, approved, err := r.approve(ctx, ns, mode)
+	after, failed := r.evaluateAll(ctx, namespace, ns, approvals)
+	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.seenApprovals(ctx, approved))
+}
+
+// evaluateAll evaluates all policies of a namespace.
+func (r *reconciler) evaluateAll(ctx context.Context, namespace string, ns *rules.Namespace, approvals map[string]compliance.Approval) (after time.Duration, err error) {
+	w, err := r.observe(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	var errs []error
+	for _, p := range ns.Policies() {
+		acted, again, err := r.evaluate(ctx, ns, p, w, approvals)
+		errs = append(errs, err)
+		if acted { // what was observed is not so any more
+			if w, err = r.observe(ctx, namespace); err != nil {
+				return 0, errors.Join(append(errs, err)...)
+			}
+		}
+		if again > 0 && (after == 0 || again < after) {
+			after = again
+		}
+	}
+	again, err := r.nudge(ctx, namespace, ns, w)
+	if again > 0 && (after == 0 || again < after) {
+		after = again
+	}
+	return after, errors.Join(append(errs, err)...)
+}
+
+// evaluate decides on one policy, does what is to be done, and writes the status if it changed. After is the
+// time until it has to be done again though nothing happens, 0 for never.
+func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+	if p.Object == nil {
+		return false, 0, nil // it does not decode: there is no status that could be written without losing something
+	}
+	if p.Incomplete {
+		return false, 0, nil // what it means is found out now, and a status about its template text would be wrong in a moment
+	}
+	op := p.Object
+	in := &compliance.Input{
+		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
+		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
+		Deployments: w.deployments, Approvals: approvals, Now: r.Now(),
+		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
+		Package:       func(c rules.Catalog) *compliance.Package { return r.Packages.Get(p.Package, c) },
+	}
+	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
+		for _, other := range overlap {
+			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
+		}
+	}
+	if p.Concerns() != "" {
+		if in.CRDs, err = r.crds(ctx, compliance.OperatorLabel(p.Package, p.TargetNamespace)); err != nil {
+			return false, 0, err
+		}
+	}
+	out := compliance.Evaluate(in)
+	acted, failed := r.act(ctx, op, &out)
+	if apierrors.IsConflict(failed) || apierrors.IsAlreadyExists(failed) {
+		return acted, 0, failed // what was decided on is not so any more, and not worth a status
+	}
+	status, event := compliance.Finish(in, out, r.HistoryLength)
+	r.Metrics.state(op, status.Compliant)
+	if event != nil {
+		r.report(ctx, op, *event)
+	}
+	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status))
+}
+
+// report sends a compliance event. The status has the message too, so that one that cannot be sent is
+// logged and does not hold up the rest.
+func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolicy, e compliance.Event) {
+	event := compliance.ComplianceEvent(op, e, r.Identity)
+	if event == nil {
+		return
+	}
+	err := r.client.Create(ctx, event)
+	r.Metrics.wrote("create", "Event", err)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op))
+	}
+}
+
+// writeStatus writes a status that differs, and waits until the snapshot shows it: the next evaluation
+// builds on it.
+func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status policyv1beta2.OperatorPolicyStatus) error {
+	if equality.Semantic.DeepEqual(p.Object.Status, status) {
+		return nil
+	}
+	// The status counts; the spec is the completed one, and must not be sent.
+	before := &policyv1beta2.OperatorPolicy{TypeMeta: p.Object.TypeMeta, ObjectMeta: p.Object.ObjectMeta, Status: p.Object.Status}
+	next := before.DeepCopy()
+	next.Status = status
+	err := r.client.Status().Patch(ctx, next, client.MergeFrom(before))
+	r.Metrics.wrote("patch", "OperatorPolicy", err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // it was deleted in the meantime
+	case err != nil:
+		return fmt.Errorf("write the status of OperatorPolicy %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(next), "compliant", status.Compliant)
+	return r.seen(ctx, func() bool {
+		now := policyIn(r.Store.Load().Namespace(p.Concerns()), p)
+		return now == nil || !older(now.Object, next.ResourceVersion)
+	})
+}
+
+func policyIn(ns *rules.Namespace, p *rules.Policy) *rules.Policy {
+	for _, other := range ns.Policies() {
+		if other.Namespace == p.Namespace && other.Name == p.Name && other.Object != nil {
+			return other
+		}
+	}
+	return nil
+}

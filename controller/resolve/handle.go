@@ -1,0 +1,237 @@
+package resolve
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// grace is how long a resolution may go on after its time is up before it is left behind.
+const grace = 2 * time.Second
+
+func (r *Resolver) handleNext(ctx context.Context) bool {
+	key, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(key)
+	if r.handle(ctx, key) {
+		r.queue.AddRateLimited(key)
+	} else {
+		r.queue.Forget(key)
+	}
+	return true
+}
+
+// handle completes one policy, publishes what came of it, and tells whether trying again later may help.
+func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry bool) {
+	r.mu.Lock()
+	e, session := r.entries[key], r.sessions[key]
+	if session != nil && session.late {
+		r.mu.Unlock()
+		return false // its end brings the policy back
+	}
+	var op *policyv1beta2.OperatorPolicy
+	if e != nil {
+		op = e.op
+	}
+	r.mu.Unlock()
+
+	var parts []part
+	if op != nil {
+		parts = templated(op)
+	}
+	if session != nil && (len(parts) == 0 || session.lost()) {
+		r.end(key, session)
+		session = nil
+	}
+	if op == nil {
+		return false
+	}
+	completed := op.DeepCopy()
+	problems, retry := r.resolveParts(ctx, key, session, parts, completed)
+	if ctx.Err() != nil {
+		return false // the process is stopping, and what failed may have failed for that
+	}
+	// Where the namespace may depend on a part that failed, the part's problem says enough.
+	var waitsFor string
+	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" && !failed(problems, "spec.subscription") {
+		namespace, again, problem := r.fillIn(e, op, completed)
+		if problem != "" {
+			problems = append(problems, problem)
+			waitsFor = completed.Spec.Subscription.Name
+		}
+		completed.Spec.Subscription.Namespace = namespace
+		retry = retry || again
+	}
+	r.publish(key, e, &Resolution{Generation: op.Generation, UID: op.UID, Policy: completed, Problems: problems}, waitsFor)
+	return retry
+}
+
+// failed tells whether a part has a problem: all problems of parts begin with their path.
+func failed(problems []string, path string) bool {
+	return slices.ContainsFunc(problems, func(problem string) bool {
+		rest, ok := strings.CutPrefix(problem, path)
+		return ok && strings.IndexAny(rest, " .[") == 0
+	})
+}
+
+// fillIn gives the namespace of a policy that names none. What was filled in once for a generation stays: a
+// catalog that changes must not move an operator.
+func (r *Resolver) fillIn(e *entry, op, completed *policyv1beta2.OperatorPolicy) (namespace string, retry bool, problem string) {
+	r.mu.Lock()
+	if e.generation == op.Generation && e.uid == op.UID {
+		namespace = e.namespace
+	}
+	r.mu.Unlock()
+	if namespace == "" {
+		namespace = settledNamespace(op)
+	}
+	if namespace == "" {
+		namespace, retry, problem = r.namespace(completed)
+	}
+	r.mu.Lock()
+	e.namespace, e.generation, e.uid = namespace, op.Generation, op.UID
+	r.mu.Unlock()
+	return namespace, retry, problem
+}
+
+// publish hands out a resolution if it says something new.
+func (r *Resolver) publish(key types.NamespacedName, e *entry, found *Resolution, waitsFor string) {
+	r.publishing.Lock()
+	defer r.publishing.Unlock()
+	r.mu.Lock()
+	if r.entries[key] != e || e.op.UID != found.UID || e.op.Generation != found.Generation {
+		r.mu.Unlock()
+		return // forgotten, or a newer state waits
+	}
+	e.waitsFor = waitsFor
+	last := e.published
+	if found.same(last) {
+		r.mu.Unlock()
+		return
+	}
+	e.published = found
+	r.mu.Unlock()
+
+	var before []string
+	if last != nil {
+		before = last.Problems
+	}
+	switch {
+	case slices.Equal(before, found.Problems):
+	case len(found.Problems) == 0:
+		r.o.Log.Info("policy is complete", "policy", key.String())
+	default:
+		r.o.Log.Info("policy is not complete, what it governs is held", "policy", key.String(), "problems", found.Problems)
+	}
+	given := *found // the reader may do with it what it likes
+	given.Policy, given.Problems = found.Policy.DeepCopy(), slices.Clone(found.Problems)
+	r.o.Publish(key, given)
+}
+
+// resolveParts puts what the templates resolve to into a policy.
+func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, session *held, parts []part,
+	completed *policyv1beta2.OperatorPolicy) (problems []string, retry bool) {
+	var here []part
+	for _, p := range parts {
+		if contains(p.written, "{{hub") {
+			problems = append(problems, p.path+" holds a hub template ({{hub ... hub}}), which the hub has to resolve before the policy reaches this cluster")
+			continue
+		}
+		here = append(here, p)
+	}
+	if len(here) == 0 {
+		return problems, false
+	}
+	answers, retry := r.run(ctx, key, session, here)
+	for i, p := range here {
+		if answers[i].problem != "" {
+			problems = append(problems, p.path+" does not resolve: "+answers[i].problem)
+			continue
+		}
+		if err := p.put(completed, answers[i].value); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	return problems, retry
+}
+
+// run resolves parts in a goroutine of its own, and gives up on it when its time is up. Templates cannot be
+// interrupted from outside: requests end with the session and loops notice by themselves, but a single
+// function that goes on for very long leaves its goroutine behind until it ends. So there is a limit on those
+// that are left behind; once it is reached no more templates are resolved until one of them ends.
+func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *held, parts []part) ([]answer, bool) {
+	r.mu.Lock()
+	overdue := r.overdue
+	r.mu.Unlock()
+	if overdue >= maxOverdue {
+		return all(parts, "too many templates that take too long are still being resolved"), true
+	}
+	if session == nil {
+		opened, err := r.open(ctx, key, func() { r.queue.Add(key) })
+		if err != nil {
+			return all(parts, err.Error()), true
+		}
+		session = &held{templateSession: opened}
+		r.mu.Lock()
+		r.sessions[key] = session
+		r.mu.Unlock()
+	}
+	type result struct {
+		answers []answer
+		retry   bool
+	}
+	done := make(chan result, 1)
+	limited, cancel := context.WithTimeout(ctx, overdueAfter)
+	defer cancel()
+	go func() {
+		var res result
+		res.answers, res.retry = session.resolve(limited, parts)
+		done <- res
+	}()
+	select {
+	case res := <-done:
+		return res.answers, res.retry
+	case <-limited.Done():
+	}
+	session.interrupt()
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		r.mu.Lock()
+		session.late = true
+		r.overdue++
+		r.mu.Unlock()
+		go func() {
+			<-done
+			r.end(key, session)
+			r.mu.Lock()
+			r.overdue--
+			r.mu.Unlock()
+			r.queue.AddRateLimited(key)
+		}()
+	}
+	return all(parts, "it takes longer than "+overdueAfter.String()), true
+}
+
+// end closes a session.
+func (r *Resolver) end(key types.NamespacedName, session *held) {
+	session.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions[key] == session {
+		delete(r.sessions, key)
+	}
+}
+
+func all(parts []part, problem string) []answer {
+	return slices.Repeat([]answer{{problem: problem}}, len(parts))
+}

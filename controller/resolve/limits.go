@@ -1,0 +1,196 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+const (
+	// maxText bounds the template text of one part, maxOutput what it resolves to.
+	maxText   = 256 << 10
+	maxOutput = 1 << 20
+	// maxSteps bounds how often the loops of a policy go round, all together.
+	maxSteps = 10_000
+	// maxProblem bounds the text of a problem.
+	maxProblem = 1 << 10
+
+	stepFunction, outputFunction = "opgateStep", "opgateOutput"
+)
+
+// limitError is an error of our own functions, which the template library wraps in where it came from. The text
+// is shown without that.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+func limitErrorf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
+
+// undecided are the functions whose answer differs from replica to replica and from time to time, so that two
+// replicas would judge the same write differently, and getHostByName, which asks servers of the author's
+// choice.
+var undecided = []string{
+	"now", "ago", "shuffle", "uuidv4", "getHostByName",
+	"randAlpha", "randAlphaNum", "randAscii", "randNumeric", "randInt", "randBytes",
+	"bcrypt", "htpasswd", "derivePassword", "encryptAES",
+	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+}
+
+// limits are the functions by which templates stay within bounds. One is for one resolution of a policy.
+type limits struct {
+	ctx           context.Context // functions of templates are given none
+	steps, output int
+}
+
+func (l *limits) functions() template.FuncMap {
+	return template.FuncMap{
+		stepFunction: l.step, outputFunction: l.out,
+		"until":     func(count int) ([]int, error) { return l.numbers(0, count, sign(count)) },
+		"untilStep": l.numbers,
+		"seq":       l.sequence,
+		"repeat": func(count int, text string) (string, error) {
+			if count < 0 || count > maxOutput/max(1, len(text)) {
+				return "", limitErrorf("cannot repeat %d bytes %d times", len(text), count)
+			}
+			return strings.Repeat(text, count), nil
+		},
+	}
+}
+
+// step stands at the beginning of every loop's body.
+func (l *limits) step() (string, error) {
+	if err := l.ctx.Err(); err != nil {
+		return "", limitErrorf("it takes too long")
+	}
+	if l.steps++; l.steps > maxSteps {
+		return "", limitErrorf("its loops go round more than %d times", maxSteps)
+	}
+	return "", nil
+}
+
+// out stands at the end of every action that puts something into the text.
+func (l *limits) out(value any) (any, error) {
+	if value == nil {
+		return nil, limitErrorf("a value that it asks for is not there; where that is meant, pipe it to default")
+	}
+	text, ok := value.(string)
+	if !ok {
+		text = fmt.Sprint(value) // as it will be printed
+	}
+	if l.output += len(text); l.output > maxOutput {
+		return nil, limitErrorf("it resolves to more than 1 MiB")
+	}
+	return value, nil
+}
+
+// numbers is sprig's untilStep.
+func (l *limits) numbers(start, stop, step int) ([]int, error) {
+	list := []int{}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+		if list = append(list, i); len(list) > maxSteps {
+			return nil, limitErrorf("a list of more than %d numbers", maxSteps)
+		}
+	}
+	return list, nil
+}
+
+// sequence is sprig's seq: like seq of Unix, with the end included.
+func (l *limits) sequence(args ...int) (string, error) {
+	start, stop, step := 1, 0, 0
+	switch len(args) {
+	case 1:
+		stop = args[0]
+	case 2:
+		start, stop = args[0], args[1]
+	case 3:
+		start, step, stop = args[0], args[1], args[2]
+	default:
+		return "", nil
+	}
+	if step == 0 {
+		step = 1
+		if stop < start {
+			step = -1
+		}
+	}
+	list, err := l.numbers(start, stop+sign(step), step)
+	return strings.Trim(fmt.Sprint(list), "[]"), err
+}
+
+func sign(n int) int {
+	if n < 0 {
+		return -1
+	}
+	return 1
+}
+
+// bounded rewrites template text so that its loops count themselves and its output is measured; nothing else can
+// stop a template that runs.
+func bounded(text string) (string, error) {
+	if len(text) > maxText {
+		return "", fmt.Errorf("it is longer than %d KiB", maxText>>10)
+	}
+	const name = "policy"
+	tree := parse.New(name)
+	tree.Mode = parse.SkipFuncCheck
+	trees := map[string]*parse.Tree{}
+	if _, err := tree.Parse(text, "{{", "}}", trees); err != nil {
+		return "", err
+	}
+	if len(trees) > 1 {
+		return "", errors.New("define and block are not supported")
+	}
+	if err := boundList(tree, tree.Root); err != nil {
+		return "", err
+	}
+	return tree.Root.String(), nil
+}
+
+func boundList(tree *parse.Tree, list *parse.ListNode) error {
+	if list == nil {
+		return nil
+	}
+	for _, node := range list.Nodes {
+		switch node := node.(type) {
+		case *parse.ActionNode:
+			last := node.Pipe.Cmds[len(node.Pipe.Cmds)-1].String()
+			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent has to come last
+				continue
+			}
+			node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))
+		case *parse.RangeNode:
+			if err := boundBranch(tree, &node.BranchNode); err != nil {
+				return err
+			}
+			step := &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{
+				NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{command(tree, stepFunction)}}}
+			node.List.Nodes = append([]parse.Node{step}, node.List.Nodes...)
+		case *parse.IfNode:
+			if err := boundBranch(tree, &node.BranchNode); err != nil {
+				return err
+			}
+		case *parse.WithNode:
+			if err := boundBranch(tree, &node.BranchNode); err != nil {
+				return err
+			}
+		case *parse.TemplateNode:
+			return errors.New("template is not supported")
+		}
+	}
+	return nil
+}
+
+func boundBranch(tree *parse.Tree, branch *parse.BranchNode) error {
+	if err := boundList(tree, branch.List); err != nil {
+		return err
+	}
+	return boundList(tree, branch.ElseList)
+}
+
+func command(tree *parse.Tree, function string) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand,
+		Args: []parse.Node{parse.NewIdentifier(function).SetTree(tree)}}
+}

@@ -1,0 +1,61 @@
+package resolve
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/rules"
+)
+
+// namespace finds the namespace of a policy that names none. While the package is not known it is to be asked
+// for again: the cache goes on looking for a package only as long as somebody asks.
+func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string, retry bool, problem string) {
+	sub := &op.Spec.Subscription
+	if len(validation.IsDNS1123Label(sub.Name)) > 0 {
+		return "", false, "spec.subscription.namespace is not set and spec.subscription.name does not name a package that could suggest one"
+	}
+	var found *compliance.Package
+	if r.o.Packages != nil {
+		found = r.o.Packages.Get(sub.Name, rules.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
+	}
+	if found == nil {
+		return "", true, fmt.Sprintf("spec.subscription.namespace is not set and package %s is not found in a catalog yet", sub.Name)
+	}
+	channel := sub.Channel
+	if channel == "" {
+		channel = found.DefaultChannel
+	}
+	for _, c := range found.Channels {
+		if c.Name == channel && c.SuggestedNamespace != "" {
+			return c.SuggestedNamespace, false, ""
+		}
+	}
+	if r.o.DefaultNamespace != "" {
+		return r.o.DefaultNamespace, false, ""
+	}
+	return "", false, "spec.subscription.namespace is required: neither does the package suggest one, nor is a default namespace configured"
+}
+
+// settledNamespace gives the namespace that the status says this generation of the policy settled on, so
+// that neither a restart nor a catalog that is away moves an operator. It is empty where the status does not say.
+func settledNamespace(op *policyv1beta2.OperatorPolicy) string {
+	if op.Status.ObservedGeneration != op.Generation {
+		return ""
+	}
+	namespace := ""
+	for i := range op.Status.RelatedObjects {
+		object := &op.Status.RelatedObjects[i].Object
+		if object.Kind != "Subscription" || !strings.HasPrefix(object.APIVersion, "operators.coreos.com/") {
+			continue
+		}
+		if namespace != "" && namespace != object.Metadata.Namespace {
+			return ""
+		}
+		namespace = object.Metadata.Namespace
+	}
+	return namespace
+}

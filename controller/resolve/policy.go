@@ -1,0 +1,235 @@
+package resolve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// Resolution is what one state of a policy means on this cluster.
+type Resolution struct {
+	// Generation and UID say which state of which policy this is; for any other it means nothing.
+	Generation int64
+	UID        types.UID
+	// Policy is a copy of the policy with its spec completed. Its status may be older than the stored one.
+	Policy *policyv1beta2.OperatorPolicy
+	// Problems are why the spec is not complete, as whole sentences with field paths; nil where it is. The
+	// fields that they name are as they were written.
+	Problems []string
+}
+
+// same tells whether two resolutions mean the same to a reader, whatever the status was when they were made.
+func (r *Resolution) same(other *Resolution) bool {
+	if other == nil || r.UID != other.UID || r.Generation != other.Generation || !slices.Equal(r.Problems, other.Problems) {
+		return false
+	}
+	return maps.Equal(r.Policy.Labels, other.Policy.Labels) && maps.Equal(r.Policy.Annotations, other.Policy.Annotations) &&
+		reflect.DeepEqual(r.Policy.Spec, other.Policy.Spec)
+}
+
+// Needed tells whether a policy depends on the cluster: it has template text that is to be resolved, or leaves
+// its namespace open.
+func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool { return rules.DependsOnCluster(op) }
+
+// part is a part of the spec that may hold template text, and that is resolved as a whole.
+type part struct {
+	path string
+	// written is the part as generic JSON.
+	written any
+	// open tells of a place in the part whether resolving to nothing there would allow more; it takes the
+	// path below the part.
+	open func(path string) bool
+	// take puts the resolved part into a policy.
+	take func(op *policyv1beta2.OperatorPolicy, resolved any) error
+}
+
+// templated lists the parts of a policy with template text that is to be resolved.
+func templated(op *policyv1beta2.OperatorPolicy) []part {
+	if !rules.TemplatesEnabled(op) {
+		return nil
+	}
+	spec := &op.Spec
+	always := func(string) bool { return true }
+	parts := []part{
+		{"spec.versions", generic(spec.Versions), func(string) bool { return false }, takeVersions},
+		{"spec.versionRange", generic(spec.VersionRange), always, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+			op.Spec.VersionRange = ""
+			return convert(resolved, &op.Spec.VersionRange)
+		}},
+		{"spec.subscription", generic(spec.Subscription), opensSubscription, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+			op.Spec.Subscription = policyv1beta2.SubscriptionTemplate{}
+			return convert(resolved, &op.Spec.Subscription)
+		}},
+		{"spec.operatorGroup", generic(spec.OperatorGroup), always, func(op *policyv1beta2.OperatorPolicy, resolved any) error {
+			op.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{}
+			return convert(resolved, op.Spec.OperatorGroup)
+		}},
+	}
+	return slices.DeleteFunc(parts, func(p part) bool { return !contains(p.written, "{{") })
+}
+
+// opensSubscription: config and startingCSV are not conditions, so they may resolve to nothing.
+func opensSubscription(path string) bool {
+	return path != ".startingCSV" && path != ".config" && !strings.HasPrefix(path, ".config.")
+}
+
+// takeVersions fails closed: an array that names nothing would stand for every version.
+func takeVersions(op *policyv1beta2.OperatorPolicy, resolved any) error {
+	var versions []string
+	if err := convert(resolved, &versions); err != nil {
+		return err
+	}
+	if len(rules.SplitVersions(versions)) == 0 {
+		return errors.New("resolves to no version at all, which would stand for every version")
+	}
+	op.Spec.Versions = versions
+	return nil
+}
+
+// put checks what a part resolved to and puts it into a policy, which is changed only if all is well.
+func (p *part) put(op *policyv1beta2.OperatorPolicy, resolved any) error {
+	resolved, err := p.fit("", p.written, resolved)
+	if err != nil {
+		return err
+	}
+	changed := op.DeepCopy()
+	if err := p.take(changed, resolved); err != nil {
+		return fmt.Errorf("%s %w", p.path, err)
+	}
+	changed.DeepCopyInto(op)
+	return nil
+}
+
+// fit compares what was written with what it resolved to: only template text may have changed. Resolving works
+// on the text of a whole part, so a quote in a value that was looked up could otherwise end one field and begin
+// another that the policy's author never wrote.
+func (p *part) fit(path string, written, resolved any) (any, error) {
+	switch written := written.(type) {
+	case map[string]any:
+		fields, ok := resolved.(map[string]any)
+		if !ok || len(fields) > len(written) {
+			return nil, p.misfit(path)
+		}
+		for name, value := range written {
+			if strings.Contains(name, "{{") {
+				continue // it has another name now, and is one of those that len counts
+			}
+			got, ok := fields[name]
+			if !ok {
+				return nil, p.misfit(path)
+			}
+			fitted, err := p.fit(path+"."+name, value, got)
+			if err != nil {
+				return nil, err
+			}
+			fields[name] = fitted
+		}
+		return fields, nil
+	case []any:
+		items, ok := resolved.([]any)
+		if !ok || len(items) != len(written) {
+			return nil, p.misfit(path)
+		}
+		for i, value := range written {
+			fitted, err := p.fit(fmt.Sprintf("%s[%d]", path, i), value, items[i])
+			if err != nil {
+				return nil, err
+			}
+			items[i] = fitted
+		}
+		return items, nil
+	case string:
+		if !strings.Contains(written, "{{") {
+			break
+		}
+		if text, ok := resolved.(string); ok && !strings.HasPrefix(path, ".config") {
+			resolved = strings.TrimSpace(text) // such as the end of line that values in ConfigMaps often have
+		}
+		if p.open(path) && blank(resolved) {
+			return nil, fmt.Errorf("%s%s resolves to nothing, which would leave it open", p.path, path)
+		}
+		return resolved, nil
+	}
+	if !reflect.DeepEqual(written, resolved) {
+		return nil, p.misfit(path)
+	}
+	return resolved, nil
+}
+
+func (p *part) misfit(path string) error {
+	return fmt.Errorf("%s does not resolve: a value changes what stands around it, at %s%s; "+
+		"what is looked up must not hold quotes or several lines", p.path, p.path, path)
+}
+
+func blank(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return strings.TrimSpace(value) == ""
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
+}
+
+// contains looks for a text in the strings of generic JSON.
+func contains(value any, text string) bool {
+	switch value := value.(type) {
+	case string:
+		return strings.Contains(value, text)
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return contains(item, text) })
+	case map[string]any:
+		for name, item := range value {
+			if strings.Contains(name, text) || contains(item, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// generic gives a value as it looks in JSON.
+func generic(value any) any {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil // JSON that is not valid, which the API server never stores, has no template text
+	}
+	read, err := parsed(raw)
+	if err != nil {
+		return nil
+	}
+	return read
+}
+
+// parsed reads generic JSON, with every number as a float64: YAML, which templates are resolved in, does not
+// tell 1 from 1.0.
+func parsed(raw []byte) (value any, err error) {
+	err = json.Unmarshal(raw, &value)
+	return value, err
+}
+
+// convert puts generic JSON into a typed value.
+func convert(from, into any) error {
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("resolves to what is not JSON: %w", err)
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return fmt.Errorf("resolves to a value of the wrong type: %w", err)
+	}
+	return nil
+}

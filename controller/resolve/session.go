@@ -1,0 +1,229 @@
+package resolve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stolostron/go-template-utils/v7/pkg/templates"
+	"github.com/stolostron/kubernetes-dependency-watches/client"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	klogv1 "k8s.io/klog"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// session resolves the templates of one policy with the library's resolver and watches what they look up.
+//
+// Each policy has a watcher of its own, although one could serve all: the library holds one lock while it waits
+// for the API server, so a lookup that hangs would hold up every other policy; and it can only be
+// rid of a resource that is not served any more by ending the watcher.
+type session struct {
+	id        client.ObjectIdentifier
+	resolver  *templates.TemplateResolver
+	transport *transport
+	cancel    context.CancelFunc // ends requests
+	stop      context.CancelFunc // ends the watcher
+	stopped   chan struct{}
+	// spoilt is set when the watcher may remember a failure.
+	spoilt atomic.Bool
+}
+
+// openSession makes a session. Changed is called when something that was looked up changed.
+func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, key types.NamespacedName, changed func()) (templateSession, error) {
+	// Not the process's context: watches have to be stopped before requests and the watcher end.
+	ctx = context.WithoutCancel(ctx)
+	requests, cancel := context.WithCancel(ctx)
+	s := &session{
+		id: client.ObjectIdentifier{Group: policyv1beta2.GroupVersion.Group, Version: policyv1beta2.GroupVersion.Version,
+			Kind: "OperatorPolicy", Namespace: key.Namespace, Name: key.Name},
+		transport: &transport{base: base, ctx: requests, lost: changed},
+		cancel:    cancel,
+		stopped:   make(chan struct{}),
+	}
+	httpClient := &http.Client{Transport: s.transport}
+	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("make a client for templates: %w", err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("make a client for templates: %w", err)
+	}
+	watcher := client.NewWithClients(dynamicClient, discoveryClient, reconciler(changed), &client.Options{
+		DisableInitialReconcile: true,
+		EnableCache:             true,
+		// What a kind's resource is called does not change; were it asked for again, a policy whose lookups
+		// are all answered from memory could fail because the API server is away.
+		ObjectCacheOptions: client.ObjectCacheOptions{GVKToGVRCacheTTL: 10 * 365 * 24 * time.Hour},
+	})
+	s.resolver, err = templates.NewResolverWithDynamicWatcher(watcher, templates.Config{SkipBatchManagement: true})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("make a template resolver: %w", err)
+	}
+	watching, stop := context.WithCancel(ctx)
+	s.stop = stop
+	started := watcher.Started()
+	go func() {
+		defer close(s.stopped)
+		_ = watcher.Start(watching) // it never fails
+	}()
+	<-started
+	return s, nil
+}
+
+type reconciler func()
+
+// Reconcile implements the library's Reconciler.
+func (changed reconciler) Reconcile(context.Context, client.ObjectIdentifier) (reconcile.Result, error) {
+	changed()
+	return reconcile.Result{}, nil
+}
+
+func (s *session) lost() bool { return s.transport.gone.Load() || s.spoilt.Load() }
+
+func (s *session) interrupt() {
+	s.spoilt.Store(true)
+	s.cancel()
+}
+
+// close waits for the watches to end, at most for as long as the library pauses between two attempts.
+func (s *session) close() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.resolver.UncacheWatcher(s.id) // it fails only for what is not watched
+	}()
+	patience := time.NewTimer(time.Second)
+	select {
+	case <-ended:
+	case <-patience.C:
+	}
+	patience.Stop()
+	s.cancel()
+	<-ended
+	s.stop()
+	<-s.stopped
+}
+
+func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, retry bool) {
+	if err := s.resolver.StartQueryBatch(s.id); err != nil {
+		return all(parts, err.Error()), true
+	}
+	l := &limits{ctx: ctx}
+	for _, p := range parts {
+		value, err := s.resolvePart(l, &p)
+		if err == nil {
+			answers = append(answers, answer{value: value})
+			continue
+		}
+		answers = append(answers, answer{problem: cut(err.Error())})
+		if mayPass(err) {
+			retry = true
+			if !apierrors.IsForbidden(err) {
+				s.spoilt.Store(true) // the watcher remembers for long that it could not find out about a kind
+			}
+		}
+	}
+	if err := s.resolver.EndQueryBatch(s.id); err != nil {
+		return all(parts, err.Error()), true
+	}
+	return answers, retry
+}
+
+// sensitiveError stands in for the text of an error that may hold what a Secret says.
+type sensitiveError struct{ cause error }
+
+func (sensitiveError) Error() string   { return "it reads a Secret, so the error is not shown" }
+func (e sensitiveError) Unwrap() error { return e.cause }
+
+func (s *session) resolvePart(l *limits, p *part) (any, error) {
+	raw, err := json.Marshal(p.written)
+	if err != nil {
+		return nil, err
+	}
+	text, err := templates.JSONToYAML(raw)
+	if err != nil {
+		return nil, err
+	}
+	limited, err := bounded(string(text))
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.resolver.ResolveTemplate([]byte(limited), nil, &templates.ResolveOptions{
+		InputIsYAML: true, Watcher: &s.id, CustomFunctions: l.functions(), DenylistFunctions: slices.Clone(undecided)})
+	if err == nil && len(result.ResolvedJSON) > maxOutput {
+		err = errors.New("it resolves to more than 1 MiB")
+	}
+	var value any
+	if err == nil {
+		value, err = parsed(result.ResolvedJSON)
+	}
+	if err != nil {
+		// The library quotes the whole template before the cause.
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause
+		}
+		var limit limitError
+		switch {
+		case errors.As(err, &limit):
+			err = limit
+		case result.HasSensitiveData:
+			err = sensitiveError{err}
+		}
+		return nil, err
+	}
+	return value, nil
+}
+
+// mayPass tells errors that may go away without a change of the policy or of an object that is watched.
+func mayPass(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		// An object that is missing is watched; a resource that is missing is not, and is not named either.
+		details := status.Status().Details
+		return !apierrors.IsNotFound(err) || details == nil || details.Name == ""
+	}
+	var network net.Error
+	return errors.Is(err, templates.ErrMissingAPIResource) || errors.As(err, &network) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// cut makes a problem short and free of the marks of the rewritten template.
+func cut(text string) string {
+	text = strings.ReplaceAll(text, " | "+outputFunction, "")
+	for i := range text {
+		if i > maxProblem {
+			return text[:i] + " ..."
+		}
+	}
+	return text
+}
+
+// silenceLibrary turns off the log of go-template-utils: it writes to stderr, past our own log, and every failed
+// template with its error at that, which may hold what a Secret says. Nothing else uses this version of klog.
+var silenceLibrary = sync.OnceFunc(func() {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klogv1.InitFlags(flags)
+	_ = flags.Set("logtostderr", "false")
+	_ = flags.Set("stderrthreshold", "FATAL")
+	klogv1.SetOutput(io.Discard)
+})

@@ -1,0 +1,349 @@
+package resolve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+// api is as much of an API server as lookups need: core/v1 with ConfigMaps, and Secrets that may be forbidden.
+type api struct {
+	*httptest.Server
+	mu         sync.Mutex
+	configMaps map[string]string // the value of key v, by name
+	forbidden  bool
+	hanging    chan struct{} // if set, requests say here that they have come, and are never answered
+	events     chan string
+}
+
+func startAPI(t *testing.T) *api {
+	a := &api{configMaps: map[string]string{}, events: make(chan string)}
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func object(kind, name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":%q,"namespace":"a","resourceVersion":"7"},"data":{"v":%q}}`, kind, name, value)
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	forbidden, hanging := a.forbidden, a.hanging
+	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	value, there := a.configMaps[name]
+	a.mu.Unlock()
+	if hanging != nil {
+		hanging <- struct{}{}
+		<-r.Context().Done()
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	answer := func(code int, text string) {
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(text))
+	}
+	switch {
+	case r.URL.Path == "/api/v1":
+		answer(200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list","watch"]},
+			{"name":"secrets","kind":"Secret","namespaced":true,"verbs":["list","watch"]},
+			{"name":"bindings","kind":"Binding","namespaced":true,"verbs":["create"]}]}`)
+	case forbidden && strings.HasSuffix(r.URL.Path, "/secrets"):
+		answer(403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"secrets is forbidden"}`)
+	case r.URL.Query().Has("watch"):
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case <-r.Context().Done():
+				return
+			case event := <-a.events:
+				_, _ = w.Write([]byte(event))
+				w.(http.Flusher).Flush()
+			}
+		}
+	case strings.HasSuffix(r.URL.Path, "/configmaps"):
+		items := ""
+		if there {
+			items = object("ConfigMap", name, value)
+		}
+		answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+items+`]}`)
+	case strings.HasSuffix(r.URL.Path, "/secrets"):
+		answer(200, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+object("Secret", name, "aHVzaA==")+`]}`)
+	default:
+		answer(404, "404 page not found")
+	}
+}
+
+// session opens a session on the API; changed receives a token for each change.
+func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
+	t.Helper()
+	silenceLibrary()
+	changed = make(chan struct{}, 100)
+	opened, err := openSession(t.Context(), &rest.Config{Host: a.URL}, http.DefaultTransport,
+		types.NamespacedName{Namespace: "policies", Name: "etcd"}, func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.close)
+	return opened.(*session), changed
+}
+
+// resolved gives what the only part of a policy with these versions resolves to, as JSON, or the problem.
+func resolved(t *testing.T, s *session, entries ...string) (value, problem string, retry bool) {
+	t.Helper()
+	answers, retry := s.resolve(t.Context(), templated(policy(versions(entries...))))
+	if len(answers) != 1 {
+		t.Fatalf("%d answers", len(answers))
+	}
+	if answers[0].problem != "" {
+		return "", answers[0].problem, retry
+	}
+	raw, err := json.Marshal(answers[0].value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw), "", retry
+}
+
+func TestTemplates(t *testing.T) {
+	const looked = `template: tmpl:1:5: executing "tmpl" at <`
+	tests := map[string]struct {
+		entry   string
+		want    string
+		problem string // its beginning
+		retry   bool
+	}{
+		"text":                     {"a{{ \"b\" }}c", `["abc"]`, "", false},
+		"a ConfigMap":              {`{{ fromConfigMap "a" "cm" "v" }}`, `["etcd.v1"]`, "", false},
+		"lookup":                   {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.v }}`, `["etcd.v1"]`, "", false},
+		"sprig":                    {`{{ fromConfigMap "a" "cm" "v" | upper | replace "." "-" }}`, `["ETCD-V1"]`, "", false},
+		"if, with and range":       {`{{ if true }}{{ with "x" }}{{ . }}{{ end }}{{ else }}y{{ end }}{{- range $i, $v := list "a" "b" }} {{ $i }}{{ $v }}{{ else }}none{{ end }}`, `["x 0a 1b"]`, "", false},
+		"variables":                {`{{ $v := "a" }}{{ $v = print $v "b" }}{{ $v }}`, `["ab"]`, "", false},
+		"else if":                  {`{{ if false }}a{{ else if true }}b{{ end }}`, `["b"]`, "", false},
+		"break":                    {`{{ range until 5 }}{{ if eq . 2 }}{{ break }}{{ end }}{{ . }}{{ end }}`, `["01"]`, "", false},
+		"until, untilStep and seq": {`{{ until 3 }} {{ untilStep 6 0 -2 }} {{ seq 3 }} {{ seq 0 2 4 }} {{ seq 2 0 }} {{ repeat 2 "x" }}`, `["[0 1 2] [6 4 2] 1 2 3 0 2 4 2 1 0 xx"]`, "", false},
+
+		"a ConfigMap that is not there": {`{{ fromConfigMap "a" "nope" "v" }}`, "", looked + `fromConfigMap "a" "nope" "v">: error calling fromConfigMap: failed getting the ConfigMap nope from a: configmaps "nope" not found`, false},
+		"a value that is not there":     {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope }}`, "", "a value that it asks for is not there", false},
+		"with a default":                {`{{ (lookup "v1" "ConfigMap" "a" "cm").data.nope | default "x" }}`, `["x"]`, "", false},
+		"an API that is not served":     {`{{ fromClusterClaim "x" }}`, "", looked + `fromClusterClaim "x">: error calling fromClusterClaim: one or more API resources are not installed`, true},
+		"a kind that cannot be watched": {`{{ lookup "v1" "Binding" "a" "x" }}`, "", looked + `lookup "v1" "Binding" "a" "x">: error calling lookup: /v1, Kind=Binding cannot be watched`, false},
+		"text that does not parse":      {`{{ if }}`, "", "template: policy:1: missing value for if", false},
+		"an unknown function":           {`{{ launch "missiles" }}`, "", `template: tmpl:1: function "launch" not defined`, false},
+		"the environment":               {`{{ env "HOME" }}`, "", looked + `env "HOME">: error calling env: use of denylisted template function`, false},
+		"random values":                 {`{{ randAlpha 5 }}`, "", looked + `randAlpha 5>: error calling randAlpha: use of denylisted template function`, false},
+		"define":                        {`{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, "", "define and block are not supported", false},
+		"template":                      {`{{ template "policy" }}`, "", "template is not supported", false},
+		"a loop without end":            {`{{ range 1000000000 }}{{ range 1000000000 }}{{ end }}{{ end }}`, "", "its loops go round more than 10000 times", false},
+		"a list without end":            {`{{ range until 1000000000 }}{{ end }}`, "", "a list of more than 10000 numbers", false},
+		"a list that overflows":         {`{{ untilStep -9223372036854775808 9223372036854775807 1 }}`, "", "a list of more than 10000 numbers", false},
+		"seq without end":               {`{{ seq 1000000000 }}`, "", "a list of more than 10000 numbers", false},
+		"a string without end":          {`{{ repeat 1000000000 "x" }}`, "", "cannot repeat 1 bytes 1000000000 times", false},
+		"output without end":            {`{{ $x := repeat 1000 "x" }}{{ range 10000 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
+		"output of lists":               {`{{ $x := list (repeat 100000 "x") }}{{ range 100 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
+		"text without end":              {strings.Repeat("{{ 1 }}", maxText/7+1), "", "it is longer than 256 KiB", false},
+		"nesting without end":           {strings.Repeat("{{ if true }}", 5000) + strings.Repeat("{{ end }}", 5000), `[""]`, "", false},
+		"a panic":                       {`{{ index (list) 5 }}`, "", looked + `index (list) 5>: error calling index`, false},
+		"YAML of its own":               {`{{ fromConfigMap "a" "evil" "v" }}`, `["x","evil"]`, "", false}, // refused by fit
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := startAPI(t)
+			a.configMaps["cm"], a.configMaps["evil"] = "etcd.v1", "x'\n- 'evil"
+			s, _ := a.session(t)
+			value, problem, retry := resolved(t, s, test.entry)
+			if value != test.want || !strings.HasPrefix(problem, test.problem) || (problem != "") != (test.problem != "") {
+				t.Errorf("resolved to %s, problem %q; want %s, problem %q", value, problem, test.want, test.problem)
+			}
+			if retry != test.retry {
+				t.Errorf("retry = %v, want %v", retry, test.retry)
+			}
+			if len(problem) > maxProblem+10 {
+				t.Errorf("a problem of %d bytes", len(problem))
+			}
+			if strings.Contains(problem, "opgate") {
+				t.Errorf("problem %q names what was put into the template", problem)
+			}
+		})
+	}
+}
+
+func TestLookedUpObjectsAreWatched(t *testing.T) {
+	a := startAPI(t)
+	a.configMaps["cm"] = "etcd.v1"
+	s, changed := a.session(t)
+	if value, problem, _ := resolved(t, s, `{{ fromConfigMap "a" "cm" "v" }}`); value != `["etcd.v1"]` {
+		t.Fatalf("resolved to %s, problem %q", value, problem)
+	}
+	a.events <- `{"type":"MODIFIED","object":` + strings.Replace(object("ConfigMap", "cm", "etcd.v2"), `"7"`, `"8"`, 1) + "}\n"
+	<-changed
+	if value, problem, _ := resolved(t, s, `{{ fromConfigMap "a" "cm" "v" }}`); value != `["etcd.v2"]` {
+		t.Errorf("resolved to %s, problem %q", value, problem)
+	}
+	if s.lost() {
+		t.Error("the session counts as lost")
+	}
+}
+
+func TestForbiddenLookups(t *testing.T) {
+	a := startAPI(t)
+	a.forbidden = true
+	s, _ := a.session(t)
+	const text = `{{ fromSecret "a" "s" "v" | base64dec }}`
+	_, problem, retry := resolved(t, s, text)
+	if !strings.Contains(problem, "secrets is forbidden") || !retry {
+		t.Errorf("problem %q, retry %v", problem, retry)
+	}
+	if s.lost() {
+		t.Error("a right that is missing ends the session, and with it all that is watched")
+	}
+	a.mu.Lock()
+	a.forbidden = false
+	a.mu.Unlock()
+	if value, problem, _ := resolved(t, s, text); value != `["hush"]` {
+		t.Errorf("resolved to %s, problem %q", value, problem)
+	}
+}
+
+func TestErrorsDoNotShowSecrets(t *testing.T) {
+	for _, text := range []string{
+		`{{ fail (fromSecret "a" "s" "v" | base64dec) }}`,
+		`{{ index (dict) (fromSecret "a" "s" "v" | base64dec) | atoi | index (list) }}`,
+		`{{ required (fromSecret "a" "s" "v" | base64dec) "" }}{{ fail (fromSecret "a" "s" "v") }}`,
+		`x: *{{ fromSecret "a" "s" "v" | base64dec | toLiteral }}`,
+		"'\n{{ fromSecret \"a\" \"s\" \"v\" | base64dec }}: [",
+		`{{ (lookup "v1" "Secret" "a" "s").data.v | fail }}`,
+	} {
+		a := startAPI(t)
+		s, _ := a.session(t)
+		value, problem, _ := resolved(t, s, text)
+		if strings.Contains(problem, "hush") || strings.Contains(problem, "aHVza") {
+			t.Errorf("%s: problem %q", text, problem)
+		}
+		if problem == "" && !strings.Contains(value, "hush") {
+			t.Errorf("%s resolved to %s", text, value)
+		}
+	}
+}
+
+// TestRequestsEnd holds the library, which passes no context, to ours.
+func TestRequestsEnd(t *testing.T) {
+	a := startAPI(t)
+	a.hanging = make(chan struct{}, 1)
+	s, _ := a.session(t)
+	done := make(chan string)
+	go func() {
+		_, problem, _ := resolved(t, s, `{{ fromConfigMap "a" "cm" "v" }}`)
+		done <- problem
+	}()
+	<-a.hanging
+	s.interrupt()
+	if problem := <-done; !strings.Contains(problem, "context canceled") {
+		t.Errorf("problem %q", problem)
+	}
+	if !s.lost() {
+		t.Error("a session that was interrupted is used again")
+	}
+}
+
+func TestKindThatIsNotServedAnyMore(t *testing.T) {
+	calls := make(chan struct{}, 10)
+	tr := &transport{base: roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Request: r}, nil
+	}), ctx: t.Context(), lost: func() { calls <- struct{}{} }}
+	for path, want := range map[string]bool{
+		"/apis/x.io/v1": false, "/api/v1": false, "/apis/x.io/v1/things": true, "/api/v1/configmaps": true, "/api/v1/namespaces/a/configmaps": true,
+	} {
+		tr.gone.Store(false)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://server"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+		if got := len(calls) == 1; got != want {
+			t.Errorf("%s: lost was called %d times", path, len(calls))
+		}
+		for len(calls) > 0 {
+			<-calls
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestLookupsAreBounded(t *testing.T) {
+	big := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		chunk := make([]byte, 1<<20)
+		for range maxLookup>>20 + 1 {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}))
+	defer big.Close()
+	tr := &transport{base: http.DefaultTransport, ctx: t.Context(), lost: func() {}}
+	for query, want := range map[string]error{"": errTooLarge, "?watch=true": nil} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, big.URL+"/api/v1/pods"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, 64<<10)
+		for err == nil {
+			_, err = resp.Body.Read(buffer)
+		}
+		_ = resp.Body.Close()
+		if want != nil && !errors.Is(err, want) || want == nil && errors.Is(err, errTooLarge) {
+			t.Errorf("%q: %v, want %v", query, err, want)
+		}
+	}
+}
+
+func TestRequestsEndWithTheSession(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		close(begun)
+		<-r.Context().Done()
+	}))
+	defer hanging.Close()
+	tr := &transport{base: http.DefaultTransport, ctx: ctx, lost: func() {}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hanging.URL+"/api/v1/pods?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	cancel()
+	if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("the watch ended with %v", err)
+	}
+	_ = resp.Body.Close()
+}

@@ -1,0 +1,153 @@
+package rules
+
+import "slices"
+
+// UngovernedMode says what the background loop does about operators that no policy governs, where a policy
+// makes OLM wait for approval in their namespace: one Manual Subscription holds all plans of a namespace.
+type UngovernedMode string
+
+const (
+	// ApproveUngoverned approves what asked for Automatic: OLM would have approved it, were it alone.
+	ApproveUngoverned UngovernedMode = "approve"
+	// HoldUngoverned leaves it to people.
+	HoldUngoverned UngovernedMode = "hold"
+)
+
+// ApprovalInput is all that deciding about the loop's own approval of a plan needs.
+type ApprovalInput struct {
+	// Plan is a plan of Namespace, with its stored status.
+	Plan       *InstallPlan
+	Namespace  *Namespace
+	Ungoverned UngovernedMode
+}
+
+// Approval answers whether the loop should approve a plan by itself.
+type Approval struct {
+	// Waits tells whether the plan waits for an approval at all: it asks for one, a Subscription names it as
+	// the plan that it follows, and something in it is not installed yet. Others are leftovers, and approving
+	// one of them would take an operator back.
+	Waits bool
+	// Verdict is that of JudgePlan: should implies may.
+	Verdict Verdict
+	// Blockers are the ClusterServiceVersions that keep the loop from approving.
+	Blockers []Blocker
+}
+
+// Blocker is a ClusterServiceVersion that keeps a plan from being approved by the loop.
+type Blocker struct {
+	CSV string
+	// Why is a whole sentence.
+	Why string
+}
+
+// Should tells whether the loop should approve.
+func (a *Approval) Should() bool {
+	return a.Waits && a.Verdict.Decision == Allow && len(a.Blockers) == 0
+}
+
+// JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be
+// wanted, by a policy that allows it, by an operator that is wanted and requires it, or, where that is so
+// configured, by a neighbour's Subscription that asked for Automatic (DESIGN Section 1).
+func JudgeApproval(in ApprovalInput) Approval {
+	a := Approval{Waits: in.waits()}
+	if !a.Waits {
+		return a
+	}
+	a.Verdict = JudgePlan(PlanInput{Plan: in.Plan, Namespace: in.Namespace})
+	csvs := csvsOf(in.Plan, in.Namespace)
+	wanted := make([]bool, len(a.Verdict.CSVs))
+	var queue []int
+	for i := range a.Verdict.CSVs {
+		if wanted[i] = in.wants(&a.Verdict.CSVs[i]); wanted[i] {
+			queue = append(queue, i)
+		}
+	}
+	alongRequired(csvs, queue, func(i, _ int) bool {
+		if wanted[i] || a.Verdict.CSVs[i].Standing > Required {
+			return false
+		}
+		wanted[i] = true
+		return true
+	})
+	for i := range a.Verdict.CSVs {
+		if !wanted[i] {
+			a.Blockers = append(a.Blockers, in.blocker(&a.Verdict.CSVs[i]))
+		}
+	}
+	return a
+}
+
+// waits leaves namespaces alone in which no enforced policy makes OLM wait: whoever set a Subscription to
+// Manual there wants to approve by hand.
+func (in *ApprovalInput) waits() bool {
+	plan := in.Plan
+	if plan.Status.Phase != PhaseRequiresApproval || plan.Spec.Approved || !slices.ContainsFunc(in.Namespace.enforcing(), func(p *Policy) bool {
+		mode, _ := p.Approval()
+		return mode == ApprovalManual || len(in.Namespace.subscribers(p.Package)) > 0
+	}) {
+		return false
+	}
+	return slices.ContainsFunc(in.Namespace.subscriptions, func(s *Subscription) bool {
+		return s.Status.InstallPlan.Name == plan.Metadata.Name
+	}) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
+		return !slices.ContainsFunc(in.Namespace.installed, func(c Installed) bool { return c.CSV == name })
+	})
+}
+
+// wants tells whether a CSV is wanted for its own sake. Policies that overlap, or that are not valid, do
+// nothing, approving included; they refuse all the same.
+func (in *ApprovalInput) wants(c *CSVVerdict) bool {
+	if c.Standing == Allowed {
+		return in.idle(c) == ""
+	}
+	return c.Standing == Ungoverned && in.Ungoverned == ApproveUngoverned &&
+		slices.ContainsFunc(in.Namespace.subscribers(c.Package), func(s *Subscription) bool {
+			return s.Spec.InstallPlanApproval != ApprovalManual
+		})
+}
+
+// idle says why the policies that allow a CSV do not act, or "".
+func (in *ApprovalInput) idle(c *CSVVerdict) string {
+	overlap := Overlapping(in.Namespace, c.Package)
+	for _, p := range in.Namespace.governing(c.Package) {
+		switch {
+		case !p.Enforced:
+		case p.Incomplete:
+			return p.Source() + " is not completed yet"
+		case len(overlap) > 1:
+			return "the policies for package " + c.Package + " overlap, so that none of them acts"
+		case p.invalid != "":
+			return p.Source() + " is not valid: " + p.invalid
+		}
+	}
+	return ""
+}
+
+// Overlapping lists the enforced policies of a package, sorted by namespace and name. Where there is more
+// than one, none of them acts: each would undo what another has done.
+func Overlapping(ns *Namespace, pkg string) []*Policy {
+	var enforced []*Policy
+	for _, p := range ns.governing(pkg) {
+		if p.Enforced {
+			enforced = append(enforced, p)
+		}
+	}
+	return enforced
+}
+
+func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
+	b := Blocker{CSV: c.CSV}
+	switch {
+	case len(c.Because) > 0:
+		b.Why = c.Because[0]
+	case c.Standing == Allowed:
+		b.Why = shown(c.CSV) + " is held: " + in.idle(c)
+	case len(in.Namespace.subscribers(c.Package)) == 0:
+		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and nothing that is allowed requires it"
+	case in.Ungoverned != ApproveUngoverned:
+		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and operators without a policy are left to people here (ungoverned: hold)"
+	default:
+		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and its Subscription asks for Manual approval"
+	}
+	return b
+}

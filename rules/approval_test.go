@@ -1,0 +1,112 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// follows is a Subscription to a package whose status names the plan of pendingPlan.
+func follows(pkg, approval string) *Subscription {
+	s := subscribed(pkg, "", "")
+	s.Metadata.Name = pkg
+	s.Spec.InstallPlanApproval = approval
+	s.Status.InstallPlan.Name = "install-x7"
+	return s
+}
+
+// TestJudgeApproval shows which plans the loop approves by itself. Each of them may be approved by anyone;
+// the reverse does not hold.
+func TestJudgeApproval(t *testing.T) {
+	vault := policyFor("vault", versions("vault.v0.1.9"))
+	informing := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform })
+	broken := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
+		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "Not_A_Name"}
+	})
+	incomplete := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
+		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: `{{ fromConfigMap "policies" "vault" "group" }}`}
+	})
+	completed := CompletedPolicy(incomplete.Object, nil)
+	second := operatorPolicy("vault", nil)
+	second.Name = "vault-too"
+	type subscriptions = []*Subscription
+	for name, c := range map[string]struct {
+		plan          *InstallPlan
+		edit          func(*InstallPlan)
+		policies      []*Policy
+		subscriptions subscriptions
+		csvs          []Installed
+		ungoverned    UngovernedMode
+		want          bool
+		blocked       string // what one blocker must say
+		idle          bool   // whether nothing waits
+	}{
+		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},
+			blocked: "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (plan/version)"},
+		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, ungoverned: HoldUngoverned, want: true},
+		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+		"a neighbour that nobody wants rides along": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "no policy governs package prometheus"},
+		"a neighbour that asked for Automatic": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
+		"a neighbour that asked for Automatic, and its dependency": {plan: pendingPlan("prometheus 0.56.0 etcd", "etcd 0.9.4"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
+		"only neighbours, but a person said Manual": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Manual")}, blocked: "asks for Manual approval"},
+		"neighbours are left to people": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault}, ungoverned: HoldUngoverned,
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
+		"a mode that nobody knows": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault}, ungoverned: "aprove",
+			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
+		"an automatic neighbour requires a denied one": {plan: pendingPlan("prometheus 0.56.0 vault", "vault 0.2.0"), policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("prometheus", "Automatic")}, blocked: "vault.v0.2.0 is not allowed"},
+		"the policy only informs": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{informing},
+			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
+		"no policy enforces in the namespace": {plan: pendingPlan("prometheus 0.56.0"), subscriptions: subscriptions{follows("prometheus", "Automatic")}, idle: true},
+		"no Subscription follows the plan (W29)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault},
+			subscriptions: subscriptions{subscribed("vault", "vault.v0.1.9", "")}, idle: true},
+		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *InstallPlan) { p.Spec.Approved = true }, policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
+		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
+			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
+		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *InstallPlan) { p.Status.Phase = PhaseComplete }, policies: []*Policy{vault},
+			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
+		"an invalid policy approves nothing (W1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{broken},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not valid: spec.operatorGroup.name"},
+		"a policy that is not completed yet approves nothing (W1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{incomplete},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not completed yet"},
+		"what a completed policy says is taken as it is": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{completed},
+			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+		"overlapping policies approve nothing (W28)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault, NewPolicy(second)},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "overlap"},
+		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault, informing},
+			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.edit != nil {
+				c.edit(c.plan)
+			}
+			if c.ungoverned == "" {
+				c.ungoverned = ApproveUngoverned
+			}
+			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions, CSVs: c.csvs, Plans: []*InstallPlan{c.plan}})
+			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.ungoverned})
+			if a.Waits == c.idle || a.Should() != c.want {
+				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.Waits, a.Should(), !c.idle, c.want, a.Blockers)
+			}
+			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != Allow {
+				t.Error("the loop approves what may not be approved")
+			}
+			var why []string
+			for _, b := range a.Blockers {
+				why = append(why, b.Why)
+			}
+			if text := strings.Join(why, "; "); c.blocked != "" && !strings.Contains(text, c.blocked) || c.blocked == "" && text != "" {
+				t.Errorf("blockers say %q, want %q", text, c.blocked)
+			}
+		})
+	}
+}
