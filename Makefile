@@ -36,18 +36,20 @@ test-e2e: ## Run the tests against a real API server
 E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m
 
 .PHONY: bench
-bench: ## Run the benchmarks of judging and of the request path, with their floors
-	go test -run '^$$' -bench . -benchmem ./rules ./admission
+bench: ## Run the benchmarks of judging, of the request path and of approvals on a real API server, with their floors
+	go test -run '^$$' -bench . -benchmem ./rules ./admission ./controller/...
+	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
+		go test -run '^$$' -bench . -benchtime 200x .
 
 .PHONY: demo
-demo: ## See the gate refuse and admit real kubectl commands on a local API server; cleans up after itself
+demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM
 	@echo "==> compiling the demo (a minute or two the first time)"
-	@$(LOCAL) demo
+	@$(LOCAL) demo $(if $(OLM),--olm)
 
 .PHONY: up
-up: ## Start the same control plane and gate and keep them; kubeconfig in .local/kubeconfig
+up: ## Start the same control plane and gate and keep them; with OLM=1, with OLM and a catalog; kubeconfig in .local/kubeconfig
 	@echo "==> compiling the local control plane (a minute or two the first time)"
-	@$(LOCAL) up
+	@$(LOCAL) up $(if $(OLM),--olm)
 
 .PHONY: down
 down: ## Stop what `make up` started

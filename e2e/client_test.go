@@ -243,7 +243,7 @@ func (e *env) sync(t *testing.T) {
 }
 
 // eventually waits until check returns nil.
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+func eventually(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, waitTimeout, true, func(ctx context.Context) (bool, error) {
@@ -256,7 +256,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 }
 
 // kubectl runs kubectl as a user and wants it to succeed. It returns what it printed, warnings included.
-func kubectl(t *testing.T, c *cluster.Cluster, user cluster.User, stdin string, args ...string) string {
+func kubectl(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args ...string) string {
 	t.Helper()
 	result, err := c.Kubectl(t.Context(), user, stdin, args...)
 	if err != nil {

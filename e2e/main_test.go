@@ -93,8 +93,7 @@ func start(ctx context.Context) (e *env, stop func() error, err error) {
 		return nil, stopCluster, err
 	}
 	return e, func() error {
-		audit := leastPrivilege(c.AuditLog()) // before the log is removed
-		return errors.Join(audit, stopCluster())
+		return errors.Join(checkLeastPrivilege(c), stopCluster()) // before the log is removed
 	}, nil
 }
 

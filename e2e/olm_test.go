@@ -76,9 +76,15 @@ func TestOLM(t *testing.T) {
 }
 
 // startWithoutGate starts a cluster that is for one test alone.
-func startWithoutGate(t *testing.T) *env {
+func startWithoutGate(t testing.TB) *env {
 	t.Helper()
-	c, stop, err := startCluster(t.Context(), cluster.Options{Log: os.Stderr})
+	return startBare(t, cluster.Options{Audit: true, Log: os.Stderr})
+}
+
+// startBare is startWithoutGate for tests that want another cluster. They need the audit log.
+func startBare(t testing.TB, opts cluster.Options) *env {
+	t.Helper()
+	c, stop, err := startCluster(t.Context(), opts)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -87,6 +93,11 @@ func startWithoutGate(t *testing.T) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := checkLeastPrivilege(c); err != nil {
+			t.Error(err)
+		}
+	})
 	e := &env{Cluster: c, clients: map[cluster.User]*client{}}
 	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant, cluster.OLM} {
 		if e.clients[user], err = newClient(c, user); err != nil {
@@ -311,12 +322,14 @@ spec: {name: %[1]s, channel: %[3]s, source: %[4]s, sourceNamespace: %[5]s, start
 // eventually waits until check returns nil, as long as OLM may take.
 func (e *olmEnv) eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	var last error
+	last := errors.New("not looked yet")
 	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, olmTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := e.olm.Err(); err != nil {
 			return false, err
 		}
-		last = check(ctx)
+		if err := check(ctx); err == nil || ctx.Err() == nil { // else only the time is up
+			last = err
+		}
 		return last == nil, nil
 	})
 	if err != nil {

@@ -21,6 +21,8 @@ type OLM struct {
 	Catalog string
 	// Operator is the OLM operator: it brings ClusterServiceVersions to life.
 	Operator string
+	// PackageServer answers for PackageManifests: what the catalogs offer.
+	PackageServer string
 	// OPM serves file-based catalogs.
 	OPM string
 }
@@ -46,7 +48,9 @@ func FindOLM(ctx context.Context, opts Options) (OLM, error) {
 		programs: []program{
 			{"catalog", olmModule + "/cmd/catalog"},
 			{"olm", olmModule + "/cmd/olm"},
+			{"package-server", "./package-server"},
 		},
+		own:   []string{filepath.Join("package-server", "main.go")},
 		flags: []string{"-trimpath", "-ldflags", "-s -w"},
 		cache: opts.CacheDir,
 		log:   opts.Log,
@@ -71,9 +75,10 @@ func FindOLM(ctx context.Context, opts Options) (OLM, error) {
 		return OLM{}, err
 	}
 	return OLM{
-		Catalog:  filepath.Join(operators, "catalog"),
-		Operator: filepath.Join(operators, "olm"),
-		OPM:      filepath.Join(registry, "opm"),
+		Catalog:       filepath.Join(operators, "catalog"),
+		Operator:      filepath.Join(operators, "olm"),
+		PackageServer: filepath.Join(operators, "package-server"),
+		OPM:           filepath.Join(registry, "opm"),
 	}, nil
 }
 

@@ -34,12 +34,14 @@ func TestFindOLMBuildsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{built.Catalog, built.Operator, built.OPM} {
+	for _, path := range []string{built.Catalog, built.Operator, built.PackageServer, built.OPM} {
 		if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
 			t.Errorf("%s cannot be executed (%v)", path, err)
 		}
 	}
-	for _, want := range []string{"building catalog 1/2 from source", "building olm 2/2 from source", "building opm 1/1 from source"} {
+	for _, want := range []string{
+		"building catalog 1/3 from source", "building olm 2/3 from source", "building package-server 3/3 from source", "building opm 1/1 from source",
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log is %q, want it to say %q", log.String(), want)
 		}

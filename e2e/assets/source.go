@@ -34,6 +34,7 @@ type source struct {
 	module   string    // directory of the tool module
 	version  string    // of the software, such as v1.36.3
 	programs []program // built in this order, the slowest first
+	own      []string  // files of the tool module with code of ours
 	flags    []string  // of go build
 	cache    string    // directory of all results
 	log      io.Writer
@@ -77,7 +78,7 @@ func (src source) check(dir string) error {
 // key is a hash of everything that the binaries depend on.
 func (src source) key(ctx context.Context) (string, error) {
 	hash := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
+	for _, name := range append([]string{"go.mod", "go.sum"}, src.own...) {
 		data, err := os.ReadFile(filepath.Join(src.module, name))
 		if err != nil {
 			return "", fmt.Errorf("hash the tool module: %w", err)

@@ -1,9 +1,15 @@
 package cluster
 
 import (
+	"bufio"
 	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // auditPolicy says what the API server's audit log holds.
@@ -18,3 +24,76 @@ func writeAuditPolicy(dir string) (string, error) {
 }
 
 func auditLog(dir string) string { return filepath.Join(dir, "audit.log") }
+
+// Request is something that was asked of the API server, as its audit log has it.
+type Request struct {
+	// Received is when the API server got it.
+	Received time.Time `json:"requestReceivedTimestamp"`
+	// Verb is that of RBAC, such as "update"; URI is what was really called.
+	Verb string `json:"verb"`
+	URI  string `json:"requestURI"`
+	// UserAgent is the program that asked, and what of it, where that says so.
+	UserAgent string `json:"userAgent"`
+	// Object is what it was about. It is empty for what is not about objects, such as "/apis".
+	Object struct {
+		Group       string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	// Response is what came of it. A watch has Code 200 as soon as it is open.
+	Response struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// OpgateRequests are all requests of Opgate's identity, whichever process made them, that the API server got between two
+// instants, in the order of the log. The zero time is no bound. Each request is there once. Options must ask for an audit log.
+//
+// A request is in the log when it has been answered, a watch when it has been opened.
+func (c *Cluster) OpgateRequests(from, to time.Time) ([]Request, error) {
+	file, err := os.Open(c.AuditLog())
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	requests, err := readRequests(file, OpgateUserName, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	return requests, nil
+}
+
+func readRequests(log io.Reader, user string, from, to time.Time) ([]Request, error) {
+	var requests []Request
+	seen := map[string]bool{}
+	lines := bufio.NewReader(log)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return requests, nil // what has no end yet is being written
+		}
+		if err != nil {
+			return nil, err
+		}
+		var event struct {
+			Request
+			ID   string `json:"auditID"`
+			User struct {
+				Username string `json:"username"`
+			} `json:"user"`
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, err
+		}
+		early := event.Received.Before(from)
+		late := !to.IsZero() && event.Received.After(to)
+		// A watch comes twice: when it is opened, and when it ends.
+		if event.User.Username != user || early || late || seen[event.ID] {
+			continue
+		}
+		seen[event.ID] = true
+		requests = append(requests, event.Request)
+	}
+}

@@ -32,6 +32,7 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	gates []*Gate
+	loop  bool // whether one of them had a loop
 
 	stop func() error
 }
@@ -73,7 +74,11 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if err := installCRDs(ctx, c.plane.masters(), c.checkout.CRDs()); err != nil {
+	definitions := olmCRDs()
+	if opts.WithoutOLM {
+		definitions = nil
+	}
+	if err := installCRDs(ctx, c.plane.masters(), c.checkout.CRDs(), definitions); err != nil {
 		return err
 	}
 	if err := createNamespaces(ctx, c.masters, append(opts.plainNamespaces(), opts.TenantNamespaces...)); err != nil {

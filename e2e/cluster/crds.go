@@ -13,8 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// installCRDs creates OLM's resource definitions and those in dir, and waits until all are served.
-func installCRDs(ctx context.Context, config *rest.Config, dir string) error {
+// InstallOLM creates OLM's resource definitions where Options left them out, and waits until all are served.
+func (c *Cluster) InstallOLM(ctx context.Context) error {
+	options := envtest.CRDInstallOptions{CRDs: olmCRDs(), MaxTime: componentTimeout}
+	if _, err := envtest.InstallCRDs(c.plane.masters(), options); err != nil {
+		return fmt.Errorf("install CRDs: %w", errors.Join(err, ctx.Err()))
+	}
+	return nil
+}
+
+// installCRDs creates resource definitions and those in dir, and waits until all are served.
+func installCRDs(ctx context.Context, config *rest.Config, dir string, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	manifests, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return fmt.Errorf("install CRDs: %w", err)
@@ -23,7 +32,7 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string) error {
 		return fmt.Errorf("install CRDs: no *.yaml in %s: %w", dir, os.ErrNotExist)
 	}
 	options := envtest.CRDInstallOptions{
-		CRDs:               olmCRDs(),
+		CRDs:               definitions,
 		Paths:              []string{dir},
 		ErrorIfPathMissing: true,
 		MaxTime:            componentTimeout,

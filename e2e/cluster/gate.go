@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +30,8 @@ const (
 type GateOptions struct {
 	// Binary is the opgate to run. Default: built from this checkout.
 	Binary string
+	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write.
+	Loop bool
 	// Unready makes StartOpgate return before Opgate says that it is ready: what the API server asks it then, it refuses.
 	Unready bool
 	// Args are added to the arguments of "opgate serve", and win over those that the harness gives.
@@ -120,6 +123,8 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		"--metrics-bind-address", gate.metrics,
 		// Nothing balances load here, so there is nobody to wait for before the listener closes.
 		"--drain-delay", "0s",
+		"--background-loop=" + strconv.FormatBool(opts.Loop),
+		"--leader-election-namespace", OpgateNamespace,
 	}, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")
@@ -128,6 +133,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		return nil, err
 	}
 	c.gates = append(c.gates, gate)
+	c.loop = c.loop || opts.Loop
 	return gate, nil
 }
 

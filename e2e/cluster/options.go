@@ -32,6 +32,8 @@ type Options struct {
 	// TenantNamespaces are created, and given to the tenant. The first is the default of the tenant's kubectl.
 	// Default: shop.
 	TenantNamespaces []string
+	// WithoutOLM leaves out OLM's resource definitions. InstallOLM adds them.
+	WithoutOLM bool
 	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
 	Audit bool
 	// Log receives lines for people about what goes on. Default: nowhere.

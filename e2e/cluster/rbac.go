@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -14,8 +15,14 @@ import (
 )
 
 const (
-	tenantRole = "opgate-e2e-tenant"
-	opgateRole = "opgate"
+	tenantRole    = "opgate-e2e-tenant"
+	admissionRole = "opgate-admission"
+	templateRole  = "opgate-e2e-templates"
+	loopRole      = "opgate-loop"
+
+	policyGroup    = "policy.open-cluster-management.io"
+	operatorsGroup = "operators.coreos.com"
+	packagesGroup  = "packages.operators.coreos.com"
 
 	// rbacTimeout bounds the time until the API server's authorizer has seen new bindings; it takes milliseconds.
 	rbacTimeout = 30 * time.Second
@@ -23,40 +30,86 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
+// AdmissionRules are what Opgate may do on every replica, to judge what others write.
+func AdmissionRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow(policyGroup, []string{"operatorpolicies"}, "get", "list", "watch"),
+		allow(operatorsGroup, []string{"subscriptions", "installplans", "clusterserviceversions"}, "get", "list", "watch"),
+		allow(packagesGroup, []string{"packagemanifests"}, "get", "list"),
+		allow(authorizationv1.GroupName, []string{"subjectaccessreviews"}, "create"),
+	}
+}
+
+// TemplateRules are what the templates of policies may look up here, on every replica. By itself Opgate has no such right: an
+// administrator grants it, as these tests do.
+func TemplateRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("", []string{"configmaps"}, "get", "list", "watch")}
+}
+
+// LoopRules are what Opgate may do besides where its background loop runs. LoopNamespaceRules are more.
+func LoopRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		allow(policyGroup, []string{"operatorpolicies/status"}, "patch"),
+		allow(operatorsGroup, []string{"subscriptions"}, "create", "patch", "delete"),
+		allow(operatorsGroup, []string{"subscriptions/status"}, "patch"),
+		allow(operatorsGroup, []string{"installplans"}, "patch", "delete"),
+		allow(operatorsGroup, []string{"operatorgroups"}, "list", "watch", "create", "patch", "delete"),
+		allow(operatorsGroup, []string{"clusterserviceversions"}, "delete"),
+		allow(operatorsGroup, []string{"catalogsources"}, "list", "watch"),
+		allow("apiextensions.k8s.io", []string{"customresourcedefinitions"}, "list", "watch", "delete"),
+		allow("apps", []string{"deployments"}, "list", "watch"),
+		allow("", []string{"namespaces"}, "list", "watch", "create"),
+		allow("", []string{"events"}, "create"),
+	}
+}
+
+// LoopNamespaceRules are what the loop may do in the namespace that Opgate lives in: agree on one replica that runs it.
+func LoopNamespaceRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("coordination.k8s.io", []string{"leases"}, "get", "create", "update")}
+}
+
+// OpgateRules are all that Opgate may need here: for admission and, once there was a gate with Loop, for that as well. It may do
+// no more than that, but needs less while the loop does not run.
+func (c *Cluster) OpgateRules() []rbacv1.PolicyRule {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rules := slices.Concat(AdmissionRules(), TemplateRules())
+	if c.loop {
+		rules = slices.Concat(rules, LoopRules(), LoopNamespaceRules())
+	}
+	return rules
+}
+
+func allow(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
 // createRBAC creates the roles and bindings of all users.
 func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
+	opgate := serviceAccountSubject(OpgateNamespace, opgateServiceAccount)
 	objects := []client.Object{
 		&rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: tenantRole},
-			Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{"operators.coreos.com"},
-				Resources: []string{"subscriptions", "installplans", "installplans/status"},
-				Verbs:     []string{rbacv1.VerbAll},
-			}, {
-				APIGroups: []string{"operators.coreos.com"},
-				Resources: []string{"clusterserviceversions"},
-				Verbs:     []string{"get", "list", "watch"},
-			}},
+			Rules: []rbacv1.PolicyRule{
+				allow(operatorsGroup, []string{"subscriptions", "installplans", "installplans/status"}, rbacv1.VerbAll),
+				allow(operatorsGroup, []string{"clusterserviceversions"}, "get", "list", "watch"),
+				allow(packagesGroup, []string{"packagemanifests"}, "get", "list", "watch"),
+			},
 		},
-		&rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: opgateRole},
-			Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{"policy.open-cluster-management.io"},
-				Resources: []string{"operatorpolicies"},
-				Verbs:     []string{"get", "list", "watch"},
-			}, {
-				APIGroups: []string{"operators.coreos.com"},
-				Resources: []string{"subscriptions", "installplans", "clusterserviceversions"},
-				Verbs:     []string{"get", "list", "watch"},
-			}, {
-				APIGroups: []string{authorizationv1.GroupName},
-				Resources: []string{"subjectaccessreviews"},
-				Verbs:     []string{"create"},
-			}},
-		},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: admissionRole}, Rules: AdmissionRules()},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: templateRole}, Rules: TemplateRules()},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: loopRole}, Rules: LoopRules()},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: OpgateNamespace, Name: loopRole}, Rules: LoopNamespaceRules()},
 		clusterBinding("opgate-e2e-admin", "cluster-admin", userSubject(Admin)),
 		clusterBinding("opgate-e2e-olm", "cluster-admin", serviceAccountSubject(OLMNamespace, olmServiceAccount)),
-		clusterBinding("opgate", opgateRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
+		clusterBinding(admissionRole, admissionRole, opgate),
+		clusterBinding(templateRole, templateRole, opgate),
+		clusterBinding(loopRole, loopRole, opgate),
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: OpgateNamespace, Name: loopRole},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: loopRole},
+			Subjects:   []rbacv1.Subject{opgate},
+		},
 	}
 	for _, namespace := range tenantNamespaces {
 		objects = append(objects, tenantBinding(namespace))
@@ -106,8 +159,18 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"},
 		},
 		{
-			User:               "system:serviceaccount:" + OpgateNamespace + ":" + opgateServiceAccount,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "operators.coreos.com", Resource: "subscriptions", Verb: "watch"},
+			User:               OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "watch"},
+		},
+		{
+			User:               OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "create"},
+		},
+		{
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: OpgateNamespace, Group: "coordination.k8s.io", Resource: "leases", Verb: "update",
+			},
 		},
 	}
 	for _, namespace := range tenantNamespaces {
@@ -125,7 +188,7 @@ func tenantPermission(namespace string) authorizationv1.SubjectAccessReviewSpec 
 	return authorizationv1.SubjectAccessReviewSpec{
 		User: string(Tenant),
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Group: "operators.coreos.com", Resource: "subscriptions", Verb: "create",
+			Namespace: namespace, Group: operatorsGroup, Resource: "subscriptions", Verb: "create",
 		},
 	}
 }

@@ -25,7 +25,7 @@ const (
 	Tenant User = "tenant"
 	// OLM is the service account of OLM's operators, with a token that the API server issued. It may do everything, as OLM may.
 	OLM User = "olm"
-	// Opgate is the service account of Opgate, with the permissions of its webhooks and no others.
+	// Opgate is the service account of Opgate, with the permissions of its webhooks and of its loop and no others.
 	Opgate User = "opgate"
 )
 
@@ -34,6 +34,9 @@ const (
 	olmServiceAccount    = "olm-operator-serviceaccount"
 	opgateServiceAccount = "opgate"
 )
+
+// OpgateUserName is who Opgate is to the API server.
+const OpgateUserName = "system:serviceaccount:" + OpgateNamespace + ":" + opgateServiceAccount
 
 // tokenLifetime is that of service account tokens: as long as that of the client certificates that envtest makes.
 const tokenLifetime = 7 * 24 * time.Hour

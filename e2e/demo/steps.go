@@ -12,6 +12,8 @@ type step struct {
 type command struct {
 	user cluster.User
 	args []string
+	// plan is a version: PLAN in args is the name of the plan for it that waits in namespace shop.
+	plan string
 	// show is a manifest to print before the command.
 	show string
 	// refused is whether the API server must say no.

@@ -7,10 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
+
+// progressInterval is how often a command that waits says that it does.
+const progressInterval = 10 * time.Second
 
 // transcript plays steps and writes down what happens.
 type transcript struct {
@@ -51,11 +57,16 @@ func (t *transcript) run(ctx context.Context, command command) error {
 	if err := t.gate.WaitForSnapshot(ctx); err != nil {
 		return err
 	}
-	args := append([]string{"kubectl", "--context", string(command.user)}, command.args...)
-	line := quote(args)
+	args, err := t.fillIn(ctx, command)
+	if err != nil {
+		return err
+	}
+	line := quote(append([]string{"kubectl", "--context", string(command.user)}, args...))
 	fmt.Fprintf(t.out, "\n   $ %s\n", line)
 
-	result, err := t.cluster.Run(ctx, cluster.Command{User: command.user, Args: command.args, Dir: t.dir})
+	done := t.sayThatItGoesOn()
+	result, err := t.cluster.Run(ctx, cluster.Command{User: command.user, Args: args, Dir: t.dir})
+	done()
 	if err != nil {
 		return err
 	}
@@ -63,6 +74,51 @@ func (t *transcript) run(ctx context.Context, command command) error {
 	output := result.Stderr + result.Stdout
 	fmt.Fprint(t.out, indent(output))
 	return command.check(line, result.ExitCode, output)
+}
+
+// fillIn puts the name of a plan, which OLM makes up, in the arguments.
+func (t *transcript) fillIn(ctx context.Context, command command) ([]string, error) {
+	if command.plan == "" {
+		return command.args, nil
+	}
+	result, err := t.cluster.Kubectl(ctx, cluster.Admin, "", "get", "installplans", "-n", cluster.ShopNamespace, "-o",
+		`jsonpath={range .items[?(@.spec.approved==false)]}{.metadata.name} {.spec.clusterServiceVersionNames[*]}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(result.Stdout) {
+		if words := strings.Fields(line); len(words) == 2 && words[1] == command.plan {
+			args := slices.Clone(command.args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "PLAN", words[0])
+			}
+			return args, nil
+		}
+	}
+	return nil, fmt.Errorf("no plan for %s waits; there are\n%s%s", command.plan, result.Stdout, result.Stderr)
+}
+
+// sayThatItGoesOn writes a line every now and then until done is called.
+func (t *transcript) sayThatItGoesOn() (done func()) {
+	watch := stopwatch.Start()
+	ticker := time.NewTicker(progressInterval)
+	ended, said := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(said)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(t.out, "   ... waiting for %s\n", watch)
+			}
+		}
+	}()
+	return func() {
+		ticker.Stop()
+		close(ended)
+		<-said
+	}
 }
 
 // check returns an error when a command did not do what it must.

@@ -53,7 +53,7 @@ func TestCheckCatchesWhatAStepDoesNotSay(t *testing.T) {
 }
 
 func TestStepsUseManifestsThatExist(t *testing.T) {
-	for _, step := range steps() {
+	for _, step := range append(steps(), olmSteps()...) {
 		for _, command := range step.commands {
 			files := slices.Clone(command.args)
 			if command.show != "" {

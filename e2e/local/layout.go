@@ -26,6 +26,12 @@ func (l layout) kubeconfig() string { return filepath.Join(l.dir, "kubeconfig") 
 // bin is for people's PATH.
 func (l layout) bin() string { return filepath.Join(l.dir, "bin") }
 
+// example is a policy to start with, where OLM runs.
+func (l layout) example() string { return filepath.Join(l.dir, "etcd.yaml") }
+
+// next says what to do next, as Up prints it.
+func (l layout) next() string { return filepath.Join(l.dir, "next.txt") }
+
 // log has the output of the background process.
 func (l layout) log() string { return filepath.Join(l.dir, "local.log") }
 

@@ -10,13 +10,23 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/filelock"
+	"github.com/opgate/opgate/e2e/olm"
 )
 
-// Run is the background process of Up: it runs the control plane and Opgate until ctx ends or Opgate does. Its own output
-// goes to log, and to Up until it is ready.
-func Run(ctx context.Context, log io.Writer, gateOptions cluster.GateOptions) (err error) {
+// Options says what Run starts. The zero value is useful.
+type Options struct {
+	// Gate says how Opgate is started. Its background loop runs, whatever this says of it.
+	Gate cluster.GateOptions
+	// OLM is whether OLM runs as well, with a catalog.
+	OLM bool
+}
+
+// Run is the background process of Up: it runs the control plane, Opgate and what else there is until ctx ends or one of them
+// does. Its own output goes to log, and to Up until it is ready.
+func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 	l, err := findLayout()
 	if err != nil {
 		return err
@@ -35,7 +45,15 @@ func Run(ctx context.Context, log io.Writer, gateOptions cluster.GateOptions) (e
 		return err
 	}
 
-	c, err := cluster.Start(ctx, cluster.Options{Dir: l.run(), Log: io.MultiWriter(log, progress)})
+	out := io.MultiWriter(log, progress)
+	var binaries assets.OLM
+	if opts.OLM {
+		// Before anything runs: the first time this takes minutes.
+		if binaries, err = assets.FindOLM(ctx, assets.Options{Log: out}); err != nil {
+			return err
+		}
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Dir: l.run(), Log: out})
 	if err != nil {
 		return err
 	}
@@ -43,11 +61,21 @@ func Run(ctx context.Context, log io.Writer, gateOptions cluster.GateOptions) (e
 		fmt.Fprintln(log, "stopping")
 		err = errors.Join(err, c.Stop())
 	}()
-	gate, err := c.StartOpgate(ctx, gateOptions)
+	opts.Gate.Loop = true
+	gate, err := c.StartOpgate(ctx, opts.Gate)
 	if err != nil {
 		return err
 	}
-	if err := l.publish(c); err != nil {
+	ended := make(chan error, 1)
+	if opts.OLM {
+		o, startErr := olm.Start(ctx, c, olm.Options{Assets: binaries, Log: out})
+		if startErr != nil {
+			return startErr
+		}
+		defer func() { err = errors.Join(err, o.Stop()) }()
+		go func() { ended <- o.Wait(ctx) }()
+	}
+	if err := l.publish(c, opts.OLM); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(progress, ready); err != nil {
@@ -60,6 +88,8 @@ func Run(ctx context.Context, log io.Writer, gateOptions cluster.GateOptions) (e
 	select {
 	case <-ctx.Done():
 		return nil
+	case err := <-ended:
+		return err
 	case <-gate.Exited():
 		code, err := gate.Stop()
 		return errors.Join(fmt.Errorf("opgate ended by itself with exit code %d", code), err)
@@ -67,7 +97,7 @@ func Run(ctx context.Context, log io.Writer, gateOptions cluster.GateOptions) (e
 }
 
 // publish puts what people need where it does not change from one start to the next.
-func (l layout) publish(c *cluster.Cluster) error {
+func (l layout) publish(c *cluster.Cluster, withOLM bool) error {
 	kubeconfig, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("publish the kubeconfig: %w", err)
@@ -84,6 +114,14 @@ func (l layout) publish(c *cluster.Cluster) error {
 	}
 	if err := os.Symlink(kubectl, filepath.Join(l.bin(), "kubectl")); err != nil {
 		return fmt.Errorf("publish kubectl: %w", err)
+	}
+	if withOLM {
+		if err := os.WriteFile(l.example(), example, 0o600); err != nil {
+			return fmt.Errorf("publish an example: %w", err)
+		}
+	}
+	if err := os.WriteFile(l.next(), []byte(l.nextSteps(withOLM)), 0o600); err != nil {
+		return fmt.Errorf("publish what to do next: %w", err)
 	}
 	return nil
 }

@@ -43,16 +43,14 @@ func Up(ctx context.Context, out io.Writer, runCommand ...string) error {
 	if !up {
 		return fmt.Errorf("the background process ended before it was ready; %s ends with\n%s", l.log(), tail.File(l.log(), logLines))
 	}
-	l.printNext(out)
-	return nil
+	return l.printNext(out)
 }
 
 // prepare makes an empty directory, unless a background process is using it.
 func (l layout) prepare(ctx context.Context, out io.Writer) error {
 	lock, err := filelock.TryAcquire(l.lock())
 	if errors.Is(err, filelock.ErrHeld) {
-		l.printNext(out)
-		return fmt.Errorf("already up (process %d)", l.holder())
+		return errors.Join(l.printNext(out), fmt.Errorf("already up (process %d)", l.holder()))
 	}
 	if err != nil {
 		return err
@@ -116,17 +114,16 @@ func (l layout) spawn(ctx context.Context, out io.Writer, runCommand []string) (
 	return false, ctx.Err()
 }
 
-func (l layout) printNext(out io.Writer) {
-	fmt.Fprintf(out, `
-A Kubernetes API server with Opgate in front of it is up. To use it:
-
-    export KUBECONFIG=%s
-    export PATH=%s:$PATH
-    kubectl --context tenant get subscriptions
-
-Contexts are admin, tenant and olm. Logs are in %s. To stop it: make down
-
-`, l.kubeconfig(), l.bin(), l.dir)
+func (l layout) printNext(out io.Writer) error {
+	next, err := os.ReadFile(l.next())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it is not ready yet
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(next)
+	return err
 }
 
 // clean removes what an earlier background process left, and ends what it left running if it was killed. The caller holds
@@ -135,7 +132,7 @@ func (l layout) clean(ctx context.Context, out io.Writer) error {
 	if err := orphans.End(ctx, out, l.run()); err != nil {
 		return err
 	}
-	for _, path := range []string{l.kubeconfig(), l.bin(), l.run(), l.log()} {
+	for _, path := range []string{l.kubeconfig(), l.bin(), l.example(), l.next(), l.run(), l.log()} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("clean up: %w", err)
 		}

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -23,24 +22,21 @@ const (
 	unpackLabel = "operatorframework.io/bundle-unpack-ref"
 )
 
-// kubelet stands in for all that runs pods on a real cluster. It says of every Deployment of an operator that it is available
-// in the generation that is stored, and does the work of Jobs that unpack bundles.
+// kubelet stands in for all that runs pods on a real cluster. It says of every Deployment of an operator what has become of
+// the generation that is stored, and does the work of Jobs that unpack bundles.
 type kubelet struct {
 	client kubernetes.Interface
+	images *images
 	log    io.Writer
 	stop   func()
 }
 
-func startKubelet(ctx context.Context, config *rest.Config, log io.Writer) (*kubelet, error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("play the kubelet: %w", err)
-	}
+func startKubelet(ctx context.Context, client kubernetes.Interface, images *images, log io.Writer) (*kubelet, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = managedLabel + "=true"
 	}))
-	k := &kubelet{client: client, log: log, stop: func() { cancel(); factory.Shutdown() }}
+	k := &kubelet{client: client, images: images, log: log, stop: func() { cancel(); factory.Shutdown() }}
 	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(), factory.Batch().V1().Jobs().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { k.observe(ctx, object) },
@@ -60,7 +56,7 @@ func (k *kubelet) observe(ctx context.Context, object any) {
 	var err error
 	switch object := object.(type) {
 	case *appsv1.Deployment:
-		err = k.makeAvailable(ctx, object.DeepCopy())
+		err = k.run(ctx, object.DeepCopy())
 	case *batchv1.Job:
 		err = k.unpack(ctx, object.DeepCopy())
 	}
@@ -70,23 +66,42 @@ func (k *kubelet) observe(ctx context.Context, object any) {
 	}
 }
 
-func (k *kubelet) makeAvailable(ctx context.Context, deployment *appsv1.Deployment) error {
+// run says what has become of the pods of a Deployment.
+func (k *kubelet) run(ctx context.Context, deployment *appsv1.Deployment) error {
 	if deployment.Status.ObservedGeneration == deployment.Generation {
 		return nil
 	}
-	replicas := *deployment.Spec.Replicas
-	deployment.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: deployment.Generation,
-		Replicas:           replicas,
-		UpdatedReplicas:    replicas,
-		ReadyReplicas:      replicas,
-		AvailableReplicas:  replicas,
-		Conditions: []appsv1.DeploymentCondition{{
-			Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
-		}},
-	}
+	deployment.Status = deploymentStatus(Outcome(deployment.Spec.Template.Annotations[outcomeAnnotation]), *deployment.Spec.Replicas)
+	deployment.Status.ObservedGeneration = deployment.Generation
 	_, err := k.client.AppsV1().Deployments(deployment.Namespace).UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
 	return err
+}
+
+// deploymentStatus is what the controller of Deployments writes.
+func deploymentStatus(outcome Outcome, replicas int32) appsv1.DeploymentStatus {
+	if outcome == Running {
+		return appsv1.DeploymentStatus{
+			Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, AvailableReplicas: replicas,
+			Conditions: []appsv1.DeploymentCondition{{
+				Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
+			}, {
+				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
+			}},
+		}
+	}
+	progressing := appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
+	}
+	if outcome == Failed {
+		progressing.Status, progressing.Reason = corev1.ConditionFalse, "ProgressDeadlineExceeded"
+	}
+	return appsv1.DeploymentStatus{
+		Replicas: replicas, UpdatedReplicas: replicas, UnavailableReplicas: replicas,
+		Conditions: []appsv1.DeploymentCondition{{
+			Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable",
+			Message: "Deployment does not have minimum availability.",
+		}, progressing},
+	}
 }
 
 // unpack writes the content of a bundle to the ConfigMap where OLM looks for it, and then says that the Job is done.
@@ -95,21 +110,24 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	if name == "" || job.Status.CompletionTime != nil {
 		return nil
 	}
-	var manifest []byte
+	var manifests map[string][]byte
 	for _, container := range job.Spec.Template.Spec.InitContainers {
-		if manifest = bundleManifest(container.Image); manifest != nil {
+		if manifests = k.images.manifests(container.Image); manifests != nil {
 			break
 		}
 	}
-	if manifest == nil {
-		return fmt.Errorf("job %s/%s unpacks no image of the catalog", job.Namespace, job.Name)
+	if manifests == nil {
+		return fmt.Errorf("job %s/%s unpacks no image of a catalog", job.Namespace, job.Name)
 	}
 	configMaps := k.client.CoreV1().ConfigMaps(job.Namespace)
 	configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the configmap of job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	configMap.Data = map[string]string{"clusterserviceversion.json": string(manifest)}
+	configMap.Data = map[string]string{}
+	for name, manifest := range manifests {
+		configMap.Data[name] = string(manifest)
+	}
 	if _, err := configMaps.Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
 		return err
 	}

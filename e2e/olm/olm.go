@@ -6,17 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,11 +27,9 @@ import (
 	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
-// Catalog is the name of the CatalogSource, in cluster.OLMNamespace.
-const Catalog = "operatorhubio-catalog"
-
 const (
-	// readyTimeout bounds the time until OLM has read the catalog. It takes seconds.
+	// readyTimeout bounds the time until OLM, or the API server, has noticed that something answers, or no longer does. It takes
+	// seconds.
 	readyTimeout = 2 * time.Minute
 	pollInterval = 100 * time.Millisecond
 )
@@ -39,30 +38,43 @@ const (
 type Options struct {
 	// Assets are the binaries to run. Default: what assets.FindOLM returns.
 	Assets assets.OLM
+	// Packages are what the catalog offers. Default: what the function of that name returns.
+	Packages []Package
+	// WithoutPackageServer leaves PackageManifests a resource that the API server has never heard of.
+	WithoutPackageServer bool
 	// Log receives lines for people about what goes on. Default: nowhere.
 	Log io.Writer
 }
 
-// OLM is a running OLM.
+// OLM is a running OLM. Its methods may be called from several goroutines.
 type OLM struct {
-	cluster   *cluster.Cluster
-	assets    assets.OLM
-	log       io.Writer
-	client    client.Client
-	address   string // of the catalog
-	kubelet   *kubelet
-	processes []*cluster.Companion // in the order in which they were started
-	stop      func() error
+	cluster       *cluster.Cluster
+	assets        assets.OLM
+	log           io.Writer
+	client        client.Client
+	clientset     kubernetes.Interface
+	images        images
+	kubelet       *kubelet
+	catalog       *Server
+	packageServer *Server
+	stop          func() error
+
+	mu      sync.Mutex
+	servers []*Server // in the order in which they were added
 }
 
-// Start serves a catalog, starts OLM's two operators as the service account that OLM has on a real cluster, and waits until
-// they have read the catalog. The caller must call Stop, before that of the cluster; ctx bounds only the start.
+// Start serves a catalog, starts OLM's two operators and its package server as the service account that OLM has on a real
+// cluster, and waits until they have read the catalog. The caller must call Stop, before that of the cluster; ctx bounds only
+// the start.
 //
 // Both operators want port 8080 of every interface for their metrics, whatever they are told. Who comes second says so in its
 // log and goes on, so that several OLMs may run on one machine.
 func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*OLM, error) {
 	if opts.Log == nil {
 		opts.Log = io.Discard
+	}
+	if opts.Packages == nil {
+		opts.Packages = Packages()
 	}
 	if opts.Assets == (assets.OLM{}) {
 		var err error
@@ -72,17 +84,17 @@ func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*OLM, error) 
 	}
 	o := &OLM{cluster: c, assets: opts.Assets, log: opts.Log}
 	o.stop = sync.OnceValue(o.stopAll)
-	if err := o.start(ctx); err != nil {
+	if err := o.start(ctx, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("start OLM: %w", err), o.Stop())
 	}
 	return o, nil
 }
 
-func (o *OLM) start(ctx context.Context) error {
+func (o *OLM) start(ctx context.Context, opts Options) error {
 	watch := stopwatch.Start()
 	fmt.Fprintln(o.log, "starting OLM")
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -94,19 +106,39 @@ func (o *OLM) start(ctx context.Context) error {
 	if o.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	if o.kubelet, err = startKubelet(ctx, config, o.log); err != nil {
+	if o.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if err := o.serveCatalog(ctx); err != nil {
+	if o.kubelet, err = startKubelet(ctx, o.clientset, &o.images, o.log); err != nil {
 		return err
 	}
-	if err := o.createObjects(ctx); err != nil {
+	kubeconfig, err := o.writeKubeconfig()
+	if err != nil {
 		return err
 	}
-	if err := o.startOperators(ctx); err != nil {
+	if o.packageServer, err = o.newPackageServer(ctx, kubeconfig); err != nil {
 		return err
 	}
-	if err := o.waitForCatalog(ctx); err != nil {
+	if o.catalog, err = o.addCatalog(ctx, Catalog, opts.Packages); err != nil {
+		return err
+	}
+	err = o.create(ctx,
+		&operatorsv1.OLMConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
+		// OLM installs nothing in its own namespace without.
+		&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: "olm-operators"}},
+	)
+	if err != nil {
+		return err
+	}
+	if err := o.startOperators(ctx, kubeconfig); err != nil {
+		return err
+	}
+	if !opts.WithoutPackageServer {
+		if err := o.packageServer.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.catalog.Start(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.log, "OLM is ready after %s\n", watch)
@@ -118,8 +150,8 @@ func (o *OLM) Stop() error { return o.stop() }
 
 func (o *OLM) stopAll() error {
 	var errs []error
-	for i := len(o.processes) - 1; i >= 0; i-- {
-		errs = append(errs, o.processes[i].Stop())
+	for _, server := range slices.Backward(o.all()) {
+		errs = append(errs, server.end())
 	}
 	if o.kubelet != nil {
 		o.kubelet.stop()
@@ -133,61 +165,58 @@ func (o *OLM) stopAll() error {
 // Err returns an error when one of the processes has ended by itself.
 func (o *OLM) Err() error {
 	var errs []error
-	for _, process := range o.processes {
-		errs = append(errs, process.Err())
+	for _, server := range o.all() {
+		errs = append(errs, server.err())
 	}
 	return errors.Join(errs...)
 }
 
+// Wait waits until one of the processes has ended by itself, which is an error, or until ctx ends, which is none.
+func (o *OLM) Wait(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := o.Err(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // Logs are the files that the processes log to.
 func (o *OLM) Logs() []string {
-	logs := make([]string, len(o.processes))
-	for i, process := range o.processes {
-		logs[i] = process.LogPath()
+	var logs []string
+	for _, server := range o.all() {
+		logs = append(logs, server.logPaths()...)
 	}
 	return logs
 }
 
-func (o *OLM) run(ctx context.Context, name string, variables []string, path string, args ...string) error {
-	process, err := o.cluster.StartCompanion(ctx, name, variables, path, args...)
-	if err != nil {
-		return err
-	}
-	o.processes = append(o.processes, process)
-	return nil
+// Catalog is the catalog that Start serves.
+func (o *OLM) Catalog() *Server { return o.catalog }
+
+// add makes a server one of those that Stop stops.
+func (o *OLM) add(server *Server) *Server {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	server.log = o.log
+	o.servers = append(o.servers, server)
+	return server
 }
 
-// serveCatalog starts the catalog. OLM connects to it as soon as it listens.
-func (o *OLM) serveCatalog(ctx context.Context) error {
-	dir := filepath.Join(o.cluster.Dir(), "catalog")
-	if err := writeCatalog(dir); err != nil {
-		return err
-	}
-	var err error
-	if o.address, err = cluster.FreeAddress(ctx); err != nil {
-		return err
-	}
-	_, port, err := net.SplitHostPort(o.address)
-	if err != nil {
-		return err
-	}
-	return o.run(ctx, "opm", nil, o.assets.OPM, "serve", dir,
-		"--port", port,
-		"--pprof-addr", "", // else a port that every opm wants
-		"--cache-dir", filepath.Join(o.cluster.Dir(), "catalog-cache"), "--cache-enforce-integrity=false",
-		"--termination-log", filepath.Join(o.cluster.Dir(), "opm-termination.log"))
+func (o *OLM) all() []*Server {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.servers)
 }
 
-func (o *OLM) createObjects(ctx context.Context) error {
-	for _, object := range []client.Object{
-		&operatorsv1.OLMConfig{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}},
-		// OLM installs nothing in its own namespace without.
-		&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: "olm-operators"}},
-		&operatorsv1alpha1.CatalogSource{
-			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: Catalog},
-			Spec:       operatorsv1alpha1.CatalogSourceSpec{SourceType: operatorsv1alpha1.SourceTypeGrpc, Address: o.address},
-		},
-	} {
+// create creates the objects that are not there.
+func (o *OLM) create(ctx context.Context, objects ...client.Object) error {
+	for _, object := range objects {
 		if err := o.client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create %T: %w", object, err)
 		}
@@ -195,18 +224,26 @@ func (o *OLM) createObjects(ctx context.Context) error {
 	return nil
 }
 
-func (o *OLM) startOperators(ctx context.Context) error {
-	kubeconfig, err := o.writeKubeconfig()
-	if err != nil {
-		return err
+func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
+	for _, operator := range []*Server{{
+		name: "the catalog operator",
+		launch: func(ctx context.Context) (*cluster.Companion, error) {
+			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
+		},
+	}, {
+		name: "the OLM operator",
+		launch: func(ctx context.Context) (*cluster.Companion, error) {
+			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
+			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
+				// It logs elsewhere, but leftover processes are told apart by the directory in their arguments.
+				"--log_dir", filepath.Join(o.cluster.Dir(), "olm"))
+		},
+	}} {
+		if err := o.add(operator).run(ctx); err != nil {
+			return err
+		}
 	}
-	if err := o.run(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig); err != nil {
-		return err
-	}
-	variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
-	return o.run(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
-		// It logs elsewhere, but leftover processes are told apart by the directory in their arguments.
-		"--log_dir", filepath.Join(o.cluster.Dir(), "olm"))
+	return nil
 }
 
 // writeKubeconfig returns the path of a file with which OLM's operators are OLM.
@@ -226,26 +263,4 @@ func (o *OLM) writeKubeconfig() (string, error) {
 		return "", fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return path, nil
-}
-
-// waitForCatalog waits until OLM says that it is connected to the catalog.
-func (o *OLM) waitForCatalog(ctx context.Context) error {
-	state := "not known"
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		if err := o.Err(); err != nil {
-			return false, err
-		}
-		var source operatorsv1alpha1.CatalogSource
-		if err := o.client.Get(ctx, client.ObjectKey{Namespace: cluster.OLMNamespace, Name: Catalog}, &source); err != nil {
-			return false, err
-		}
-		if connection := source.Status.GRPCConnectionState; connection != nil {
-			state = connection.LastObservedState
-		}
-		return state == "READY", nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the catalog, whose state is %s: %w", state, err)
-	}
-	return nil
 }

@@ -32,10 +32,11 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "local",
 		Short: "Run a Kubernetes API server with Opgate in front of it on this machine",
-		Long: `Run a Kubernetes API server with Opgate in front of it on this machine.
+		Long: `Run a Kubernetes API server with Opgate in front of it on this machine, and OLM if --olm asks for it.
 
 Nothing is needed but Go. kube-apiserver, etcd and kubectl are taken from the directory that KUBEBUILDER_ASSETS names, or
-from setup-envtest if it is installed, or built from source once, which takes several minutes, and kept in the user's cache.`,
+from setup-envtest if it is installed, or built from source once, which takes several minutes, and kept in the user's cache.
+OLM is always built from source.`,
 		// Errors are printed once, by run; usage is for those who ask.
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strconv"
+
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -11,13 +13,15 @@ import (
 const runCommandName = "run"
 
 func newUpCommand() *cobra.Command {
-	var options gateFlags
+	var options startFlags
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start it in the background",
-		Long: `Start an API server with Opgate in front of it in the background, and return when it is ready.
+		Long: `Start an API server with Opgate in front of it in the background, and return when it is ready. With --olm, start OLM as
+well, with a catalog and its package server; "make up OLM=1" is the same.
 
-Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin/kubectl, and logs.`,
+Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin/kubectl, logs, and
+with --olm a policy to apply.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return local.Up(cmd.Context(), cmd.OutOrStdout(), append([]string{runCommandName}, options.args()...)...)
@@ -28,30 +32,34 @@ Everything is kept in .local of the repository: a kubeconfig with the contexts a
 }
 
 func newRunCommand() *cobra.Command {
-	var options gateFlags
+	var options startFlags
 	cmd := &cobra.Command{
 		Use:    runCommandName,
 		Short:  "Be the background process of up",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return local.Run(cmd.Context(), cmd.OutOrStdout(), options.gateOptions())
+			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.gateOptions(), OLM: options.olm})
 		},
 	}
 	options.bind(cmd)
 	return cmd
 }
 
-// gateFlags are the flags of commands that start Opgate.
-type gateFlags struct {
+// startFlags are the flags of commands that start a control plane.
+type startFlags struct {
 	binary string
+	olm    bool
 }
 
-func (f *gateFlags) bind(cmd *cobra.Command) {
+func (f *startFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.binary, "opgate", "", "`path` of an opgate binary to run instead of building one from this checkout")
+	cmd.Flags().BoolVar(&f.olm, "olm", false, "run OLM as well; its binaries are built the first time, which takes several minutes")
 }
 
 // args are the flags as another command takes them.
-func (f *gateFlags) args() []string { return []string{"--opgate=" + f.binary} }
+func (f *startFlags) args() []string {
+	return []string{"--opgate=" + f.binary, "--olm=" + strconv.FormatBool(f.olm)}
+}
 
-func (f *gateFlags) gateOptions() cluster.GateOptions { return cluster.GateOptions{Binary: f.binary} }
+func (f *startFlags) gateOptions() cluster.GateOptions { return cluster.GateOptions{Binary: f.binary} }

@@ -1,0 +1,206 @@
+package olm
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/lib/version"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Channel is the only channel of a package that does not say otherwise.
+const Channel = "stable"
+
+// Package is an operator that a catalog offers.
+type Package struct {
+	// Name is that of the package.
+	Name string
+	// CSV begins the names of its ClusterServiceVersions: "etcdoperator" those of etcdoperator.v0.9.2.
+	CSV string
+	// Versions are such as "0.9.2", oldest first.
+	Versions []string
+	// Channels are the versions in each channel, oldest first; each replaces the one before it there.
+	// Default: Channel, with all Versions.
+	Channels map[string][]string
+	// DefaultChannel is one of Channels. Default: Channel.
+	DefaultChannel string
+	// Requires is the package of another operator that this one needs, in any version. Default: none.
+	Requires string
+	// Images is whether bundles are images, as nearly all in the world are, or lie in the catalog itself.
+	Images bool
+	// SuggestedNamespace is where its author would install it. Default: no suggestion.
+	SuggestedNamespace string
+	// InstallModes are those that it supports. Default: all.
+	InstallModes []operatorsv1alpha1.InstallModeType
+	// Owns is the kind of its own resources, such as "Cassandra". Its definition is called such as
+	// cassandras.cassandra.example.com, after the kind and the package. Default: it has none.
+	Owns string
+	// Deprecated is what the catalog warns of. Default: nothing.
+	Deprecated Deprecations
+	// Pods is what becomes of the operator once it is installed. Default: it runs.
+	Pods Outcome
+}
+
+// Deprecations are messages to those who use what should not be used any more.
+type Deprecations struct {
+	// Package is about all of the package, "" if that is not deprecated.
+	Package string
+	// Channels and Versions are about these.
+	Channels, Versions map[string]string
+}
+
+// Outcome is what becomes of the pods of a Deployment.
+type Outcome string
+
+const (
+	// Running is that they are available at once.
+	Running Outcome = ""
+	// Stuck is that they never are: OLM waits, and gives up after five minutes.
+	Stuck Outcome = "stuck"
+	// Failed is that they exceeded the time that they had to become available: OLM gives up at once.
+	Failed Outcome = "failed"
+)
+
+// outcomeAnnotation is on the template of pods that do not simply run.
+const outcomeAnnotation = "e2e.opgate.io/outcome"
+
+// csvName is how the ClusterServiceVersion of a version is called, such as "etcdoperator.v0.9.2".
+func (p Package) csvName(version string) string { return p.CSV + ".v" + version }
+
+// channels are the versions by channel, with the default.
+func (p Package) channels() map[string][]string {
+	if p.Channels == nil {
+		return map[string][]string{Channel: p.Versions}
+	}
+	return p.Channels
+}
+
+func (p Package) defaultChannel() string {
+	if p.DefaultChannel == "" {
+		return Channel
+	}
+	return p.DefaultChannel
+}
+
+// apiVersion is the only one of the kind that it owns.
+const apiVersion = "v1"
+
+// group is that of the kind that it owns.
+func (p Package) group() string { return p.Name + ".example.com" }
+
+// plural is the resource of the kind that it owns.
+func (p Package) plural() string { return strings.ToLower(p.Owns) + "s" }
+
+// manifests are the objects of a version, by file name. OLM itself fills in which version it replaces.
+func (p Package) manifests(release string) map[string][]byte {
+	manifests := map[string][]byte{"clusterserviceversion.json": mustEncode(p.clusterServiceVersion(release))}
+	if p.Owns != "" {
+		manifests["customresourcedefinition.json"] = mustEncode(p.definition())
+	}
+	return manifests
+}
+
+// clusterServiceVersion is an operator of one Deployment.
+func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.ClusterServiceVersion {
+	csv := &operatorsv1alpha1.ClusterServiceVersion{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion,
+			Kind:       operatorsv1alpha1.ClusterServiceVersionKind,
+		},
+		ObjectMeta: metav1.ObjectMeta{Name: p.csvName(release)},
+		Spec: operatorsv1alpha1.ClusterServiceVersionSpec{
+			DisplayName:  strings.ToUpper(p.Name[:1]) + p.Name[1:],
+			Version:      version.OperatorVersion{Version: semver.MustParse(release)},
+			InstallModes: p.installModes(),
+			InstallStrategy: operatorsv1alpha1.NamedInstallStrategy{
+				StrategyName: operatorsv1alpha1.InstallStrategyNameDeployment,
+				StrategySpec: operatorsv1alpha1.StrategyDetailsDeployment{
+					DeploymentSpecs: []operatorsv1alpha1.StrategyDeploymentSpec{p.deployment(release)},
+				},
+			},
+		},
+	}
+	if p.SuggestedNamespace != "" {
+		csv.Annotations = map[string]string{"operatorframework.io/suggested-namespace": p.SuggestedNamespace}
+	}
+	if p.Owns != "" {
+		csv.Spec.CustomResourceDefinitions.Owned = []operatorsv1alpha1.CRDDescription{{
+			Name: p.plural() + "." + p.group(), Version: apiVersion, Kind: p.Owns, DisplayName: p.Owns,
+		}}
+	}
+	return csv
+}
+
+func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeploymentSpec {
+	name := p.Name + "-operator"
+	labels := map[string]string{"name": name}
+	replicas := int32(1)
+	deployment := operatorsv1alpha1.StrategyDeploymentSpec{
+		Name: name,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "operator", Image: "registry.invalid/" + name + ":v" + release,
+				}}},
+			},
+		},
+	}
+	if p.Pods != Running {
+		deployment.Spec.Template.Annotations = map[string]string{outcomeAnnotation: string(p.Pods)}
+	}
+	return deployment
+}
+
+func (p Package) installModes() []operatorsv1alpha1.InstallMode {
+	var modes []operatorsv1alpha1.InstallMode
+	for _, mode := range []operatorsv1alpha1.InstallModeType{
+		operatorsv1alpha1.InstallModeTypeOwnNamespace, operatorsv1alpha1.InstallModeTypeSingleNamespace,
+		operatorsv1alpha1.InstallModeTypeMultiNamespace, operatorsv1alpha1.InstallModeTypeAllNamespaces,
+	} {
+		supported := len(p.InstallModes) == 0
+		for _, other := range p.InstallModes {
+			supported = supported || other == mode
+		}
+		modes = append(modes, operatorsv1alpha1.InstallMode{Type: mode, Supported: supported})
+	}
+	return modes
+}
+
+// definition is that of the kind that it owns.
+func (p Package) definition() *apiextensionsv1.CustomResourceDefinition {
+	preserve := true
+	return &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.plural() + "." + p.group()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: p.group(),
+			Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Kind: p.Owns, ListKind: p.Owns + "List", Plural: p.plural(), Singular: strings.ToLower(p.Owns),
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: apiVersion, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
+				},
+			}},
+		},
+	}
+}
+
+// mustEncode is for objects of this package, all of which have an encoding.
+func mustEncode(object any) []byte {
+	data, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

@@ -1,0 +1,160 @@
+package olm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+const (
+	packagesGroup   = "packages.operators.coreos.com"
+	packagesVersion = "v1"
+	packagesService = "packageserver-service" // as on a real cluster
+	packagesHost    = "127.0.0.1"
+)
+
+// PackageServer is what answers for PackageManifests. Its Start registers it first where Options had asked for none.
+func (o *OLM) PackageServer() *Server { return o.packageServer }
+
+// newPackageServer says how the package server is run, and where.
+func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server, error) {
+	address, err := cluster.FreeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return o.add(&Server{
+		name: "the package server",
+		launch: func(ctx context.Context) (*cluster.Companion, error) {
+			if err := o.registerPackageServer(ctx, port); err != nil {
+				return nil, err
+			}
+			return o.cluster.StartCompanion(ctx, "package-server", nil, o.assets.PackageServer,
+				"--kubeconfig", kubeconfig,
+				"--global-namespace", cluster.OLMNamespace,
+				"--bind-address", packagesHost, "--secure-port", text,
+				"--cert-dir", filepath.Join(o.cluster.Dir(), "package-server"))
+		},
+		notice: func(ctx context.Context, answers bool) error {
+			if err := o.waitForPackageServer(ctx, answers); err != nil || !answers || !o.catalog.runs() {
+				return err
+			}
+			return o.waitForPackages(ctx, Catalog, true)
+		},
+	}), nil
+}
+
+// registerPackageServer makes the API server pass on what it is asked about packages. Nothing makes the address of a Service
+// lead anywhere here, so that Service only stands for a name outside of the cluster: this machine.
+func (o *OLM) registerPackageServer(ctx context.Context, port int64) error {
+	return o.create(ctx,
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: packagesService},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: packagesHost},
+		},
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1",
+			"kind":       "APIService",
+			"metadata":   map[string]any{"name": packagesVersion + "." + packagesGroup},
+			"spec": map[string]any{
+				"group": packagesGroup, "version": packagesVersion,
+				"service": map[string]any{"namespace": cluster.OLMNamespace, "name": packagesService, "port": port},
+				// It makes a certificate for itself when it starts, and listens to nobody but this machine.
+				"insecureSkipTLSVerify": true,
+				"groupPriorityMinimum":  int64(2000), "versionPriority": int64(15),
+			},
+		}},
+	)
+}
+
+// waitForPackageServer waits until the API server says that the package server is available, or that it is not.
+func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: packagesService}}
+	state := "not known"
+	looks := 0
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := o.Err(); err != nil {
+			return false, err
+		}
+		// The API server looks whether it is there every 30 seconds, and at once when something about the Service changes.
+		looks++
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.opgate.io/look":"%d"}}}`, looks)
+		if err := o.client.Patch(ctx, service, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			return false, err
+		}
+		registration := &unstructured.Unstructured{}
+		registration.SetAPIVersion("apiregistration.k8s.io/v1")
+		registration.SetKind("APIService")
+		if err := o.client.Get(ctx, client.ObjectKey{Name: packagesVersion + "." + packagesGroup}, registration); err != nil {
+			return false, err
+		}
+		conditions, _, err := unstructured.NestedSlice(registration.Object, "status", "conditions")
+		if err != nil {
+			return false, err
+		}
+		status := ""
+		for _, condition := range conditions {
+			if condition := condition.(map[string]any); condition["type"] == "Available" {
+				status, _ = condition["status"].(string)
+				state = fmt.Sprint(condition["message"])
+			}
+		}
+		return available && status == "True" || !available && status == "False", nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the API server to notice, which says %q: %w", state, errors.Join(err, o.Err()))
+	}
+	return nil
+}
+
+// waitForPackages waits until the package server has read a catalog, or forgotten what was in it.
+func (o *OLM) waitForPackages(ctx context.Context, catalog string, known bool) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		if err := o.Err(); err != nil {
+			return false, err
+		}
+		last = o.checkPackages(ctx, catalog, known)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the packages of catalog %s: %w", catalog, errors.Join(err, last))
+	}
+	return nil
+}
+
+// checkPackages returns an error that says what the package server knows of a catalog, if that is not as wanted.
+func (o *OLM) checkPackages(ctx context.Context, catalog string, known bool) error {
+	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + cluster.OLMNamespace + "/packagemanifests"
+	answer, err := o.clientset.CoreV1().RESTClient().Get().AbsPath(path).Param("labelSelector", "catalog="+catalog).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return err
+	}
+	if len(list.Items) > 0 != known {
+		return fmt.Errorf("the package server knows %d", len(list.Items))
+	}
+	return nil
+}

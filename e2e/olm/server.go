@@ -1,0 +1,99 @@
+package olm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see what becomes of the rest,
+// and start it again. It is safe for use by several goroutines.
+type Server struct {
+	name   string
+	log    io.Writer
+	launch func(ctx context.Context) (*cluster.Companion, error)
+	// notice waits until the cluster knows whether the process answers.
+	notice func(ctx context.Context, answers bool) error
+
+	mu      sync.Mutex
+	running *cluster.Companion // nil while it is stopped
+	logs    []string           // of all runs
+}
+
+// Start starts the process, unless it runs, and waits until the cluster uses it.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.run(ctx); err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	if err := s.notice(ctx, true); err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	fmt.Fprintf(s.log, "%s answers\n", s.name)
+	return nil
+}
+
+// Stop stops the process, if it runs, and waits until the cluster has noticed. What is registered in the API server stays.
+func (s *Server) Stop(ctx context.Context) error {
+	if err := s.end(); err != nil {
+		return err
+	}
+	if err := s.notice(ctx, false); err != nil {
+		return fmt.Errorf("stop %s: %w", s.name, err)
+	}
+	fmt.Fprintf(s.log, "%s does not answer any more\n", s.name)
+	return nil
+}
+
+// run starts the process unless it runs.
+func (s *Server) run(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		return nil
+	}
+	process, err := s.launch(ctx)
+	if err != nil {
+		return err
+	}
+	s.running = process
+	s.logs = append(s.logs, process.LogPath())
+	return nil
+}
+
+// end stops the process if it runs.
+func (s *Server) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	process := s.running
+	s.running = nil
+	return process.Stop()
+}
+
+// err returns an error when the process has ended by itself.
+func (s *Server) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	return s.running.Err()
+}
+
+// runs says whether the process was started and not stopped since.
+func (s *Server) runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running != nil
+}
+
+func (s *Server) logPaths() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.logs...)
+}
