@@ -1,0 +1,329 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+const (
+	compliant    = policyv1beta2.Compliant
+	nonCompliant = policyv1beta2.NonCompliant
+
+	strimzi0 = "strimzi-cluster-operator.v0.35.0"
+	strimzi1 = "strimzi-cluster-operator.v0.35.1"
+	etcd0    = "etcdoperator.v0.9.0"
+	etcd2    = "etcdoperator.v0.9.2"
+	etcd4    = "etcdoperator.v0.9.4"
+)
+
+// storiesPinned are stories 1, 3 and 2 of the seeds, in the order in which an operator lives through them.
+func storiesPinned(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	owner := object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace, cluster.PolicyNamespace)
+	e.apply(t, owner)
+	owner = e.get(t, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, owner.GetNamespace(), owner.GetName())
+	p := object(`
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata:
+  name: %[1]s
+  namespace: %[2]s
+  ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %[1]s, uid: %[3]s}]
+spec:
+  remediationAction: enforce
+  severity: medium
+  complianceType: musthave
+  subscription:
+    channel: stable
+    name: strimzi-kafka-operator
+    namespace: %[1]s
+    source: %[4]s
+    sourceNamespace: %[5]s
+    startingCSV: strimzi-cluster-operator.v0.35.0
+  upgradeApproval: None
+  versions:
+    - strimzi-cluster-operator.v0.35.0
+`, namespace, cluster.PolicyNamespace, owner.GetUID(), olm.Catalog, cluster.OLMNamespace)
+
+	e.apply(t, p)
+	e.waitForCSV(t, namespace, strimzi0)
+	op := e.waitForPolicy(t, p, is(compliant), has(strimzi0),
+		says("OperatorGroupCompliant=True OperatorGroupMatches"),
+		says("SubscriptionCompliant=True SubscriptionMatches"),
+		says("ClusterServiceVersionCompliant=True InstallSucceeded", strimzi0),
+		says("DeploymentCompliant=True DeploymentsAvailable"),
+		says("CatalogSourcesUnhealthy=False CatalogSourcesFound"),
+		relates("Deployment", compliant, "Deployment Available"))
+	for _, r := range op.Status.RelatedObjects {
+		if made := r.Properties != nil && r.Properties.CreatedByPolicy != nil && *r.Properties.CreatedByPolicy; made !=
+			(r.Object.Kind == "OperatorGroup" || r.Object.Kind == "Subscription") {
+			t.Errorf("related object %s %s is marked as created by the policy: %t", r.Object.Kind, r.Object.Metadata.Name, made)
+		}
+	}
+	wantField(t, e.get(t, subscriptions, namespace, "strimzi-kafka-operator"), `"Manual"`, "spec", "installPlanApproval")
+	group, err := e.clients[cluster.Admin].Resource(operatorGroups).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(group.Items) != 1 {
+		t.Fatalf("there are %d OperatorGroups, %v", len(group.Items), err)
+	}
+	wantField(t, &group.Items[0], `[""]`, "status", "namespaces") // all
+	e.waitForEvent(t, owner, "Warning", `^NonCompliant; .*the required ClusterServiceVersion was not found`)
+	e.waitForEvent(t, owner, "Normal", `^Compliant; .*All operator Deployments have their minimum availability`)
+
+	// Story 3: an upgrade that is there is told, and is a fault if the policy says so.
+	e.waitForPolicy(t, p, is(compliant), has(strimzi0), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	e.edit(t, p, `{"spec":{"complianceConfig":{"upgradesAvailable":"NonCompliant"}}}`)
+	const available = "An upgrade to strimzi-cluster-operator.v0.35.1 is available on the stable channel"
+	e.waitForPolicy(t, p, is(nonCompliant), has(strimzi0),
+		says("InstallPlanCompliant=False InstallPlanRequiresApproval", available),
+		says("Compliant=False NonCompliant", available),
+		relates("InstallPlan", nonCompliant, "The InstallPlan is RequiresApproval"))
+	e.waitForEvent(t, owner, "Warning", `^NonCompliant; `+regexp.QuoteMeta(available))
+	upgrade := e.waitForPlan(t, namespace, strimzi1)
+	e.wantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(plan/version)", "(plan/upgrade)")
+
+	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it.
+	e.edit(t, p, `{"spec":{"upgradeApproval":"Automatic","versions":["strimzi-cluster-operator.v0.35.0","strimzi-cluster-operator.v0.35.1"]}}`)
+	e.waitForCSV(t, namespace, strimzi1)
+	e.waitForPolicy(t, p, is(compliant), has(strimzi1), says("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+}
+
+// waitForEvent waits for a compliance event about an object.
+func (e *olmEnv) waitForEvent(t *testing.T, owner *unstructured.Unstructured, kind, message string) {
+	t.Helper()
+	pattern := regexp.MustCompile(message)
+	e.eventually(t, "wait for an event about "+owner.GetName(), func(ctx context.Context) error {
+		list, err := e.clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(owner.GetNamespace()).
+			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(owner.GetUID())})
+		if err != nil {
+			return err
+		}
+		var seen []string
+		for _, event := range list.Items {
+			text, _, _ := unstructured.NestedString(event.Object, "message")
+			if is, _, _ := unstructured.NestedString(event.Object, "type"); is == kind && pattern.MatchString(text) {
+				return nil
+			}
+			seen = append(seen, text)
+		}
+		return fmt.Errorf("no %s event matches %s, but there are\n%s", kind, message, strings.Join(seen, "\n"))
+	})
+}
+
+// storyInform is story 4: a policy that only looks, at an operator that somebody else installed.
+func storyInform(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	p := object(`
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  remediationAction: inform
+  severity: medium
+  complianceType: musthave
+  subscription:
+    channel: stable
+    name: etcd
+    namespace: %[1]s
+    source: %[3]s
+    sourceNamespace: %[4]s
+  upgradeApproval: Automatic
+  complianceConfig:
+    catalogSourceUnhealthy: Compliant
+    deploymentsUnavailable: NonCompliant
+    upgradesAvailable: Compliant
+`, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
+	e.apply(t, p)
+	e.waitForPolicy(t, p, is(nonCompliant),
+		says("OperatorGroupCompliant=False OperatorGroupMissing", "will not be created, because the policy is not enforced"),
+		says("SubscriptionCompliant=False SubscriptionMissing", "will not be created, because the policy is not enforced"))
+	e.wantNames(t, operatorGroups, namespace)
+	e.wantNames(t, subscriptions, namespace)
+
+	e.operatorGroup(t, namespace)
+	e.subscribe(t, namespace, "etcd", etcd2, "Manual")
+	install := e.waitForPlan(t, namespace, etcd2)
+	e.waitForPolicy(t, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An installation of "+etcd2))
+	e.approve(t, cluster.Tenant, install)
+	e.waitForPolicy(t, p, is(compliant), has(etcd2),
+		says("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
+		says("DeploymentCompliant=True DeploymentsAvailable"),
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An upgrade to "+etcd4))
+
+	e.available(t, namespace, "etcd-operator", false)
+	e.waitForPolicy(t, p, is(nonCompliant), says("DeploymentCompliant=False DeploymentsUnavailable", "etcd-operator"))
+	e.available(t, namespace, "etcd-operator", true)
+	e.waitForPolicy(t, p, is(compliant), has(etcd2))
+
+	sub := e.get(t, subscriptions, namespace, "etcd")
+	if sub.GetAnnotations() != nil {
+		t.Errorf("the Subscription has annotations %v, want none", sub.GetAnnotations())
+	}
+	wantField(t, sub, `"Manual"`, "spec", "installPlanApproval")
+	e.waitForPlan(t, namespace, etcd4) // nobody approved it
+}
+
+// available says that a Deployment is available, or that it no longer is.
+func (e *env) available(t *testing.T, namespace, name string, available bool) {
+	t.Helper()
+	status, replicas, missing := "False", 0, 1
+	if available {
+		status, replicas, missing = "True", 1, 0
+	}
+	kubectl(t, e.Cluster, cluster.Admin, "", "patch", "deployment", "-n", namespace, name, "--subresource=status", "--type=merge", "--patch",
+		fmt.Sprintf(`{"status":{"readyReplicas":%[2]d,"availableReplicas":%[2]d,"unavailableReplicas":%[3]d,"conditions":[{"type":"Available","status":%[1]q},{"type":"Progressing","status":"True"}]}}`,
+			status, replicas, missing))
+}
+
+// storyNamespace is story 5: an operator for one namespace, with all upgrades.
+func storyNamespace(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	p := object(`
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  remediationAction: enforce
+  severity: medium
+  complianceType: musthave
+  operatorGroup:
+    name: og-prometheus
+    namespace: %[1]s
+    target:
+      namespaces:
+        - %[1]s
+  subscription:
+    channel: stable
+    name: prometheus
+    namespace: %[1]s
+    source: %[3]s
+    sourceNamespace: %[4]s
+    startingCSV: prometheusoperator.v0.46.0
+  upgradeApproval: Automatic
+`, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace)
+	e.apply(t, p)
+	e.waitForCSV(t, namespace, "prometheusoperator.v0.47.0")
+	e.waitForPolicy(t, p, is(compliant), has("prometheusoperator.v0.47.0"), says("DeploymentCompliant=True DeploymentsAvailable"))
+	wantField(t, e.get(t, operatorGroups, namespace, "og-prometheus"), `["`+namespace+`"]`, "spec", "targetNamespaces")
+	wantField(t, e.get(t, subscriptions, namespace, "prometheus"), `"Automatic"`, "spec", "installPlanApproval")
+}
+
+// notComingUp is about operators whose pods never are available.
+func notComingUp(t *testing.T, e *olmEnv) {
+	waiting, failing := e.newNamespace(t), e.newNamespace(t)
+	stuck, failed := loopPolicy(waiting, "rabbitmq"), loopPolicy(failing, "mongodb")
+	e.apply(t, stuck, failed)
+	e.waitForPolicy(t, stuck, is(nonCompliant), has("rabbitmqoperator.v3.0.0"),
+		says("ClusterServiceVersionCompliant=False InstallWaiting", "waiting for deployment rabbitmq-operator to become ready"),
+		says("DeploymentCompliant=False DeploymentsUnavailable", "rabbitmq-operator"))
+	e.waitForPolicy(t, failed, is(nonCompliant),
+		says("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
+
+	e.available(t, waiting, "rabbitmq-operator", true)
+	e.waitForPolicy(t, stuck, is(compliant), has("rabbitmqoperator.v3.0.0"))
+}
+
+// editedWhilePending changes what a policy wants while OLM's plan waits for it.
+func editedWhilePending(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	p := loopPolicy(namespace, "etcd", etcd2) // OLM goes for the newest, since nothing says where to start
+	e.apply(t, p)
+	waiting := e.waitForPlan(t, namespace, etcd4)
+	e.waitForPolicy(t, p, is(nonCompliant),
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An installation of "+etcd4, "(plan/version)", "allowed is "+etcd2))
+	e.edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.9.4"}}`)
+	e.waitForPolicy(t, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", "(plan/version-range)"))
+	e.edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
+	e.waitForPolicy(t, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	wantField(t, e.get(t, installPlans, namespace, waiting.GetName()), `false`, "spec", "approved")
+	e.edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
+	e.waitForPolicy(t, p, is(compliant), has(etcd4))
+	wantField(t, e.get(t, installPlans, namespace, waiting.GetName()), `true`, "spec", "approved")
+}
+
+// existingInstallation is about an operator that serves a namespace from another one.
+func existingInstallation(t *testing.T, e *olmEnv) {
+	here, elsewhere := e.newNamespace(t), e.newNamespace(t)
+	first := loopPolicy(elsewhere, "jaeger", "jaeger-operator.v1.1.0")
+	unstructured.RemoveNestedField(first.Object, "spec", "operatorGroup")
+	e.apply(t, first)
+	e.waitForPolicy(t, first, is(compliant), has("jaeger-operator.v1.1.0"))
+
+	second := loopPolicy(here, "jaeger", "jaeger-operator.v1.1.0")
+	unstructured.RemoveNestedField(second.Object, "spec", "operatorGroup")
+	e.eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
+		_, err := e.clients[cluster.Admin].Resource(csvs).Namespace(here).Get(ctx, "jaeger-operator.v1.1.0", metav1.GetOptions{})
+		return err
+	})
+	e.apply(t, second)
+	e.waitForPolicy(t, second, is(compliant), has("jaeger-operator.v1.1.0"),
+		says("SubscriptionCompliant=True ExistingInstallation", elsewhere), says("OperatorGroupCompliant=True ExistingInstallation", elsewhere))
+	e.wantNames(t, operatorGroups, here)
+	e.wantNames(t, subscriptions, here)
+
+	// A version that this policy does not allow is told, and nothing is done about it.
+	e.edit(t, second, `{"spec":{"versions":["jaeger-operator.v1.0.0"]}}`)
+	e.waitForPolicy(t, second, is(nonCompliant), says("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
+	e.wantNames(t, subscriptions, here)
+}
+
+// ownNamespaceOnly is about an operator for which the usual OperatorGroup, for all namespaces, would not do.
+func ownNamespaceOnly(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	p := loopPolicy(namespace, "minio")
+	unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
+	e.apply(t, p)
+	e.waitForPolicy(t, p, is(compliant), has("miniooperator.v4.0.0"), says("OperatorGroupCompliant=True OperatorGroupMatches"))
+}
+
+// defaultsFromCatalog is the shortest policy there is.
+func defaultsFromCatalog(t *testing.T, e *olmEnv) {
+	p := object(`
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: grafana, namespace: %s}
+spec:
+  remediationAction: enforce
+  complianceType: musthave
+  subscription: {name: grafana}
+  upgradeApproval: Automatic
+`, cluster.PolicyNamespace)
+	const namespace = "grafana-system" // where the package suggests
+	e.apply(t, p)
+	e.waitForPolicy(t, p, is(compliant), has("grafanaoperator.v5.0.0"))
+	sub := e.get(t, subscriptions, namespace, "grafana")
+	wantField(t, sub, `"`+olm.Channel+`"`, "spec", "channel")
+	wantField(t, sub, `"`+olm.Catalog+`"`, "spec", "source")
+	wantField(t, sub, `"`+cluster.OLMNamespace+`"`, "spec", "sourceNamespace")
+	wantField(t, e.get(t, policies, p.GetNamespace(), p.GetName()), `{"name":"grafana"}`, "spec", "subscription")
+}
+
+// deprecationsAndChannels are what the catalog warns of.
+func deprecationsAndChannels(t *testing.T, e *olmEnv) {
+	old, behind := e.newNamespace(t), e.newNamespace(t)
+	mysql, kafka := loopPolicy(old, "mysql"), with(loopPolicy(behind, "kafka"), "stable-1.0", "spec", "subscription", "channel")
+	e.apply(t, mysql, kafka)
+	e.waitForPolicy(t, mysql, is(compliant), has("mysqloperator.v8.0.0"),
+		says("NoDeprecations=False PackageDeprecated", "package mysql is no longer maintained, use postgres"))
+	e.edit(t, mysql, `{"spec":{"complianceConfig":{"deprecationsPresent":"NonCompliant"}}}`)
+	e.waitForPolicy(t, mysql, is(nonCompliant), says("Compliant=False NonCompliant", "package mysql is no longer maintained"))
+
+	e.waitForPolicy(t, kafka, is(compliant), has("kafkaoperator.v1.0.1"),
+		says("NoDeprecations=False ChannelDeprecated", "channel stable-1.0 gets no more fixes"),
+		says("MinorChannelUpgradeAvailable=True UpgradeAvailable", "stable-1.1"))
+	e.edit(t, kafka, `{"spec":{"complianceConfig":{"minorChannelUpgradeAvailable":"NonCompliant"}}}`)
+	e.waitForPolicy(t, kafka, is(nonCompliant), says("MinorChannelUpgradeAvailable=False UpgradeAvailable"))
+	e.edit(t, kafka, `{"spec":{"subscription":{"channel":"stable-1.1"}}}`)
+	e.waitForPolicy(t, kafka, is(compliant), has("kafkaoperator.v1.1.1"), says("NoDeprecations=True Recommended"),
+		says("MinorChannelUpgradeAvailable=True Recommended"))
+}
