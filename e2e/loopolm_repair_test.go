@@ -74,7 +74,7 @@ func unhealthyCatalog(t *testing.T, e *olmEnv) {
 	e.waitForPolicy(t, p, is(compliant), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 }
 
-// planDeleted is about a Subscription that refers to a plan which is gone. OLM looks at that only when the Subscription changes.
+// planDeleted is about a Subscription that refers to a plan which is gone. OLM would wait for it for ever.
 func planDeleted(t *testing.T, e *olmEnv) {
 	namespace := e.newNamespace(t)
 	p := with(loopPolicy(namespace, "etcd", etcd2), etcd2, "spec", "subscription", "startingCSV")

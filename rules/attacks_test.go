@@ -107,6 +107,12 @@ func TestBornApproved(t *testing.T) {
 		Policies:      []*Policy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
 		Subscriptions: []*Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
+	switched := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", list("etcd.v0.9.2"))},
+		Subscriptions: []*Subscription{subscriptionTo("etcd")}})
+	plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
+	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != Hold {
+		t.Errorf("a plan that was made before the Subscription was switched to Manual: %s, want Hold", v.Decision)
+	}
 	for names, want := range map[string]Decision{
 		"vault.v0.1.9":             Allow,
 		"etcd.v0.9.2 vault.v0.1.9": Allow,

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,15 +24,15 @@ import (
 const NudgeAnnotation = "opgate.io/nudged-at"
 
 const (
-	// firstNudge is longer than OLM tries by itself, lastNudge as long as OLM waits then.
+	// firstNudge is longer than OLM tries by itself. After resync OLM looks again without being asked.
 	firstNudge = 3 * time.Second
-	lastNudge  = 15 * time.Minute
+	resync     = 15 * time.Minute
 )
 
 // nudges remembers the namespaces in which OLM has no plan and writes none. It tries nine times within two
 // seconds and then gives up until its next resync, in a quarter of an hour: an upgrade that it planned while
-// nobody answered for a webhook would wait so long. So would one whose plan somebody deleted, since OLM looks
-// at that only when the Subscription changes. The zero value is ready for use.
+// nobody answered for a webhook would wait so long. One whose plan somebody deleted early would wait for ever:
+// OLM v0.42 clears the reference only where that changes the conditions as well. The zero value is ready for use.
 type nudges struct {
 	mu      sync.Mutex
 	failing map[string]nudge
@@ -43,7 +44,8 @@ type nudge struct {
 }
 
 // due tells whether OLM is to be nudged for a namespace now, and how long it is until the next time; 0 for a
-// namespace that needs none. The pauses grow, since what OLM failed on may last.
+// namespace that needs none. The pauses double, since what OLM failed on may last, and end where OLM looks by
+// itself as often: the condition by which its failure is known stays after it has succeeded.
 func (n *nudges) due(namespace string, failing bool, now time.Time) (nudged bool, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,54 +60,69 @@ func (n *nudges) due(namespace string, failing bool, now time.Time) (nudged bool
 	switch {
 	case !known:
 		entry = nudge{next: now.Add(firstNudge), wait: firstNudge}
+	case entry.wait > resync:
+		return false, 0
 	case !now.Before(entry.next):
 		nudged = true
-		entry.wait = min(2*entry.wait, lastNudge)
+		entry.wait *= 2
 		entry.next = now.Add(entry.wait)
 	}
 	n.failing[namespace] = entry
 	return nudged, entry.next.Sub(now)
 }
 
-// nudge makes OLM look again where it has no plan. It gives how long it is until that is to be
-// looked at again though nothing happens, 0 for never.
+// nudge makes OLM look again where it has no plan. It gives how long it is until that is to be looked at again
+// though nothing happens, 0 for never.
 func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Namespace, w *world) (after time.Duration, err error) {
-	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return unplanned(&s, ns) })
 	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.Policy) bool { return p.Enforced })
+	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return refused(&s) || dangling(&s, ns) })
 	nudged, after := r.nudges.due(namespace, i >= 0 && enforced, r.Now())
 	if !nudged {
 		return after, nil
 	}
-	name := w.subscriptions[i].Name
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]any{NudgeAnnotation: r.Now().UTC().Format(time.RFC3339)},
-	}})
-	if err != nil {
-		return 0, err
-	}
+	sub := &w.subscriptions[i]
 	object := whole(gvkSubscription)
 	object.SetNamespace(namespace)
-	object.SetName(name)
-	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	object.SetName(sub.Name)
+	now := r.Now().UTC().Format(time.RFC3339)
+	if dangling(sub, ns) {
+		// What OLM does itself, unless the plan was deleted before it had put a condition about it there.
+		err = r.client.Status().Patch(ctx, object, merge(map[string]any{
+			"metadata": map[string]any{"uid": sub.UID, "resourceVersion": text(&unstructured.Unstructured{Object: sub.Content}, "metadata", "resourceVersion")},
+			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now},
+		}))
+	} else {
+		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{NudgeAnnotation: now}}}))
+	}
 	r.Metrics.wrote("patch", gvkSubscription.Kind, err)
 	switch {
-	case apierrors.IsNotFound(err):
-		return after, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return after, nil // it changed, which is what this is for
 	case err != nil:
-		return after, fmt.Errorf("nudge OLM for Subscription %s/%s: %w", namespace, name, err)
+		return after, fmt.Errorf("nudge OLM for Subscription %s/%s: %w", namespace, sub.Name, err)
 	}
-	log.FromContext(ctx).Info("OLM nudged, which has no plan", "namespace", namespace, "name", name)
+	log.FromContext(ctx).Info("OLM nudged, which has no plan", "namespace", namespace, "name", sub.Name)
 	return after, nil
 }
 
-// unplanned tells whether OLM could not write the plan for a Subscription, or takes one that was deleted for
-// one that waits.
-func unplanned(s *compliance.Subscription, ns *rules.Namespace) bool {
-	if s.State == "UpgradePending" && s.InstallPlan != "" &&
-		!slices.ContainsFunc(ns.Plans(), func(p *rules.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan }) {
-		return true
+// merge is a patch of objects that have an encoding.
+func merge(patch map[string]any) client.Patch {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		panic(err) // made of texts
 	}
+	return client.RawPatch(types.MergePatchType, data)
+}
+
+// refused tells whether OLM could not write the plan for a Subscription.
+func refused(s *compliance.Subscription) bool {
 	return slices.ContainsFunc(s.Conditions, func(c compliance.SubscriptionCondition) bool {
 		return c.Type == "BundleUnpackFailed" && c.Reason == "EnsureInstallPlanFailed" && c.Status == string(metav1.ConditionTrue)
 	})
+}
+
+// dangling tells whether OLM takes a plan that was deleted for one that waits.
+func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
+	return s.State == "UpgradePending" && s.InstallPlan != "" &&
+		!slices.ContainsFunc(ns.Plans(), func(p *rules.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
 }
