@@ -199,7 +199,7 @@ func (e *loopEnv) apply(u *unstructured.Unstructured) error {
 	if u.GetKind() == "InstallPlan" {
 		author = e.olm
 	}
-	if err := author.Patch(ctx, u, crclient.Apply, crclient.ForceOwnership, crclient.FieldOwner("script")); err != nil {
+	if err := author.Apply(ctx, crclient.ApplyConfigurationFromUnstructured(u), crclient.ForceOwnership, crclient.FieldOwner("script")); err != nil {
 		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	if !hasStatus {
@@ -424,7 +424,7 @@ func (e *loopEnv) page(ctx context.Context, ts *testscript.TestScript) []byte {
 	ts.Check(err)
 	response, err := http.DefaultClient.Do(req)
 	ts.Check(err)
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	ts.Check(err)
 	return body

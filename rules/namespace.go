@@ -87,6 +87,14 @@ func (n *Namespace) Policies() []*Policy {
 	return n.policies
 }
 
+// Subscriptions lists the Subscriptions, sorted by name.
+func (n *Namespace) Subscriptions() []*Subscription {
+	if n == nil {
+		return nil
+	}
+	return n.subscriptions
+}
+
 // Plans lists the InstallPlans, sorted by name.
 func (n *Namespace) Plans() []*InstallPlan {
 	if n == nil {

@@ -94,7 +94,7 @@ func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, writte
 		if verb == compliance.Delete {
 			return apierrors.IsNotFound(err) || err == nil && (now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil)
 		}
-		return err == nil && !older(now, written.GetResourceVersion())
+		return err == nil && !older(now.GetResourceVersion(), written.GetResourceVersion())
 	})
 }
 
@@ -114,8 +114,8 @@ func (r *reconciler) seen(ctx context.Context, condition func() bool) error {
 	return nil
 }
 
-// older tells whether an object is from before a resourceVersion.
-func older(o client.Object, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), version)
+// older tells whether a resourceVersion is from before another.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order < 0
 }

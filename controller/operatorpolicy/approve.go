@@ -16,11 +16,19 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
+// approvals are what became of the plans of a namespace that wait.
+type approvals struct {
+	byPlan map[string]compliance.Approval
+	// done are those that were approved.
+	done []*rules.InstallPlan
+	// stale is set where a plan has changed since it was judged. Its new state wakes the loop.
+	stale bool
+}
+
 // approve approves the plans of a namespace that the rules let the loop approve, and tells of every plan that
-// waits what became of it. A plan that changed since it was judged is judged again when its new state is seen.
-// The approved ones are for seenApprovals.
-func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode) (approvals map[string]compliance.Approval, approved []*rules.InstallPlan, err error) {
-	approvals = map[string]compliance.Approval{}
+// waits what became of it.
+func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode) (*approvals, error) {
+	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	for _, plan := range ns.Plans() {
 		judged := rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode})
@@ -33,17 +41,18 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			switch {
 			case err == nil:
 				a.Done = true
-				approved = append(approved, plan)
+				all.done = append(all.done, plan)
 			case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+				all.stale = true
 				continue
 			default:
 				a.Problem = err.Error()
 				errs = append(errs, err)
 			}
 		}
-		approvals[plan.Metadata.Name] = a
+		all.byPlan[plan.Metadata.Name] = a
 	}
-	return approvals, approved, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // ungoverned is the word of the namespace, else that of the options. What is neither is read as hold.

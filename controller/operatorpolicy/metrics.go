@@ -39,12 +39,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 // state shows the state of a policy. A policy whose severity changed has one series all the same.
 func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
 	m.forget(op.Namespace, op.Name)
-	value := -1.0
-	switch state {
-	case policyv1beta2.Compliant:
-		value = 0
-	case policyv1beta2.NonCompliant:
-		value = 1
+	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
+	if !known {
+		value = -1
 	}
 	m.compliance.WithLabelValues("OperatorPolicy", op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
 }

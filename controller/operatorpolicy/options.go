@@ -34,7 +34,8 @@ type Options struct {
 	Ungoverned rules.UngovernedMode
 	// HistoryLength is how many compliance messages a status keeps. Default: 10.
 	HistoryLength int
-	// Workers is how many namespaces are worked on at once. Default: 4.
+	// Workers is how many namespaces are worked on at once. A worker mostly waits for the API server, so that few of them
+	// make approvals wait for one another when many plans come at once. Default: 16.
 	Workers int
 	// Log takes writes at V(0) and evaluations at V(1). Default: none.
 	Log logr.Logger
@@ -66,7 +67,7 @@ func (o *Options) complete() error {
 		o.HistoryLength = defaultHistoryLength
 	}
 	if o.Workers < 1 {
-		o.Workers = 4
+		o.Workers = 16
 	}
 	return nil
 }

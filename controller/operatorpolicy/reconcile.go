@@ -26,6 +26,7 @@ type reconciler struct {
 	client client.Client
 	known  knownPolicies
 	nudges nudges
+	late   latePlans
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. One that fails does not
@@ -43,16 +44,25 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		return reconcile.Result{}, err
 	}
 	// First, since it is all that somebody waits for; the rest is looking and telling.
-	approvals, approved, err := r.approve(ctx, ns, mode)
-	after, failed := r.evaluateAll(ctx, namespace, ns, approvals)
-	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.seenApprovals(ctx, approved))
+	approvals, err := r.approve(ctx, ns, mode)
+	if approvals.stale {
+		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
+	}
+	after, failed := r.evaluateAll(ctx, namespace, ns, approvals.byPlan)
+	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.seenApprovals(ctx, approvals.done))
 }
 
 // evaluateAll evaluates all policies of a namespace.
 func (r *reconciler) evaluateAll(ctx context.Context, namespace string, ns *rules.Namespace, approvals map[string]compliance.Approval) (after time.Duration, err error) {
-	w, err := r.observe(ctx, namespace)
-	if err != nil {
+	if wait := r.late.wait(namespace, late(ns), r.Now()); wait > 0 {
+		return wait, nil
+	}
+	if err := r.upToSnapshot(ctx, namespace, ns); err != nil {
 		return 0, err
+	}
+	w, err := r.observe(ctx, namespace)
+	if err != nil || w.ahead(ns) {
+		return 0, err // when the snapshot has caught up it wakes the loop
 	}
 	var errs []error
 	for _, p := range ns.Policies() {
@@ -149,7 +159,7 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status po
 	log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(next), "compliant", status.Compliant)
 	return r.seen(ctx, func() bool {
 		now := policyIn(r.Store.Load().Namespace(p.Concerns()), p)
-		return now == nil || !older(now.Object, next.ResourceVersion)
+		return now == nil || !older(now.Object.ResourceVersion, next.ResourceVersion)
 	})
 }
 
