@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/migrate"
 )
 
 func main() {
@@ -28,11 +29,12 @@ func root() *cobra.Command {
 		Long: `opgate decides, when an object is written, whether an operator may be subscribed to, installed or upgraded.
 
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
-same rules; "opgate explain" says what a rule in a refusal means.`,
+same rules; "opgate explain" says what a rule in a refusal means; "opgate migrate" rewrites policies that are
+stored in an earlier version.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(serveCommand(), check.Command(), explainCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), check.Command(), migrate.Command(), explainCommand(), versionCommand())
 	return cmd
 }
 

@@ -10,8 +10,9 @@ func serveCommand() *cobra.Command {
 	var options serve.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer the API server's admission reviews",
-		Long: `Answer the API server's admission reviews for Subscriptions, InstallPlans and OperatorPolicies.
+		Short: "Answer the API server's admission and conversion reviews, and run the background loop",
+		Long: `Answer the API server's admission reviews for Subscriptions, InstallPlans and OperatorPolicies, convert OperatorPolicies
+between their versions, and, on one replica at a time, carry out what policies ask for.
 
 Until every policy, Subscription, InstallPlan and ClusterServiceVersion has been read once, every review is
 refused with "not ready"; /readyz says so too. SIGTERM ends the process after --drain-delay.`,

@@ -68,7 +68,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	watch := stopwatch.Start()
 	fmt.Fprintf(c.log, "starting etcd and kube-apiserver (%s)\n", opts.Assets.Origin)
 	var err error
-	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, opts.Audit); err != nil {
+	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, &opts); err != nil {
 		return err
 	}
 	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {

@@ -33,7 +33,7 @@ type controlPlane struct {
 }
 
 // startControlPlane starts etcd and kube-apiserver and waits until they are ready. All they write is in dir.
-func startControlPlane(ctx context.Context, bin assets.Assets, dir string, audit bool) (*controlPlane, error) {
+func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts *Options) (*controlPlane, error) {
 	// envtest logs through a logger of the whole process, and controller-runtime complains on stderr if there is none. What
 	// goes wrong comes back as an error.
 	ctrllog.SetLogger(logr.Discard())
@@ -51,7 +51,10 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, audit
 		// RBAC is what makes the users distinct; Node is of no use without nodes.
 		Set("authorization-mode", "RBAC")
 
-	if audit {
+	if opts.WithoutWatchCache {
+		server.Configure().Set("watch-cache", "false")
+	}
+	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)
 		if err != nil {
 			return nil, fmt.Errorf("start control plane: %w", err)

@@ -145,6 +145,9 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, unready bool) error 
 		}
 		fmt.Fprintln(c.log, "opgate is ready")
 	}
+	if err := c.installConversion(ctx, gate.WebhookURL(), gate.ca); err != nil {
+		return err
+	}
 	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), gate.WebhookURL(), gate.ca); err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type Command struct {
 	Dir string
 	// Stdin is what kubectl reads from "-f -".
 	Stdin string
+	// Env is added to the environment, which has nothing of this process but PATH and TMPDIR.
+	Env []string
 }
 
 // Result is what a call of kubectl gave.
@@ -57,6 +59,7 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	cmd.Dir = command.Dir
 	// A home of its own: neither the person's ~/.kube nor their kuberc, plugins or KUBECTL_* settings take part.
 	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	cmd.Env = append(cmd.Env, command.Env...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(command.Stdin)
 	var stdout, stderr bytes.Buffer

@@ -36,6 +36,8 @@ type Options struct {
 	WithoutOLM bool
 	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
 	Audit bool
+	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each LIST.
+	WithoutWatchCache bool
 	// Log receives lines for people about what goes on. Default: nowhere.
 	Log io.Writer
 }

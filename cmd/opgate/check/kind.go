@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -21,7 +23,8 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{policyv1beta2.GroupVersion.WithKind("OperatorPolicy"), readPolicy},
+	{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), readPolicy},
+	{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), readEarlierPolicy},
 	{operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), readSubscription},
 	{operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), readPlan},
 	{operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), readCSV},
@@ -43,6 +46,7 @@ func kindOf(apiVersion, name string) (*kind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion %q must be a group and a version, as in apps/v1", apiVersion)
 	}
+	var unread error
 	for i := range kinds {
 		k := &kinds[i]
 		switch {
@@ -53,12 +57,14 @@ func kindOf(apiVersion, name string) (*kind, error) {
 		case gv.Group != k.Group || name != k.Kind:
 			return nil, fmt.Errorf("kind %q of apiVersion %q does not exist; it is written kind %s, apiVersion %s", name, apiVersion, k.Kind, k.GroupVersion())
 		case gv.Version != k.Version:
-			return nil, fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind, apiVersion, k.GroupVersion())
+			if unread == nil { // the newest version comes first
+				unread = fmt.Errorf("%s of apiVersion %q is not read; the version that is read is %s", k.Kind, apiVersion, k.GroupVersion())
+			}
 		default:
 			return k, nil
 		}
 	}
-	return nil, nil
+	return nil, unread
 }
 
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
@@ -72,6 +78,30 @@ func readPolicy(raw []byte, o *object) []fieldFault {
 	}
 	o.policy, o.strict = policy, strict
 	o.identify(&rules.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
+	return nil
+}
+
+// readEarlierPolicy reads a policy in v1beta1, as the conversion webhook would hand it to the gate.
+func readEarlierPolicy(raw []byte, o *object) []fieldFault {
+	var earlier policyv1beta1.OperatorPolicy
+	strict, err := kjson.UnmarshalStrict(raw, &earlier)
+	if err != nil {
+		return []fieldFault{wrongType(raw, &earlier, err)}
+	}
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+		return []fieldFault{wrongType(raw, &earlier, err)}
+	}
+	content = conversion.ToV1beta2(content)
+	content["apiVersion"] = policyv1beta2.GroupVersion.String()
+	converted, err := json.Marshal(content)
+	if err != nil {
+		return []fieldFault{{"", "it cannot be converted: " + err.Error()}}
+	}
+	if faults := readPolicy(converted, o); len(faults) > 0 {
+		return faults
+	}
+	o.strict = rules.SpecFaults(strict) // those of the document as it was written
 	return nil
 }
 

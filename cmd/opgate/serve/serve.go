@@ -29,6 +29,7 @@ import (
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -144,6 +145,11 @@ func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *ato
 	for path, handler := range gate.Handlers() {
 		server.Register(path, handler)
 	}
+	converter, err := conversion.NewWebhook(log.WithName("conversion"))
+	if err != nil {
+		return err
+	}
+	server.Register(conversion.Path, converter)
 	return addHealth(mgr, o.HealthAddress, healthChecks{
 		"snapshot": func(*http.Request) error {
 			if store.Load() == nil {

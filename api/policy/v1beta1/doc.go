@@ -1,0 +1,7 @@
+// Package v1beta1 holds the OperatorPolicy API of the first releases, in both dialects: that of seed 000, in
+// which subscription.installPlanApproval says what becomes of upgrades, and that of seed 001, with
+// upgradeApproval. Objects are stored as v1beta2; package conversion brings the one to the other.
+//
+// +groupName=policy.open-cluster-management.io
+// +kubebuilder:object:generate=true
+package v1beta1

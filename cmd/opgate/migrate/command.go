@@ -1,0 +1,50 @@
+// Package migrate rewrites what is stored in an earlier version of OperatorPolicy, so that the version can be
+// taken out of the CustomResourceDefinition one day.
+package migrate
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+)
+
+// Command is `opgate migrate`.
+func Command() *cobra.Command {
+	var file string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Rewrite OperatorPolicies that are stored in v1beta1 as v1beta2",
+		Long: `Rewrite OperatorPolicies that are stored in v1beta1 as v1beta2, and then take v1beta1 out of
+status.storedVersions of the CustomResourceDefinition.
+
+An object stays stored in the version in which it was last written. Each is written once more, unchanged; the API
+server stores it in the present version, and does nothing where it is already. The conversion webhook must be running.
+Repeating it is safe: what is migrated is not written again. If one object cannot be written, the others are, the list
+of versions stays, and the exit code is 1.`,
+		Example: `  # what would be done
+  opgate migrate --dry-run
+
+  # on another cluster than that of the current context
+  opgate migrate --kubeconfig production.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := kubeconfig.Load(file)
+			if err != nil {
+				return err
+			}
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("make a client: %w", err)
+			}
+			m := migration{client: client, out: cmd.OutOrStdout(), dryRun: dryRun}
+			return m.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&file, "kubeconfig", "", "file to reach the API server with (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which objects would be written")
+	return cmd
+}

@@ -1,0 +1,249 @@
+package conversion
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// beyond is the content of the annotation on v1beta1 objects: fields of v1beta2, as they are there, that
+// v1beta1 does not have or has no value for.
+type beyond struct {
+	// UpgradeApproval is Never, which v1beta1 shows as None.
+	UpgradeApproval string          `json:"upgradeApproval,omitempty"`
+	VersionRange    json.RawMessage `json:"versionRange,omitempty"`
+	StatusConfig    json.RawMessage `json:"statusConfig,omitempty"`
+	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
+	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
+	UpgradesProgressing json.RawMessage `json:"upgradesProgressing,omitempty"`
+}
+
+// Fields, as they stand in the JSON of both versions.
+const (
+	fieldSpec                = "spec"
+	fieldSubscription        = "subscription"
+	fieldInstallPlanApproval = "installPlanApproval"
+	fieldUpgradeApproval     = "upgradeApproval"
+	fieldVersionRange        = "versionRange"
+	fieldStatusConfig        = "statusConfig"
+	fieldComplianceConfig    = "complianceConfig"
+	fieldUpgradesProgressing = "upgradesProgressing"
+
+	automatic, none, never, manual = "Automatic", "None", "Never", "Manual"
+	defaultUpgradesProgressing     = "NonCompliant"
+)
+
+// ToV1beta2 gives the content of a v1beta1 OperatorPolicy as v1beta2, without apiVersion. What it is given is
+// not changed, but shares parts with what it gives.
+func ToV1beta2(content map[string]any) map[string]any {
+	object := maps.Clone(content)
+	var extra beyond
+	carried := annotation(object)
+	if carried != "" {
+		if decodeStrictly(carried, &extra) != nil {
+			return object // admission refuses what is in the annotation; nothing of it is lost until then
+		}
+		annotate(object, "")
+	}
+	spec, ok := object[fieldSpec].(map[string]any)
+	if !ok {
+		return object
+	}
+	spec = maps.Clone(spec)
+	object[fieldSpec] = spec
+	dialect := joinApproval(spec)
+	if extra.UpgradeApproval != "" && spec[fieldUpgradeApproval] == none {
+		spec[fieldUpgradeApproval] = extra.UpgradeApproval
+	}
+	putBack(spec, fieldVersionRange, extra.VersionRange)
+	putBack(spec, fieldStatusConfig, extra.StatusConfig)
+	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
+		config = maps.Clone(config)
+		_, set := config[fieldUpgradesProgressing]
+		switch {
+		case set, string(extra.UpgradesProgressing) == "null":
+		case extra.UpgradesProgressing != nil:
+			putBack(config, fieldUpgradesProgressing, extra.UpgradesProgressing)
+		case len(config) > 0:
+			config[fieldUpgradesProgressing] = defaultUpgradesProgressing
+		}
+		spec[fieldComplianceConfig] = config
+	}
+	if dialect != "" {
+		annotate(object, encode(map[string]rules.Dialect{"dialect": dialect}))
+	}
+	return object
+}
+
+// ToV1beta1 gives the content of a v1beta2 OperatorPolicy as v1beta1, without apiVersion. What it is given is
+// not changed, but shares parts with what it gives.
+func ToV1beta1(content map[string]any) map[string]any {
+	object := maps.Clone(content)
+	carried := annotation(object)
+	dialect, err := rules.ParseDialect(carried)
+	switch {
+	case err != nil:
+		return object // as in ToV1beta2, which gives it back
+	case carried != "":
+		annotate(object, "")
+	}
+	spec, ok := object[fieldSpec].(map[string]any)
+	if !ok {
+		return object
+	}
+	spec = maps.Clone(spec)
+	object[fieldSpec] = spec
+	var extra beyond
+	if spec[fieldUpgradeApproval] == never {
+		extra.UpgradeApproval = never
+		spec[fieldUpgradeApproval] = none
+	}
+	splitApproval(spec, dialect)
+	extra.VersionRange = takeOut(spec, fieldVersionRange)
+	extra.StatusConfig = takeOut(spec, fieldStatusConfig)
+	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
+		config = maps.Clone(config)
+		spec[fieldComplianceConfig] = config
+		extra.UpgradesProgressing = takeOut(config, fieldUpgradesProgressing)
+		switch implied := len(config) > 0; {
+		case implied && string(extra.UpgradesProgressing) == `"`+defaultUpgradesProgressing+`"`:
+			extra.UpgradesProgressing = nil
+		case implied && extra.UpgradesProgressing == nil:
+			extra.UpgradesProgressing = json.RawMessage("null")
+		}
+	}
+	if content := encode(extra); content != "{}" {
+		annotate(object, content)
+	}
+	return object
+}
+
+// joinApproval brings the two forms of v1beta1 to upgradeApproval and tells which of them it found. Forms that
+// contradict each other, and values that fit neither, stay as they are: admission refuses them with the fix.
+func joinApproval(spec map[string]any) rules.Dialect {
+	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
+	sub, _ := spec[fieldSubscription].(map[string]any)
+	install, hasInstall := sub[fieldInstallPlanApproval]
+	meant, known := map[string]string{automatic: automatic, manual: none}[text(install)]
+	switch {
+	case !hasInstall && (upgrade == automatic || upgrade == none):
+		return rules.DialectUpgradeApproval
+	case !hasInstall || !known || hasUpgrade && upgrade != meant:
+		return ""
+	}
+	sub = maps.Clone(sub)
+	delete(sub, fieldInstallPlanApproval)
+	spec[fieldSubscription] = sub
+	spec[fieldUpgradeApproval] = meant
+	if hasUpgrade {
+		return ""
+	}
+	return rules.DialectInstallPlanApproval
+}
+
+// splitApproval shows upgradeApproval in the form of a dialect, or in both.
+func splitApproval(spec map[string]any, dialect rules.Dialect) {
+	shown, known := map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
+	sub, ok := spec[fieldSubscription].(map[string]any)
+	_, stuck := sub[fieldInstallPlanApproval]
+	if !known || !ok || stuck || dialect == rules.DialectUpgradeApproval {
+		return
+	}
+	sub = maps.Clone(sub)
+	sub[fieldInstallPlanApproval] = shown
+	spec[fieldSubscription] = sub
+	if dialect == rules.DialectInstallPlanApproval {
+		delete(spec, fieldUpgradeApproval)
+	}
+}
+
+// text is a value that is a string, "" for any other.
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+// takeOut removes a field and gives its JSON, nil where there was none.
+func takeOut(from map[string]any, field string) json.RawMessage {
+	value, ok := from[field]
+	if !ok {
+		return nil
+	}
+	delete(from, field)
+	return json.RawMessage(encode(value))
+}
+
+// putBack sets a field that was taken out, unless somebody has set it since.
+func putBack(to map[string]any, field string, value json.RawMessage) {
+	if _, set := to[field]; set || value == nil {
+		return
+	}
+	var decoded any
+	if decode(value, &decoded) == nil { // it was decoded once already, as part of the annotation
+		to[field] = decoded
+	}
+}
+
+// annotation reads ours; "" where there is none.
+func annotation(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return text(annotations[rules.ConversionAnnotation])
+}
+
+// annotate sets ours, or takes it away, and leaves no empty map behind.
+func annotate(object map[string]any, content string) {
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok && object["metadata"] != nil {
+		return // not an object that the API server would send
+	}
+	metadata = maps.Clone(metadata)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	annotations = maps.Clone(annotations)
+	switch {
+	case content != "" && annotations == nil:
+		annotations = map[string]any{rules.ConversionAnnotation: content}
+	case content != "":
+		annotations[rules.ConversionAnnotation] = content
+	default:
+		delete(annotations, rules.ConversionAnnotation)
+	}
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	} else {
+		delete(metadata, "annotations")
+	}
+	object["metadata"] = metadata
+}
+
+// encode gives the JSON of what came from JSON.
+func encode(value any) string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // ">=1.0.0" stays readable
+	if err := encoder.Encode(value); err != nil {
+		return "{}" // what was decoded from JSON encodes
+	}
+	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+// decode reads numbers as the API server does: whole ones stay whole.
+func decode(text []byte, into any) error {
+	return kjson.UnmarshalCaseSensitivePreserveInts(text, into)
+}
+
+// decodeStrictly also refuses fields that do not exist or are there twice.
+func decodeStrictly(text string, into any) error {
+	strict, err := kjson.UnmarshalStrict([]byte(text), into)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	policyDefinition = "operatorpolicies.policy.open-cluster-management.io"
+	conversionPath   = "/convert"
+)
+
+// installConversion makes the API server convert policies by the webhook at url, trusted by ca.
+func (c *Cluster) installConversion(ctx context.Context, url string, ca []byte) error {
+	target := url + conversionPath
+	return c.SetConversion(ctx, apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: &target, CABundle: ca},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	})
+}
+
+// SetConversion says how the API server converts policies. It takes a moment until all of its requests follow.
+func (c *Cluster) SetConversion(ctx context.Context, conversion apiextensionsv1.CustomResourceConversion) error {
+	return c.changeDefinition(ctx, func(definition *apiextensionsv1.CustomResourceDefinition) { definition.Spec.Conversion = &conversion })
+}
+
+// changeDefinition changes the definition of policies, unless a test has taken it away.
+func (c *Cluster) changeDefinition(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition)) error {
+	config, err := c.RESTConfig(Admin)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	err = admin.Get(ctx, client.ObjectKey{Name: policyDefinition}, definition)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("change the definition of policies: %w", err)
+	}
+	before := definition.DeepCopy()
+	change(definition)
+	if err := admin.Patch(ctx, definition, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("change the definition of policies: %w", err)
+	}
+	return nil
+}
+
+// SetStorageVersion makes the API server store policies in a version from now on. What is stored stays as it is.
+func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
+	return c.changeDefinition(ctx, func(definition *apiextensionsv1.CustomResourceDefinition) {
+		for i := range definition.Spec.Versions {
+			definition.Spec.Versions[i].Storage = definition.Spec.Versions[i].Name == version
+		}
+	})
+}
+
+// StoredPolicies tells which apiVersion each policy is stored in. The keys are namespace/name. It reads etcd, since the API
+// server shows every policy in the version that is asked for.
+func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
+	const prefix, end = "/registry/policy.open-cluster-management.io/operatorpolicies/", "/registry/policy.open-cluster-management.io/operatorpolicies0"
+	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix), "range_end": []byte(end)})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/range").String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("read etcd: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var content struct {
+		KVs []struct {
+			Key, Value []byte
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&content); err != nil {
+		return nil, fmt.Errorf("read etcd: %s: %w", response.Status, err)
+	}
+	stored := map[string]string{}
+	for _, kv := range content.KVs {
+		var object metav1.TypeMeta
+		if err := json.Unmarshal(kv.Value, &object); err != nil {
+			return nil, fmt.Errorf("read etcd: %s: %w", kv.Key, err)
+		}
+		stored[strings.TrimPrefix(string(kv.Key), prefix)] = object.APIVersion
+	}
+	return stored, nil
+}
