@@ -1,0 +1,545 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+const (
+	earlier, present     = "v1beta1", "v1beta2"
+	conversionAnnotation = "opgate.io/conversion"
+)
+
+// policiesIn is the resource in one of its versions.
+func policiesIn(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: policies.Group, Version: version, Resource: policies.Resource}
+}
+
+// read reads a policy in a version.
+func (e *env) read(t *testing.T, version string, p *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	got, err := e.readIn(t.Context(), version, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func (e *env) readIn(ctx context.Context, version string, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return e.sendPolicy(ctx, request{method: http.MethodGet, path: pathOf(policiesIn(version), p.GetNamespace(), p.GetName(), "")}, nil)
+}
+
+// replaced writes a policy that was read back, in the version that it was read in.
+func (e *env) replaced(ctx context.Context, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	path := pathOf(policiesIn(p.GroupVersionKind().Version), p.GetNamespace(), p.GetName(), "")
+	return e.sendPolicy(ctx, request{method: http.MethodPut, path: path, contentType: "application/json"}, p)
+}
+
+// created creates a policy in its own version.
+func (e *env) created(ctx context.Context, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	path := pathOf(policiesIn(p.GroupVersionKind().Version), p.GetNamespace(), "", "")
+	return e.sendPolicy(ctx, request{method: http.MethodPost, path: path, contentType: "application/json"}, p)
+}
+
+func (e *env) sendPolicy(ctx context.Context, r request, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if p != nil {
+		r.body = []byte(normal(p.Object))
+	}
+	got, err := e.clients[cluster.Admin].send(ctx, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case !got.ok():
+		return nil, fmt.Errorf("%s %s: %s", r.method, r.path, got)
+	}
+	return got.object(), nil
+}
+
+// approvalForms are what a policy shows of what becomes of upgrades.
+func approvalForms(p *unstructured.Unstructured) (upgradeApproval, installPlanApproval string) {
+	upgradeApproval, _, _ = unstructured.NestedString(p.Object, "spec", "upgradeApproval")
+	installPlanApproval, _, _ = unstructured.NestedString(p.Object, "spec", "subscription", "installPlanApproval")
+	return upgradeApproval, installPlanApproval
+}
+
+// originals are the OperatorPolicies of the designs in the version that they have there.
+func originals(t *testing.T) map[string]string {
+	t.Helper()
+	documents := map[string]string{}
+	for _, pattern := range []string{"v1beta1/testdata/seed-*.yaml", "v1beta2/testdata/seed-000-*.yaml"} {
+		paths, err := filepath.Glob("../api/policy/" + pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := filepath.Base(path); documents[name] == "" { // one of v1beta1 has a copy in v1beta2
+				documents[name] = string(text)
+			}
+		}
+	}
+	if len(documents) != 17 {
+		t.Fatalf("there are %d documents, want 9 of seed 000 and 8 of seed 001", len(documents))
+	}
+	return documents
+}
+
+// TestConversionDocuments applies every OperatorPolicy of the designs word for word, in its own version, and reads it in both.
+func TestConversionDocuments(t *testing.T) {
+	e := shared(t)
+	for name, document := range originals(t) {
+		t.Run(name, func(t *testing.T) {
+			written := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), &written.Object); err != nil {
+				t.Fatal(err)
+			}
+			apply := func() string {
+				t.Helper()
+				return strings.TrimSpace(kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-n", cluster.PolicyNamespace, "-f", "-"))
+			}
+			apply()
+			target := written.DeepCopy()
+			target.SetNamespace(cluster.PolicyNamespace)
+			t.Cleanup(func() { e.remove(t, target) })
+			own := written.GroupVersionKind().Version
+			got := e.read(t, own, target)
+			// All that the author wrote is there as they wrote it, and in the form in which they wrote it.
+			if diff := cmp.Diff(merged(got.Object, written.Object), any(got.Object)); diff != "" {
+				t.Errorf("what was written is not what is read (-written +read):\n%s", diff)
+			}
+			upgrade, install := approvalForms(written)
+			if u, i := approvalForms(got); u != upgrade || i != install {
+				t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i, upgrade, install)
+			}
+			if _, has := got.GetAnnotations()[conversionAnnotation]; own == earlier && has {
+				t.Error("there is an annotation, and nothing for it to carry")
+			}
+
+			meant := upgrade
+			if meant == "" {
+				meant = map[string]string{"Automatic": "Automatic", "Manual": "None"}[install]
+			}
+			if u, i := approvalForms(e.read(t, present, target)); u != meant || i != "" {
+				t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q, want %q", u, i, meant)
+			}
+			if own == present {
+				shown := map[string]string{"Automatic": "Automatic", "None": "Manual"}[upgrade]
+				if u, i := approvalForms(e.read(t, earlier, target)); u != upgrade || i != shown {
+					t.Errorf("v1beta1 has upgradeApproval %q and installPlanApproval %q, want %q and %q", u, i, upgrade, shown)
+				}
+			}
+
+			for _, version := range []string{earlier, present} {
+				after, err := e.replaced(t.Context(), e.read(t, version, target))
+				if err != nil {
+					t.Errorf("what %s shows is not valid there: %v", version, err)
+				} else if after.GetResourceVersion() != got.GetResourceVersion() {
+					t.Errorf("writing back what %s shows changed the policy (-was +is):\n%s", version, cmp.Diff(got.Object, e.read(t, own, target).Object))
+				}
+			}
+			if out := apply(); !strings.HasSuffix(out, " unchanged") {
+				t.Errorf("the second apply says %q", out)
+			}
+		})
+	}
+}
+
+// versioned is a policy with the least spec, in a version. It governs a namespace of its name, which need not be there.
+func versioned(version, name string) *unstructured.Unstructured {
+	return object(`
+apiVersion: policy.open-cluster-management.io/%[1]s
+kind: OperatorPolicy
+metadata: {name: %[2]s, namespace: %[3]s}
+spec:
+  complianceType: musthave
+  subscription: {name: etcd, namespace: %[2]s}
+  upgradeApproval: Automatic
+`, version, name, cluster.PolicyNamespace)
+}
+
+// TestConversionEveryVersion writes in every version that is served what admission changes, warns of and refuses. It does so
+// alike, and in the same words.
+func TestConversionEveryVersion(t *testing.T) {
+	e := shared(t)
+	var versions []string
+	for version := range e.discover(t, policies.Group, policies.Resource) {
+		versions = append(versions, version.Version)
+	}
+	slices.Sort(versions)
+	if want := []string{earlier, present}; !slices.Equal(versions, want) {
+		t.Fatalf("served are %v, want %v", versions, want)
+	}
+	approvals := func(upgrade, install any) map[string]any {
+		return map[string]any{"spec": map[string]any{"upgradeApproval": upgrade, "subscription": map[string]any{"installPlanApproval": install}}}
+	}
+	annotated := func(content string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{conversionAnnotation: content}}}
+	}
+	for name, test := range map[string]struct {
+		change map[string]any
+		says   string
+		warns  string // instead
+		schema bool   // the schema of one version refuses it before admission is asked
+	}{
+		"an unknown field":                   {change: spec("verions", []any{allowedCSV}), says: `unknown field "spec.verions"`},
+		"a contradiction":                    {change: approvals("Automatic", "Manual"), says: `remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades`},
+		"the other contradiction":            {change: approvals("None", "Automatic"), says: `remove it; spec.upgradeApproval: None says already what becomes of upgrades`},
+		"a value that fits neither":          {change: approvals("Automatic", "Sometimes"), says: `spec.subscription.installPlanApproval: Invalid value: "\"Sometimes\""`},
+		"a value that fits neither, alone":   {change: approvals(nil, "Sometimes"), says: "spec.upgradeApproval: Required value", schema: true},
+		"neither form":                       {change: approvals(nil, nil), says: "spec.upgradeApproval: Required value", schema: true},
+		"an entry that is no name":           {change: spec("versions", []any{"etcd operator"}), says: "spec.versions[0]: Invalid value"},
+		"an annotation that is no JSON":      {change: annotated("versionRange"), says: "it is written by conversion alone"},
+		"an annotation with another field":   {change: annotated(`{"channel":"alpha"}`), says: "it is written by conversion alone"},
+		"an annotation of the wrong dialect": {change: annotated(`{"dialect":"upgradesApproval"}`), says: "it is written by conversion alone"},
+		"a range that nothing satisfies":     {change: spec("versionRange", ">2.0.0 <1.0.0"), says: "spec.versionRange: Invalid value"},
+		"an entry that looks like a version": {change: spec("versions", []any{"0.9.4"}), warns: "looks like a version and not like the name of a ClusterServiceVersion"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			words := map[string]string{}
+			for _, version := range versions {
+				p := versioned(version, "every-"+utilrand.String(6))
+				if _, err := e.created(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { e.remove(t, p) })
+				before := e.read(t, version, p)
+				fresh := versioned(version, "fresh-"+p.GetName())
+				bad := func(of *unstructured.Unstructured) []byte { return []byte(normal(merged(of.Object, test.change))) }
+				path := pathOf(policiesIn(version), p.GetNamespace(), p.GetName(), "")
+				for way, r := range map[string]request{
+					"create":            {method: http.MethodPost, path: pathOf(policiesIn(version), p.GetNamespace(), "", ""), contentType: "application/json", body: bad(fresh)},
+					"update":            {method: http.MethodPut, path: path, contentType: "application/json", body: bad(before)},
+					"patch":             {method: http.MethodPatch, path: path, contentType: "application/merge-patch+json", body: []byte(normal(test.change))},
+					"server-side apply": {method: http.MethodPatch, path: pathOf(policiesIn(version), p.GetNamespace(), fresh.GetName(), ""), query: url.Values{"fieldManager": {"e2e"}}, contentType: "application/apply-patch+yaml", body: bad(fresh)},
+				} {
+					r.query = merge(r.query, url.Values{"dryRun": {"All"}})
+					got := e.clients[cluster.Admin].must(t, r)
+					said := got.message
+					if test.warns != "" {
+						said = strings.Join(got.warnings, "\n")
+					}
+					if got.ok() != (test.warns != "") || !strings.Contains(said, test.says+test.warns) {
+						t.Errorf("%s in %s: %s %q, want %q", way, version, got, got.warnings, test.says+test.warns)
+					}
+					said = strings.NewReplacer("fresh-"+p.GetName(), "NAME", p.GetName(), "NAME").Replace(said)
+					if _, known := words[way]; known && said != words[way] && !test.schema {
+						t.Errorf("%s is answered in %s with\n%s\nand in %s with\n%s", way, version, said, versions[0], words[way])
+					}
+					words[way] = said
+				}
+			}
+		})
+	}
+	for _, version := range versions {
+		t.Run("defaults in "+version, func(t *testing.T) {
+			p := versioned(version, "defaults-"+utilrand.String(6))
+			p.Object = merged(p.Object, spec("complianceConfig", map[string]any{"upgradesAvailable": "NonCompliant"})).(map[string]any)
+			got, err := e.created(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { e.remove(t, p) })
+			want := map[string]any{"catalogSourceUnhealthy": "Compliant", "deploymentsUnavailable": "NonCompliant", "upgradesAvailable": "NonCompliant",
+				"deprecationsPresent": "Compliant", "minorChannelUpgradeAvailable": "Compliant"}
+			if version == present {
+				want["upgradesProgressing"] = "NonCompliant"
+			}
+			if diff := cmp.Diff(want, got.Object["spec"].(map[string]any)["complianceConfig"]); diff != "" {
+				t.Errorf("complianceConfig (-want +got):\n%s", diff)
+			}
+			if n := len(got.Object["spec"].(map[string]any)["removalBehavior"].(map[string]any)); n != 5 {
+				t.Errorf("removalBehavior has %d fields, want 5", n)
+			}
+		})
+	}
+}
+
+// TestConversionMetadata wants everything but the annotation of conversion to be the same in both versions.
+func TestConversionMetadata(t *testing.T) {
+	e := shared(t)
+	for _, version := range []string{earlier, present} {
+		p := versioned(version, "metadata-"+utilrand.String(6))
+		p.SetLabels(map[string]string{"team": "a", "opgate.io/x": ""})
+		p.SetAnnotations(map[string]string{"note": "Ω <&>", "empty": ""})
+		p.SetFinalizers([]string{"example.com/hold"})
+		p.Object = merged(p.Object, map[string]any{"metadata": map[string]any{"ownerReferences": []any{
+			map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "c3d3b1a0-0000-4000-8000-000000000000", "blockOwnerDeletion": true}}}}).(map[string]any)
+		if _, err := e.created(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		status := map[string]any{"compliant": "NonCompliant", "observedGeneration": float64(1), "overlappingPolicies": []any{"a.b"}}
+		if _, err := e.sendPolicy(t.Context(), request{method: http.MethodPatch, path: pathOf(policiesIn(version), p.GetNamespace(), p.GetName(), "status"),
+			contentType: "application/merge-patch+json", body: []byte(normal(map[string]any{"status": status}))}, nil); err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]*unstructured.Unstructured{earlier: e.read(t, earlier, p), present: e.read(t, present, p)}
+		for other, got := range shown {
+			annotations := got.GetAnnotations()
+			delete(annotations, conversionAnnotation)
+			got.SetAnnotations(annotations)
+			if diff := cmp.Diff(merged(got.Object["metadata"], p.Object["metadata"]), got.Object["metadata"]); diff != "" {
+				t.Errorf("written in %s, read in %s (-written +read):\n%s", version, other, diff)
+			}
+			if diff := cmp.Diff(any(status), got.Object["status"]); diff != "" {
+				t.Errorf("the status of %s, read in %s (-written +read):\n%s", version, other, diff)
+			}
+		}
+		if diff := cmp.Diff(shown[earlier].Object["metadata"], shown[present].Object["metadata"]); diff != "" {
+			t.Errorf("metadata of a policy written in %s (-v1beta1 +v1beta2):\n%s", version, diff)
+		}
+		kubectl(t, e.Cluster, cluster.Admin, "", "patch", "oppol", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
+		e.remove(t, p)
+	}
+}
+
+// TestConversionRoundTrips writes random policies in one version and then, read in the other, there.
+func TestConversionRoundTrips(t *testing.T) {
+	e := shared(t)
+	const each = 200
+	for _, version := range []string{earlier, present} {
+		seed := rand.Uint64()
+		t.Logf("written in %s: seed %d", version, seed)
+		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not a secret
+		var all []*unstructured.Unstructured
+		for i := range each {
+			all = append(all, randomPolicy(r, version, fmt.Sprintf("random-%d", i)))
+		}
+		atOnce(t, writers, all, e.roundTrip)
+	}
+}
+
+func (e *env) roundTrip(ctx context.Context, p *unstructured.Unstructured) error {
+	version := p.GroupVersionKind().Version
+	other := map[string]string{earlier: present, present: earlier}[version]
+	first, err := e.created(ctx, p)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, normal(p.Object))
+	}
+	if diff := cmp.Diff(merged(first.Object, p.Object), any(first.Object)); diff != "" {
+		return fmt.Errorf("what was written is not what is stored (-written +stored):\n%s", diff)
+	}
+	between, err := e.readIn(ctx, other, p)
+	if err != nil {
+		return err
+	}
+	between.SetLabels(map[string]string{"written": other}) // so that it is written
+	if between, err = e.replaced(ctx, between); err != nil {
+		return fmt.Errorf("what %s shows of %s is not valid there: %w", other, normal(p.Object), err)
+	}
+	after, err := e.readIn(ctx, version, p)
+	if err != nil {
+		return err
+	}
+	if between.GetResourceVersion() == first.GetResourceVersion() || after.GetLabels()["written"] != other {
+		return errors.New("it was not written")
+	}
+	if diff := cmp.Diff(first.Object["spec"], after.Object["spec"]); diff != "" {
+		return fmt.Errorf("the spec changed on the way through %s (-was +is):\n%s", other, diff)
+	}
+	if diff := cmp.Diff(first.GetAnnotations(), after.GetAnnotations()); diff != "" {
+		return fmt.Errorf("annotations changed on the way through %s (-was +is):\n%s", other, diff)
+	}
+	_, err = e.sendPolicy(ctx, request{method: http.MethodDelete, path: pathOf(policies, p.GetNamespace(), p.GetName(), "")}, nil)
+	return err
+}
+
+// randomPolicy is a valid policy in a version.
+func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured {
+	chance := func(percent int) bool { return r.IntN(100) < percent }
+	pick := func(values ...any) any { return values[r.IntN(len(values))] }
+	p := versioned(version, name)
+	spec := p.Object["spec"].(map[string]any)
+	sub := spec["subscription"].(map[string]any)
+	spec["complianceType"] = pick("musthave", "mustnothave")
+	for field, value := range map[string]any{
+		"remediationAction": pick("inform", "Inform", "enforce", "Enforce"), "severity": pick("low", "High"), "versions": pick([]any{allowedCSV}, []any{allowedCSV + ", " + forbiddenCSV}, []any{}),
+		"operatorGroup":   map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
+		"removalBehavior": map[string]any{"installPlans": pick("Keep", "Delete")},
+	} {
+		if chance(40) {
+			spec[field] = value
+		}
+	}
+	for field, value := range map[string]any{"channel": "alpha", "source": goodCatalog, "sourceNamespace": "olm", "startingCSV": allowedCSV,
+		"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": pick("", "Ω <&>", "{{ b }}")}}}} {
+		if chance(40) {
+			sub[field] = value
+		}
+	}
+	if chance(40) {
+		p.SetAnnotations(map[string]string{"note": "Ω"})
+	}
+	fields := []string{"catalogSourceUnhealthy", "deploymentsUnavailable", "upgradesAvailable", "deprecationsPresent", "minorChannelUpgradeAvailable"}
+	if version == present {
+		fields = append(fields, "upgradesProgressing")
+	}
+	config := map[string]any{}
+	for _, field := range fields {
+		if chance(30) {
+			config[field] = pick("Compliant", "NonCompliant")
+		}
+	}
+	if chance(60) {
+		spec["complianceConfig"] = config
+	}
+	if version == earlier {
+		forms := pick([2]any{"Automatic", nil}, [2]any{"None", nil}, [2]any{nil, "Automatic"}, [2]any{nil, "Manual"}, [2]any{"Automatic", "Automatic"}, [2]any{"None", "Manual"}).([2]any)
+		delete(spec, "upgradeApproval")
+		for i, form := range forms {
+			if form != nil {
+				[]map[string]any{spec, sub}[i][[]string{"upgradeApproval", "installPlanApproval"}[i]] = form
+			}
+		}
+		return p
+	}
+	spec["upgradeApproval"] = pick("Automatic", "None", "Never")
+	if chance(40) {
+		spec["versionRange"] = pick(">=0.9.0 <1.0.0", "0.9.x || >=2.0.0")
+	}
+	if field := pick("catalogSourceUnhealthy", "upgradesAvailable").(string); chance(40) && config[field] == nil {
+		spec["statusConfig"] = map[string]any{field: pick("Condition", "NonCompliant", "StatusMessageOnly")}
+	}
+	return p
+}
+
+// TestConversionKubectl works on one policy as people do, in both versions.
+func TestConversionKubectl(t *testing.T) {
+	e := shared(t)
+	name := "people-" + utilrand.String(6)
+	p := versioned(earlier, name)
+	t.Cleanup(func() { e.remove(t, p) })
+	in := func(version string) string {
+		return strings.Join([]string{policies.Resource, version, policies.Group}, ".")
+	}
+	field := func(version, path string) string {
+		t.Helper()
+		return kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), name, "-o", "jsonpath={"+path+"}")
+	}
+	want := func(version, path, value string) {
+		t.Helper()
+		if got := field(version, path); got != value {
+			t.Errorf("%s of %s is %q, want %q", path, version, got, value)
+		}
+	}
+	document := func(version, spec string) string {
+		return fmt.Sprintf("apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s, namespace: %s}\nspec:\n  complianceType: musthave\n%s",
+			policies.Group, version, name, p.GetNamespace(), spec)
+	}
+	apply := func(document, says string) {
+		t.Helper()
+		if out := kubectl(t, e.Cluster, cluster.Admin, document, "apply", "-f", "-"); !strings.HasSuffix(strings.TrimSpace(out), says) {
+			t.Errorf("kubectl apply says %q, want %s", out, says)
+		}
+	}
+	edit := func(version, script string) {
+		t.Helper()
+		result, err := e.Run(t.Context(), cluster.Command{User: cluster.Admin, Env: []string{"KUBE_EDITOR=sed -i '" + script + "'"}, Args: []string{"edit", in(version), "-n", p.GetNamespace(), name}})
+		if err != nil || result.ExitCode != 0 {
+			t.Fatalf("kubectl edit: %v, %s", err, result.Stderr)
+		}
+	}
+	const manual = "  subscription: {name: etcd, namespace: shop, installPlanApproval: Manual}\n"
+	apply(document(earlier, manual), "created")
+	apply(document(earlier, manual), "unchanged")
+	want(present, ".spec.upgradeApproval", "None")
+
+	edit(present, "s/upgradeApproval:.None/upgradeApproval: Automatic/")
+	want(earlier, ".spec.subscription.installPlanApproval", "Automatic")
+	want(earlier, ".spec.upgradeApproval", "")
+	edit(earlier, "s/installPlanApproval:.Automatic/installPlanApproval: Manual/")
+	want(present, ".spec.upgradeApproval", "None")
+	apply(document(earlier, manual), "unchanged")
+
+	// From the first dialect to the present one, and on to v1beta2, by editing the document.
+	apply(document(earlier, "  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Automatic\n"), "configured")
+	want(earlier, ".spec.subscription.installPlanApproval", "")
+	want(present, ".spec.upgradeApproval", "Automatic")
+	last := document(present, "  subscription: {name: etcd, namespace: shop}\n  upgradeApproval: Never\n  versionRange: \">=0.9.0 <1.0.0\"\n")
+	apply(last, "configured")
+	apply(last, "unchanged")
+	want(earlier, ".spec.upgradeApproval", "None")
+	kubectl(t, e.Cluster, cluster.Admin, "", "label", in(earlier), "-n", p.GetNamespace(), name, "team=a")
+	want(present, ".spec.upgradeApproval", "Never")
+	want(present, ".spec.versionRange", ">=0.9.0 <1.0.0")
+	for _, version := range []string{earlier, present} {
+		if out := kubectl(t, e.Cluster, cluster.Admin, "", "get", in(version), "-n", p.GetNamespace(), "-o", "name"); !strings.Contains(out, name) {
+			t.Errorf("%s lists %s", version, out)
+		}
+	}
+}
+
+// TestConversionManagers has two managers own fields of one policy in two versions, by server-side apply.
+func TestConversionManagers(t *testing.T) {
+	e := shared(t)
+	name := "managers-" + utilrand.String(6)
+	base := versioned(earlier, name)
+	t.Cleanup(func() { e.remove(t, base) })
+	const versions, versionRange = `["` + allowedCSV + `"]`, ">=0.9.0 <1.0.0"
+	apply := func(version, manager, spec string) *unstructured.Unstructured {
+		t.Helper()
+		got, err := e.sendPolicy(t.Context(), request{method: http.MethodPatch, path: pathOf(policiesIn(version), base.GetNamespace(), name, ""), query: url.Values{"fieldManager": {manager}},
+			contentType: "application/apply-patch+yaml", body: fmt.Appendf(nil, "apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s}\nspec: %s", policies.Group, version, name, spec)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := func(list, rangeOf, install string) {
+		t.Helper()
+		now := e.read(t, present, base)
+		have, _, _ := unstructured.NestedFieldNoCopy(now.Object, "spec", "versions")
+		if have := normal(have); have != list {
+			t.Errorf("versions is %s, want %s", have, list)
+		}
+		if have, _, _ := unstructured.NestedString(now.Object, "spec", "versionRange"); have != rangeOf {
+			t.Errorf("versionRange is %q, want %q", have, rangeOf)
+		}
+		if upgrade, _ := approvalForms(now); upgrade != "None" {
+			t.Errorf("upgradeApproval is %q, want None", upgrade)
+		}
+		if _, have := approvalForms(e.read(t, earlier, base)); have != install {
+			t.Errorf("installPlanApproval is %q, want %q", have, install)
+		}
+	}
+	const first = `{complianceType: musthave, subscription: {name: etcd, namespace: shop, installPlanApproval: Manual}`
+	apply(earlier, "first", first+`, versions: `+versions+`}`)
+	apply(present, "second", `{versionRange: "`+versionRange+`"}`)
+	want(versions, versionRange, "Manual")
+	// Each once more: nothing changes and nobody loses anything.
+	before := e.read(t, present, base)
+	apply(earlier, "first", first+`, versions: `+versions+`}`)
+	apply(present, "second", `{versionRange: "`+versionRange+`"}`)
+	if after := e.read(t, present, base); after.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("applying the same again changed\n%s", cmp.Diff(before.Object, after.Object))
+	}
+	apply(earlier, "first", first+`}`)
+	want("null", versionRange, "Manual")
+	apply(earlier, "first", first+`, versions: `+versions+`}`)
+	apply(present, "second", `{}`)
+	want(versions, "", "Manual")
+	// The first moves on to the present dialect. The API server converts what both have before it takes the earlier form away, so
+	// that the policy is as if it had been written with both forms.
+	apply(present, "second", `{versionRange: "`+versionRange+`"}`)
+	apply(earlier, "first", `{complianceType: musthave, subscription: {name: etcd, namespace: shop}, upgradeApproval: None, versions: `+versions+`}`)
+	want(versions, versionRange, "Manual")
+}
