@@ -76,7 +76,7 @@ func TestControlPlane(t *testing.T) {
 			{cluster.Opgate, "watch", "operatorpolicies", "policies", "yes"},
 			{cluster.Opgate, "watch", "installplans", "shop", "yes"},
 			{cluster.Opgate, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"},
-			{cluster.Opgate, "update", "installplans", "shop", "yes"},
+			{cluster.Opgate, "patch", "installplans", "shop", "yes"},
 			{cluster.Opgate, "create", "installplans", "shop", "no"},
 			{cluster.Opgate, "update", "catalogsources", "olm", "no"},
 			{cluster.Opgate, "update", "operatorpolicies", "policies", "no"},

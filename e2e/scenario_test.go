@@ -66,7 +66,9 @@ func play(t *testing.T, e *env, s *scenario.Scenario) {
 		t.Errorf("kubectl ended with exit code %d, want %s\n%s", result.ExitCode, s.Decision, result.Stderr)
 	}
 	message, warnings := said(result.Stderr, target)
-	if message != s.Message {
+	// Why template text does not resolve is known only where there is a cluster to ask; it comes after the rest.
+	why := slices.Contains(s.Rules, rules.RulePolicyUnreadable) && strings.HasPrefix(message, s.Message+"; ")
+	if message != s.Message && !why {
 		t.Errorf("refusal is\n%s\nwant\n%s\nall that kubectl wrote is\n%s", message, s.Message, result.Stderr)
 	}
 	if !slices.Equal(warnings, s.Warnings) {

@@ -99,9 +99,10 @@ func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error)
 func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Policy {
 	p := NewPolicy(op)
 	p.Problems, p.Incomplete = problems, false
-	if len(problems) > 0 {
-		p.faults = strings.Join(problems, "; ")
+	if p.faults != "" && len(problems) > 0 {
+		p.faults += "; "
 	}
+	p.faults += strings.Join(problems, "; ")
 	return p
 }
 
