@@ -313,7 +313,7 @@ func TestG2NotReady(t *testing.T) {
 	e.put(t, policy(namespace))
 	waiting := e.put(t, plan(namespace, "waiting", forbiddenVersion))
 	e.sync(t)
-	role := kubectl(t, e.Cluster, cluster.Admin, "", "get", "clusterrole", "opgate", "-o", "json")
+	role := kubectl(t, e.Cluster, cluster.Admin, "", "get", "clusterrole", "opgate-admission", "-o", "json")
 	t.Cleanup(func() {
 		// From a test that failed half-way, too, the others must get a gate that works.
 		ctx := context.WithoutCancel(t.Context())
