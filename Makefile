@@ -36,10 +36,11 @@ test-e2e: ## Run the tests against a real API server
 E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m
 
 .PHONY: bench
-bench: ## Run the benchmarks of judging, of the request path and of approvals on a real API server, with their floors
+bench: ## Run the benchmarks of judging, of the request path, and of approvals and conversion on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules ./admission ./controller/...
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
-		go test -run '^$$' -bench . -benchtime 200x .
+		go test -run '^$$' -bench Approval -benchtime 200x . && \
+		go test -run '^$$' -bench ConversionList -benchtime 1x .
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM

@@ -44,7 +44,8 @@ func ToV1beta2(content map[string]any) map[string]any {
 	var extra beyond
 	carried := annotation(object)
 	if carried != "" {
-		if decodeStrictly(carried, &extra) != nil {
+		_, err := rules.ParseDialect(carried) // as in the text of a v1beta2 object that was made one of v1beta1 by hand
+		if err != nil && decodeStrictly(carried, &extra) != nil {
 			return object // admission refuses what is in the annotation; nothing of it is lost until then
 		}
 		annotate(object, "")

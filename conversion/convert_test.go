@@ -91,6 +91,9 @@ func TestConvert(t *testing.T) {
 		"a smuggled dialect stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`, ""},
+		"a dialect in v1beta1, from v1beta2 by hand, gives way to the form": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {subscription: {installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, "to v1beta2"},
 		"what was edited wins over what was carried": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"versionRange":"<1.0.0"}'}}, spec: {versionRange: "<2.0.0", subscription: {}}}`,
 			`{metadata: {name: a}, spec: {versionRange: "<2.0.0", subscription: {}}}`, "to v1beta2"},

@@ -22,7 +22,8 @@ import (
 // Path is where the webhook is served.
 const Path = "/convert"
 
-// maxReview bounds a ConversionReview, in bytes. The API server sends all objects of a LIST in one.
+// maxReview bounds a ConversionReview, in bytes. The API server may send all objects of a LIST in one; since it decodes
+// what is stored object by object, that of Kubernetes 1.36 sends one in each.
 const maxReview = 256 << 20
 
 // webhook answers ConversionReviews.

@@ -127,7 +127,7 @@ func TestConversionAtStart(t *testing.T) {
 			contentType: "application/merge-patch+json", body: status}, nil); err != nil {
 			t.Fatal(err)
 		}
-		written[name] = e.env.read(t, earlier, p)
+		written[name] = e.read(t, earlier, p)
 		e.needNamespace(t, name, true)
 		e.propose(t, name, "install-1", allowedVersion)
 	}
@@ -172,7 +172,7 @@ func TestConversionAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if s.explains == "" {
 				e.waitApproved(t, name, "install-1")
-				if upgrade, install := approvalForms(e.env.read(t, present, written[name])); upgrade != "Automatic" || install != "" {
+				if upgrade, install := approvalForms(e.read(t, present, written[name])); upgrade != "Automatic" || install != "" {
 					t.Errorf("v1beta2 has upgradeApproval %q and installPlanApproval %q", upgrade, install)
 				}
 			} else {
@@ -190,7 +190,7 @@ func TestConversionAtStart(t *testing.T) {
 				e.wantApproved(t, name, "install-1", false)
 			}
 			// What was written is still there as it was written.
-			now := e.env.read(t, earlier, written[name])
+			now := e.read(t, earlier, written[name])
 			if diff := cmp.Diff(written[name].Object["spec"], now.Object["spec"]); diff != "" {
 				t.Errorf("the spec changed (-was +is):\n%s", diff)
 			}

@@ -60,7 +60,7 @@ import (
 //	quiet DURATION POLICY         the policy is not written for so long; it does not wait before
 func TestLoop(t *testing.T) {
 	e := startLoop(t)
-	testscript.Run(t, testscript.Params{
+	testscript.RunT(terse{t}, testscript.Params{
 		Dir:             "loop",
 		ContinueOnError: true,
 		Setup:           e.setup,
@@ -82,6 +82,15 @@ func TestLoop(t *testing.T) {
 		},
 	})
 }
+
+// terse keeps the log of a script to itself unless it fails, also with go test -v.
+type terse struct{ *testing.T }
+
+func (t terse) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(terse{t}) })
+}
+
+func (terse) Verbose() bool { return false }
 
 // loopEnv is a control plane with the loop, and clients that know every kind.
 type loopEnv struct {
