@@ -23,7 +23,7 @@ status.storedVersions of the CustomResourceDefinition.
 
 An object stays stored in the version in which it was last written. Each is written once more, unchanged; the API
 server stores it in the present version, and does nothing where it is already. The conversion webhook must be running.
-Repeating it is safe: what is migrated is not written again. If one object cannot be written, the others are, the list
+Repeating it is safe: what is migrated is not written again. If one object is refused, the others are written, the list
 of versions stays, and the exit code is 1.`,
 		Example: `  # what would be done
   opgate migrate --dry-run
