@@ -267,19 +267,15 @@ func BenchmarkApproval(b *testing.B) {
 				continue // it was one of those at the same moment
 			}
 			for name, approve := range map[string]func(context.Context, waiting, *approvals) error{"floor": e.byHand, "loop": e.byLoop} {
+				var mu sync.Mutex
 				var plans []waiting
-				for _, namespace := range e.namespaces {
-					p, err := e.newWaiting(b.Context(), namespace, fmt.Sprintf("%s-at-once-%d-%d", name, b.N, i), name == "loop")
-					if err != nil {
-						b.Fatal(err)
-					}
+				atOnce(b, writers, e.namespaces, func(ctx context.Context, namespace string) error {
+					p, err := e.newWaiting(ctx, namespace, fmt.Sprintf("%s-at-once-%d-%d", name, b.N, i), name == "loop")
+					mu.Lock()
+					defer mu.Unlock()
 					plans = append(plans, p)
-				}
-				if name == "loop" { // by now it has begun to say that the plans have no status yet
-					atOnce(b, writers, plans, func(ctx context.Context, p waiting) error {
-						return e.told(ctx, p.plan.GetNamespace(), p.plan.GetName(), "")
-					})
-				}
+					return err
+				})
 				since := time.Now()
 				atOnce(b, len(plans), plans, func(ctx context.Context, p waiting) error { return approve(ctx, p, &all) })
 				e.count(b, &all, since)
@@ -330,7 +326,11 @@ func (e *speedEnv) newWaiting(ctx context.Context, namespace, name string, named
 	if err != nil || !named {
 		return waiting{p, status}, err
 	}
-	return waiting{p, status}, e.named(ctx, namespace, name)
+	if err := e.named(ctx, namespace, name); err != nil {
+		return waiting{}, err
+	}
+	// That it is named and has no status yet is told as well, after a while.
+	return waiting{p, status}, e.told(ctx, namespace, name, "")
 }
 
 func (e *speedEnv) byLoop(ctx context.Context, w waiting, all *approvals) error {
