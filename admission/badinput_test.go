@@ -14,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/rules"
 )
 
 // governed is the scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
@@ -228,5 +229,29 @@ func TestUnexpectedCalls(t *testing.T) {
 	answer := post(t, handlers[PathValidateInstallPlansStatus], reviewOf(t, "admin", true, nil, raw(t, s.Cluster[0])))
 	if answer.Allowed || !strings.Contains(answer.Result.Message, "not one that opgate knows") {
 		t.Errorf("a create of a status is answered %+v", answer)
+	}
+}
+
+// TestStoredUnknownField judges by a policy with a misspelt field that was stored before there was any admission: without the
+// field it would allow every version.
+func TestStoredUnknownField(t *testing.T) {
+	s := governed(t)
+	policy := s.Policies[0].DeepCopy()
+	spec := policy.Object["spec"].(map[string]any)
+	spec["verions"] = spec["versions"]
+	delete(spec, "versions")
+	ns := storeOf(t, append(s.Cluster, policy)...).Load().Namespace("shop")
+	for _, p := range ns.Policies() {
+		if want := []string{`unknown field "spec.verions"; correct it or remove it`}; !slices.Equal(p.Problems, want) {
+			t.Errorf("problems are %q, want %q", p.Problems, want)
+		}
+	}
+	for _, plan := range ns.Plans() {
+		if v := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns}); v.Decision != rules.Hold {
+			t.Errorf("%s: %s, want Hold", v.Object, v.Decision)
+		}
+	}
+	if len(ns.Policies()) != 1 || len(ns.Plans()) == 0 {
+		t.Errorf("%d policies and %d plans, so nothing was tested", len(ns.Policies()), len(ns.Plans()))
 	}
 }

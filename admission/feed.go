@@ -288,7 +288,8 @@ func (f *Feed) completePolicies(stored cache.Store, completed map[types.Namespac
 		if err != nil || !exists {
 			continue
 		}
-		op := obj.(*item).policy
+		it := obj.(*item)
+		op := it.policy
 		if op == nil || op.UID != c.UID || op.Generation != c.Generation || rules.TemplatesEnabled(op) != rules.TemplatesEnabled(c.Policy) {
 			continue
 		}
@@ -296,7 +297,7 @@ func (f *Feed) completePolicies(stored cache.Store, completed map[types.Namespac
 		if m.stored != op || m.completed != c.Policy {
 			now := *op // with the status of now
 			now.Spec = c.Policy.Spec
-			m = madePolicy{stored: op, completed: c.Policy, policy: rules.CompletedPolicy(&now, c.Problems)}
+			m = madePolicy{stored: op, completed: c.Policy, policy: rules.CompletedPolicy(&now, slices.Concat(c.Problems, it.faults))}
 		}
 		made[key], policies[key] = m, m.policy
 	}
@@ -309,8 +310,9 @@ type item struct {
 	metav1.ObjectMeta
 	concerns string
 	add      func(*rules.Cluster)
-	// policy is set for OperatorPolicies that decode.
+	// policy is set for OperatorPolicies that decode, faults for those of them with unknown fields.
 	policy *policyv1beta2.OperatorPolicy
+	faults []string
 }
 
 func (it *item) key() types.NamespacedName {

@@ -33,6 +33,8 @@ type read struct {
 	concerns string
 	add      func(*rules.Cluster)
 	policy   *policyv1beta2.OperatorPolicy
+	// faults are fields of the policy that do not exist, or are there twice.
+	faults []string
 }
 
 const resourcePolicies = "operatorpolicies"
@@ -47,12 +49,20 @@ var sources = []source{
 }
 
 func readPolicy(raw []byte) (read, error) {
-	op, _, err := rules.DecodePolicy(raw)
+	op, strict, err := rules.DecodePolicy(raw)
 	if err != nil {
 		return read{}, err
 	}
+	// Admission refuses these; one that was stored before there was any must not read as a policy without them.
+	var faults []string
+	for _, fault := range strict {
+		faults = append(faults, fault.Error()+"; correct it or remove it")
+	}
 	p := rules.NewPolicy(op)
-	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, op}, nil
+	if len(faults) > 0 {
+		p = rules.CompletedPolicy(op, faults)
+	}
+	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, op, faults}, nil
 }
 
 // salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
@@ -64,7 +74,7 @@ func salvagePolicy(u *unstructured.Unstructured, cause error) read {
 	}
 	p := rules.UnreadablePolicy(u.GetNamespace(), u.GetName(),
 		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
-	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, nil}
+	return read{concerns: p.Concerns(), add: func(c *rules.Cluster) { c.AddPolicy(p) }}
 }
 
 func readSubscription(raw []byte) (read, error) {
@@ -105,7 +115,7 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 		}
 		r := f.read(src, u)
 		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
-			concerns: r.concerns, add: r.add, policy: r.policy}
+			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults}
 		if it.add == nil {
 			it.add = func(*rules.Cluster) {}
 		}
