@@ -111,8 +111,9 @@ func TestConversionAtStart(t *testing.T) {
 		"contradiction": {spec: map[string]any{"upgradeApproval": "Automatic", "subscription": map[string]any{"installPlanApproval": "Manual"}},
 			explains: "remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades"},
 		"neither": {spec: map[string]any{"upgradeApproval": nil}, explains: "spec.upgradeApproval: Required value"},
-		"unknown": {spec: map[string]any{"verions": []any{allowedCSV}, "extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}}},
-		"good":    {spec: map[string]any{"upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}}},
+		"unknown": {spec: map[string]any{"verions": []any{allowedCSV}, "extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}},
+			explains: `unknown field "spec.verions"; correct it or remove it`},
+		"good": {spec: map[string]any{"upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}}},
 	}
 	written := map[string]*unstructured.Unstructured{}
 	for name, s := range stored {
