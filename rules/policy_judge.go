@@ -86,7 +86,8 @@ func previewPolicy(in *PolicyInput, p *Policy, v *Verdict) {
 		}
 	}
 	if p.Package == "" || p.TargetNamespace == "" {
-		preview(RulePolicyIneffective, "the policy governs nothing at admission", "spec.subscription.name and spec.subscription.namespace must be plain text")
+		preview(RulePolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
+			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
 		return
 	}
 	if p.faults != "" {

@@ -47,8 +47,6 @@ type Options struct {
 // policy.
 const UngovernedAnnotation = "opgate.io/ungoverned"
 
-const defaultHistoryLength = 10
-
 func (o *Options) complete() error {
 	if o.Config == nil || o.Store == nil || o.Changes == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
 		return errors.New("loop options: Config, Store, Changes, Packages, Metrics and Now are required")
@@ -62,9 +60,6 @@ func (o *Options) complete() error {
 	case rules.ApproveUngoverned, rules.HoldUngoverned:
 	default:
 		return fmt.Errorf("loop options: Ungoverned %q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
-	}
-	if o.HistoryLength < 1 {
-		o.HistoryLength = defaultHistoryLength
 	}
 	if o.Workers < 1 {
 		o.Workers = 16
