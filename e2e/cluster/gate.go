@@ -124,7 +124,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		// Nothing balances load here, so there is nobody to wait for before the listener closes.
 		"--drain-delay", "0s",
 		"--background-loop=" + strconv.FormatBool(opts.Loop),
-		"--leader-election-namespace", OpgateNamespace,
+		"--namespace", OpgateNamespace,
 	}, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")

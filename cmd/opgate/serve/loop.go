@@ -51,7 +51,7 @@ func addReaders(mgr manager.Manager, config *rest.Config, client dynamic.Interfa
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
 			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: operatorpolicy.NewMetrics(metrics.Registry),
-			LeaderElectionNamespace: o.LeaderElectionNamespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {

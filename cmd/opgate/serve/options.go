@@ -34,8 +34,8 @@ type Options struct {
 	ApprovalMode string
 	// BackgroundLoop runs the loop that approves plans, does what policies ask for and writes their status.
 	BackgroundLoop bool
-	// LeaderElectionNamespace is where the Lease is by which replicas agree on who runs the loop.
-	LeaderElectionNamespace string
+	// Namespace is where Opgate lives: the Leases by which replicas agree on who writes, and what else they share.
+	Namespace string
 	// Ungoverned is approve or hold.
 	Ungoverned string
 	// DefaultNamespace is for policies that name none and whose package suggests none.
@@ -73,7 +73,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"what becomes of a Subscription with the wrong installPlanApproval: mutate changes it with a warning, deny refuses it and names the value to write (for GitOps tools that would fight a changed field)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
 		"approve the InstallPlans that policies allow, do what enforced policies ask for, and write their status; without it Opgate only answers reviews (also --enable-operator-policy)")
-	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "opgate-system", "namespace of the Lease by which replicas agree on who runs the background loop")
+	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace that Opgate lives in: of the Leases by which replicas agree on who writes, and of what else they share")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
@@ -118,13 +118,13 @@ func (o *Options) Validate() error {
 	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
 		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
 	}
-	for flag, name := range map[string]string{"leader-election-namespace": o.LeaderElectionNamespace, "operator-policy-default-namespace": o.DefaultNamespace} {
+	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
 			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
 		}
 	}
-	if o.BackgroundLoop && o.LeaderElectionNamespace == "" {
-		bad("leader-election-namespace", "name one; two loops would do everything twice")
+	if o.Namespace == "" {
+		bad("namespace", "name the one that Opgate lives in")
 	}
 	if o.StatusHistoryLength < 1 {
 		bad("operator-policy-status-history-length", "%d is less than 1", o.StatusHistoryLength)
