@@ -51,9 +51,6 @@ type Options struct {
 //
 // The version of 2 and 3 is the one that e2e/tools/kubernetes/go.mod requires.
 func Find(ctx context.Context, opts Options) (Assets, error) {
-	if opts.Log == nil {
-		opts.Log = io.Discard
-	}
 	if dir, ok := os.LookupEnv("KUBEBUILDER_ASSETS"); ok && dir != "" {
 		found := Assets{Dir: dir, Origin: "KUBEBUILDER_ASSETS"}
 		if err := found.check(); err != nil {
@@ -62,7 +59,7 @@ func Find(ctx context.Context, opts Options) (Assets, error) {
 		return found, nil
 	}
 
-	checkout, err := repo.Find()
+	checkout, err := opts.complete()
 	if err != nil {
 		return Assets{}, err
 	}
@@ -81,24 +78,23 @@ func Find(ctx context.Context, opts Options) (Assets, error) {
 		fmt.Fprintf(opts.Log, "setup-envtest is of no help (%v); building from source instead\n", err)
 	}
 
-	if err := opts.setCacheDir(); err != nil {
-		return Assets{}, err
-	}
 	dir, err := fromSource(ctx, kubernetes(checkout.KubernetesTools(), version, opts))
 	return Assets{Dir: dir, Origin: "built from source"}, err
 }
 
-// setCacheDir sets the default of CacheDir.
-func (o *Options) setCacheDir() error {
-	if o.CacheDir != "" {
-		return nil
+// complete sets the defaults and finds the checkout that says what to build.
+func (o *Options) complete() (repo.Checkout, error) {
+	if o.Log == nil {
+		o.Log = io.Discard
 	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return fmt.Errorf("find a cache for binaries built from source: %w", err)
+	if o.CacheDir == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return repo.Checkout{}, fmt.Errorf("find a cache for binaries built from source: %w", err)
+		}
+		o.CacheDir = filepath.Join(dir, "opgate")
 	}
-	o.CacheDir = filepath.Join(dir, "opgate")
-	return nil
+	return repo.Find()
 }
 
 // check returns an error that names every binary that is missing or cannot be executed.

@@ -3,10 +3,7 @@ package assets
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
-
-	"github.com/opgate/opgate/e2e/internal/repo"
 )
 
 // Modules that OLM is built from.
@@ -30,47 +27,26 @@ type OLM struct {
 // FindOLM returns the binaries of OLM, built earlier, or now, from the Go modules pinned in e2e/tools/olm and
 // e2e/tools/registry. The first build takes several minutes; later ones find the result in the cache.
 func FindOLM(ctx context.Context, opts Options) (OLM, error) {
-	if opts.Log == nil {
-		opts.Log = io.Discard
-	}
-	if err := opts.setCacheDir(); err != nil {
-		return OLM{}, err
-	}
-	checkout, err := repo.Find()
+	checkout, err := opts.complete()
 	if err != nil {
 		return OLM{}, err
 	}
-	tools := filepath.Dir(checkout.KubernetesTools())
-	operators, err := fromTools(ctx, olmModule, source{
-		title:  "OLM",
-		name:   "olm",
-		module: filepath.Join(tools, "olm"),
-		programs: []program{
-			{"catalog", olmModule + "/cmd/catalog"},
-			{"olm", olmModule + "/cmd/olm"},
-			{"package-server", "./package-server"},
-		},
-		own:   []string{filepath.Join("package-server", "main.go")},
-		flags: []string{"-trimpath", "-ldflags", "-s -w"},
-		cache: opts.CacheDir,
-		log:   opts.Log,
-	})
+	src := opts.tools(checkout, "olm", "OLM")
+	src.programs = []program{
+		{"catalog", olmModule + "/cmd/catalog"},
+		{"olm", olmModule + "/cmd/olm"},
+		{"package-server", "./package-server"},
+	}
+	src.own = []string{filepath.Join("package-server", "main.go")}
+	operators, err := fromTools(ctx, olmModule, src)
 	if err != nil {
 		return OLM{}, err
 	}
-	registry, err := fromTools(ctx, registryModule, source{
-		title:    "operator-registry",
-		name:     "registry",
-		module:   filepath.Join(tools, "registry"),
-		programs: []program{{"opm", registryModule + "/cmd/opm"}},
-		// What opm could do with images needs C libraries; serving a directory does not.
-		flags: []string{
-			"-trimpath", "-ldflags", "-s -w",
-			"-tags", "json1 containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper",
-		},
-		cache: opts.CacheDir,
-		log:   opts.Log,
-	})
+	src = opts.tools(checkout, "registry", "operator-registry")
+	src.programs = []program{{"opm", registryModule + "/cmd/opm"}}
+	// What opm could do with images needs C libraries; serving a directory does not.
+	src.flags = append(src.flags, "-tags", "json1 containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper")
+	registry, err := fromTools(ctx, registryModule, src)
 	if err != nil {
 		return OLM{}, err
 	}

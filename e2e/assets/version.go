@@ -1,6 +1,7 @@
 package assets
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
+
+	"github.com/opgate/opgate/e2e/internal/gotool"
 )
 
 // moduleVersion returns the version of a module that the tool module in dir requires, such as "v1.36.3". No other place says
@@ -28,6 +31,16 @@ func moduleVersion(dir, module string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("find the version of %s: %s does not require it", module, path)
+}
+
+// moduleDir returns the directory of the source of a module that the tool module in dir requires.
+func moduleDir(ctx context.Context, dir, module string) (string, error) {
+	cmd := gotool.Command(ctx, dir, os.TempDir(), "list", "-m", "-f", "{{.Dir}}", module)
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("find the source of %s: %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // majorMinor splits "v1.36.3" into "1" and "36".

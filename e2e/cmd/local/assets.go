@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,24 +10,31 @@ import (
 )
 
 func newAssetsCommand() *cobra.Command {
-	var olm bool
+	var olm, install bool
 	cmd := &cobra.Command{
 		Use:   "assets",
 		Short: "Get the binaries of the control plane and print where they are",
 		Long: `Find or build kube-apiserver, etcd and kubectl, and print the directory that they are in. With --olm, build OLM's
-operators and its catalog server as well; these stay in the cache, where tests find them.
+operators and its catalog server as well, with --install what an installation is tested with: kube-controller-manager, helm and
+cert-manager. These stay in the cache, where tests find them.
 
 "go test" hides progress and has a time limit, so this is called before it:
 
     KUBEBUILDER_ASSETS="$(go run ./cmd/local assets)" go test ./...`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := assets.Find(cmd.Context(), assets.Options{Log: cmd.ErrOrStderr()})
+			ctx, options := cmd.Context(), assets.Options{Log: cmd.ErrOrStderr()}
+			found, err := assets.Find(ctx, options)
 			if err != nil {
 				return err
 			}
 			if olm {
-				if _, err := assets.FindOLM(cmd.Context(), assets.Options{Log: cmd.ErrOrStderr()}); err != nil {
+				if _, err := assets.FindOLM(ctx, options); err != nil {
+					return err
+				}
+			}
+			if install {
+				if err := findInstall(ctx, options); err != nil {
 					return err
 				}
 			}
@@ -35,5 +43,17 @@ operators and its catalog server as well; these stay in the cache, where tests f
 		},
 	}
 	cmd.Flags().BoolVar(&olm, "olm", false, "get OLM's binaries as well")
+	cmd.Flags().BoolVar(&install, "install", false, "get kube-controller-manager, helm and cert-manager as well")
 	return cmd
+}
+
+func findInstall(ctx context.Context, options assets.Options) error {
+	if _, err := assets.FindControllers(ctx, options); err != nil {
+		return err
+	}
+	if _, err := assets.FindHelm(ctx, options); err != nil {
+		return err
+	}
+	_, err := assets.FindCertManager(ctx, options)
+	return err
 }
