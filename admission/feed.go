@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -32,6 +33,10 @@ type Feed struct {
 	dirty     map[string]struct{}
 	seen      map[string]Seen // by resource
 	completed map[types.NamespacedName]Completion
+	// awaited is since when policies are all that is missing for the first snapshot, denied whether the API
+	// server says that we cannot have them.
+	awaited time.Time
+	denied  bool
 
 	// made is what the last build made of completions.
 	made map[types.NamespacedName]madePolicy
@@ -108,7 +113,8 @@ const byNamespace = "namespace"
 // have been listed; a resource that the API server does not serve yet keeps the gate closed.
 func (f *Feed) Start(ctx context.Context) error {
 	informers := make(map[string]cache.SharedIndexInformer, len(sources))
-	synced := make([]cache.InformerSynced, 0, len(sources))
+	var policies cache.InformerSynced
+	var others []cache.InformerSynced
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, src := range sources {
@@ -117,11 +123,19 @@ func (f *Feed) Start(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", src.resource.Resource, err)
 		}
 		informers[src.resource.Resource] = informer
-		synced = append(synced, handled)
+		if src.resource.Resource == resourcePolicies {
+			policies = handled
+		} else {
+			others = append(others, handled)
+		}
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), others...) {
 		return nil // the process is stopping
+	}
+	f.await()
+	if !cache.WaitForCacheSync(ctx.Done(), policies) {
+		return nil
 	}
 	for {
 		f.build(informers)
@@ -150,6 +164,9 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 		return nil, nil, err
 	}
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if src.resource.Resource == resourcePolicies {
+			f.noteFailure(err)
+		}
 		f.Log.Info("watch interrupted, it is tried again", "resource", src.resource.Resource, "error", err.Error())
 	})
 	if err != nil {
@@ -172,6 +189,34 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 		return nil, nil, err
 	}
 	return informer, registration.HasSynced, nil
+}
+
+// conversionGrace is how long policies may be all that is missing before this process offers itself to convert
+// them. If another replica is ready they come within a moment.
+const conversionGrace = 10 * time.Second
+
+// AwaitsConversion tells that there is no snapshot because the API server keeps policies, and only these, waiting
+// for a while. They may be stored in v1beta1, and there may be nobody to convert them but this process, which the
+// API server finds only if the process says that it is ready. Until there is a snapshot reviews are refused all
+// the same.
+func (f *Feed) AwaitsConversion() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
+}
+
+// await notes that policies are all that is missing.
+func (f *Feed) await() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.awaited = f.Now()
+}
+
+// noteFailure takes why policies cannot be had. That they are not served, or not for us, no conversion mends.
+func (f *Feed) noteFailure(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
 // note marks the namespace that an event concerns for the next build. More is how many objects there are

@@ -15,8 +15,15 @@ func serveCommand() *cobra.Command {
 between their versions, and, on one replica at a time, carry out what policies ask for.
 
 Until every policy, Subscription, InstallPlan and ClusterServiceVersion has been read once, every review is
-refused with "not ready"; /readyz says so too. SIGTERM ends the process after --drain-delay.`,
-		Example: `  # in a pod, with a mounted certificate
+refused with "not ready"; /readyz says so too. SIGTERM ends the process when the API server has let go of its
+connections, after --drain-delay at the earliest.
+
+The serving certificate is Opgate's own, from a CA in a Secret of --namespace that all replicas share, unless
+--tls-cert-file or --self-signed say otherwise; see docs/certificates.md.`,
+		Example: `  # in a pod
+  opgate serve --namespace opgate-system
+
+  # in a pod, with a mounted certificate
   opgate serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key
 
   # on this machine

@@ -50,14 +50,14 @@ type Gate struct {
 }
 
 // StartOpgate runs Opgate as a process of its own with TLS, waits until it is ready, points the webhook configurations of
-// manifests/webhooks.yaml to it, and waits until the API server calls it. When it returns, every write is judged.
+// manifests/base/webhooks.yaml to it, and waits until the API server calls it. When it returns, every write is judged.
 //
 // Each call starts another process; the webhook configurations point to the last. They stay when Opgate is stopped: what
 // follows is an outage, in which failurePolicy Fail refuses writes.
 func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, error) {
 	if opts.Binary == "" {
-		opts.Binary = c.Opgate()
-		if err := c.buildOpgate(ctx, opts.Binary); err != nil {
+		var err error
+		if opts.Binary, err = c.BuildOpgate(ctx); err != nil {
 			return nil, fmt.Errorf("start opgate: %w", err)
 		}
 	}
@@ -73,19 +73,21 @@ func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, err
 	return gate, nil
 }
 
-// Opgate is where StartOpgate puts the binary that it builds.
+// Opgate is where BuildOpgate puts the binary.
 func (c *Cluster) Opgate() string { return filepath.Join(c.dir, "opgate") }
 
-// buildOpgate builds cmd/opgate in the root module.
-func (c *Cluster) buildOpgate(ctx context.Context, output string) error {
+// BuildOpgate builds cmd/opgate in the root module and returns the path of the binary.
+func (c *Cluster) BuildOpgate(ctx context.Context) (string, error) {
 	watch := stopwatch.Start()
 	fmt.Fprintln(c.log, "building opgate")
-	cmd := gotool.Command(ctx, c.checkout.Root, c.dir, "build", "-o", output, "./cmd/opgate")
+	// As the image has it, but for its symbols, so that the two share what is compiled.
+	cmd := gotool.Command(ctx, c.checkout.Root, c.dir, "build", "-trimpath", "-o", c.Opgate(), "./cmd/opgate")
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build it: %w\n%s", errors.Join(err, ctx.Err()), out)
+		return "", fmt.Errorf("build opgate: %w\n%s", errors.Join(err, ctx.Err()), out)
 	}
 	fmt.Fprintf(c.log, "built opgate in %s\n", watch)
-	return nil
+	return c.Opgate(), nil
 }
 
 // launch starts the process.
@@ -123,6 +125,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		"--metrics-bind-address", gate.metrics,
 		// Nothing balances load here, so there is nobody to wait for before the listener closes.
 		"--drain-delay", "0s",
+		"--drain-timeout", "0s",
 		"--background-loop=" + strconv.FormatBool(opts.Loop),
 		"--namespace", OpgateNamespace,
 	}, opts.Args...)

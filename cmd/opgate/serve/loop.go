@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,7 +25,7 @@ import (
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, and the background loop, which they wake.
-func addReaders(mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, o *Options, log logr.Logger) error {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, o *Options, log logr.Logger) (*admission.Feed, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
@@ -40,14 +41,14 @@ func addReaders(mgr manager.Manager, config *rest.Config, client dynamic.Interfa
 	resolver, err := resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, r resolve.Resolution) { feed.Completed(key, admission.Completion(r)) }})
 	if err != nil {
-		return fmt.Errorf("make the resolver of templates: %w", err)
+		return nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
 	feed = admission.NewFeed(admission.FeedOptions{Client: client, Store: store, Completer: resolver, Changed: changes.Namespaces, Log: log.WithName("snapshot"), Now: time.Now})
 	runnables := []manager.Runnable{catalogs, resolver, feed}
 	if o.BackgroundLoop {
 		identity, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("find the name of this replica: %w", err)
+			return nil, fmt.Errorf("find the name of this replica: %w", err)
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
 			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: operatorpolicy.NewMetrics(metrics.Registry),
@@ -55,16 +56,16 @@ func addReaders(mgr manager.Manager, config *rest.Config, client dynamic.Interfa
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		runnables = append(runnables, loop)
+		runnables = append(runnables, untilTold{loop, told})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
-			return fmt.Errorf("add %T: %w", r, err)
+			return nil, fmt.Errorf("add %T: %w", r, err)
 		}
 	}
-	return nil
+	return feed, nil
 }
 
 // patient makes watches last six times as long as their clients ask for, which is half an hour and more

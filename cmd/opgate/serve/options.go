@@ -22,7 +22,11 @@ type Options struct {
 	// WebhookAddress is host:port for admission reviews.
 	WebhookAddress string
 	// CertFile and KeyFile hold the serving certificate, PEM-encoded; they are read again when they change.
+	// Default: the replicas share a CA in a Secret and sign certificates with it themselves.
 	CertFile, KeyFile string
+	// CALifetime and CertificateLifetime are how long that CA and certificates that it signs live; both are
+	// renewed at two thirds. CAOverlap is how long a new CA must have been in every caBundle before it signs.
+	CALifetime, CertificateLifetime, CAOverlap time.Duration
 	// SelfSigned makes a certificate in memory instead; SelfSignedCA is a file to write its CA to.
 	SelfSigned   bool
 	SelfSignedCA string
@@ -45,6 +49,9 @@ type Options struct {
 	// DrainDelay is how long the server goes on answering after it was told to stop and has said that it is
 	// not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
+	// DrainTimeout is how much longer, at most, it waits for the API server to let go of its connections. An API
+	// server closes those that it has not used for 90 seconds.
+	DrainTimeout time.Duration
 	// LogLevel is debug, info or error; LogFormat is json or console.
 	LogLevel, LogFormat string
 }
@@ -61,8 +68,11 @@ func DefaultOLMIdentities() []string {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "file to reach the API server with (default: the pod's service account, else $KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(&o.WebhookAddress, "webhook-bind-address", ":9443", "host:port that admission reviews come to, by TLS")
-	flags.StringVar(&o.CertFile, "tls-cert-file", "", "PEM file with the serving certificate; read again when it changes")
+	flags.StringVar(&o.CertFile, "tls-cert-file", "", "PEM file with the serving certificate, from cert-manager for example; read again when it changes (default: certificates are self-managed)")
 	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with its private key")
+	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour, "self-managed: how long a CA lives; it is rotated at two thirds of that")
+	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 7*24*time.Hour, "self-managed: how long a serving certificate lives; it is renewed at two thirds of that")
+	flags.DurationVar(&o.CAOverlap, "ca-overlap", 10*time.Minute, "self-managed: how long a new CA must have been in every caBundle before certificates are signed with it")
 	flags.BoolVar(&o.SelfSigned, "self-signed", false, "serve with a certificate made in memory, for local use only")
 	flags.StringVar(&o.SelfSignedCA, "self-signed-ca-file", "", "file to write the CA of the self-signed certificate to, for caBundle in the webhook configurations")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `host:port for /metrics by HTTP, "0" for none`)
@@ -79,6 +89,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
 	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10, "how many compliance messages the status of a policy keeps")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second, "how long at most to wait after that until the API server has let go of its connections; it closes what it has not used for 90 seconds")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line for each request), info (state changes and refusals) or error")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -95,20 +106,19 @@ func (o *Options) Validate() error {
 	bad := func(flag, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("--%s: "+format, append([]any{flag}, args...)...))
 	}
-	if _, _, err := splitAddress(o.WebhookAddress); err != nil {
+	if _, err := hostOf(o.WebhookAddress); err != nil {
 		bad("webhook-bind-address", "%w", err)
 	}
 	switch files := o.CertFile != "" || o.KeyFile != ""; {
 	case files && o.SelfSigned:
 		bad("self-signed", "does not go together with --tls-cert-file and --tls-key-file")
-	case !files && !o.SelfSigned:
-		bad("tls-cert-file", "give --tls-cert-file and --tls-key-file, or --self-signed to try things out on one machine")
 	case files && (o.CertFile == "" || o.KeyFile == ""):
 		bad("tls-cert-file", "--tls-cert-file and --tls-key-file go together")
 	}
 	if o.SelfSignedCA != "" && !o.SelfSigned {
 		bad("self-signed-ca-file", "needs --self-signed")
 	}
+	o.validateLifetimes(bad)
 	if len(o.OLMIdentities) == 0 {
 		bad("olm-identity", "name at least one; without it OLM's own writes would be refused")
 	}
@@ -132,6 +142,9 @@ func (o *Options) Validate() error {
 	if o.DrainDelay < 0 {
 		bad("drain-delay", "%s is negative", o.DrainDelay)
 	}
+	if o.DrainTimeout < 0 {
+		bad("drain-timeout", "%s is negative", o.DrainTimeout)
+	}
 	if _, err := zapcore.ParseLevel(o.LogLevel); err != nil {
 		bad("log-level", "%q is not one of debug, info, error", o.LogLevel)
 	}
@@ -141,14 +154,34 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-func splitAddress(address string) (host string, port int, err error) {
+// validateLifetimes makes sure that an old CA outlives what it signed, also while the next one overlaps with it.
+func (o *Options) validateLifetimes(bad func(flag, format string, args ...any)) {
+	positive := true
+	for flag, d := range map[string]time.Duration{"ca-lifetime": o.CALifetime, "certificate-lifetime": o.CertificateLifetime, "ca-overlap": o.CAOverlap} {
+		if d <= 0 {
+			bad(flag, "%s is not a positive duration", d)
+			positive = false
+		}
+	}
+	if !positive {
+		return
+	}
+	if o.CertificateLifetime >= o.CALifetime/3 {
+		bad("certificate-lifetime", "%s is not less than a third of --ca-lifetime, %s: the CA would end before the certificates that it signed", o.CertificateLifetime, o.CALifetime)
+	}
+	if o.CAOverlap >= o.CALifetime/3 {
+		bad("ca-overlap", "%s is not less than a third of --ca-lifetime, %s: the CA would end before the next one signs", o.CAOverlap, o.CALifetime)
+	}
+}
+
+// hostOf gives the host of host:port, "" for all addresses of the machine.
+func hostOf(address string) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, err
+		return "", err
 	}
-	port, err = strconv.Atoi(text)
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("port %q of %q is not a number from 1 to 65535", text, address)
+	if port, err := strconv.Atoi(text); err != nil || port < 1 || port > 65535 {
+		return "", fmt.Errorf("port %q of %q is not a number from 1 to 65535", text, address)
 	}
-	return host, port, nil
+	return host, nil
 }

@@ -3,12 +3,9 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,11 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/certs"
@@ -54,69 +49,46 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
-	source, err := certificates(&o)
+	source, upkeep, err := certificates(config, &o, time.Now, log)
 	if err != nil {
 		return err
 	}
-	var draining atomic.Bool
-	mgr, err := newManager(config, &o, source, log)
+	timeout := shutdownTimeout
+	mgr, err := manager.New(config, manager.Options{
+		Logger:                  log,
+		Metrics:                 metricsserver.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:  "0", // see addHealth
+		GracefulShutdownTimeout: &timeout,
+	})
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	server, err := newWebhookServer(ctx, o.WebhookAddress, source, log)
 	if err != nil {
 		return err
 	}
-	if err := addGate(mgr, config, &o, &draining, log); err != nil {
+	if err := addGate(ctx, mgr, config, &o, server.mux, source, log); err != nil {
 		return err
 	}
-	if source.Run != nil {
-		if err := mgr.Add(everyReplica{source.Run}); err != nil {
-			return fmt.Errorf("add the certificate source: %w", err)
+	runnables := []manager.Runnable{&server.Server}
+	for _, r := range upkeep {
+		runnables = append(runnables, untilTold{r, ctx})
+	}
+	for _, r := range runnables {
+		if err := mgr.Add(r); err != nil {
+			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
 	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress, "approvalMode", o.ApprovalMode, "olmIdentities", o.OLMIdentities)
-	if err := mgr.Start(drain(ctx, &draining, o.DrainDelay, log)); err != nil {
+	if err := mgr.Start(server.drain(ctx, o.DrainDelay, o.DrainTimeout, log)); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("stopped")
 	return nil
 }
 
-// drain gives the manager a context that ends a delay after the process was told to stop. In between,
-// readiness fails and every review is still answered (threat G23).
-func drain(ctx context.Context, draining *atomic.Bool, delay time.Duration, log logr.Logger) context.Context {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
-		draining.Store(true)
-		log.Info("draining", "delay", delay.String())
-		time.AfterFunc(delay, stop)
-	})
-	return serving
-}
-
-func newManager(config *rest.Config, o *Options, source certs.Source, log logr.Logger) (manager.Manager, error) {
-	host, port, err := splitAddress(o.WebhookAddress)
-	if err != nil {
-		return nil, err
-	}
-	timeout := shutdownTimeout
-	mgr, err := manager.New(config, manager.Options{
-		Logger:                  log,
-		Metrics:                 metricsserver.Options{BindAddress: o.MetricsAddress},
-		HealthProbeBindAddress:  "0", // served by healthServer, which also shows the snapshot
-		GracefulShutdownTimeout: &timeout,
-		WebhookServer: webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS12
-			c.GetCertificate = source.GetCertificate
-			// The API server speaks HTTP/1.1 to webhooks on purpose; without h2 its attack surface is gone.
-			c.NextProtos = []string{"http/1.1"}
-		}}}),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the manager: %w", err)
-	}
-	return mgr, nil
-}
-
-// addGate wires snapshot, handlers and health into the manager.
-func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *atomic.Bool, log logr.Logger) error {
+// addGate wires snapshot, handlers and health into the manager. Once told is done the process is not ready any more.
+func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, log logr.Logger) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -126,7 +98,8 @@ func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *ato
 		return fmt.Errorf("make a client: %w", err)
 	}
 	store := &admission.Store{}
-	if err := addReaders(mgr, config, dynamicClient, store, o, log); err != nil {
+	feed, err := addReaders(told, mgr, config, dynamicClient, store, o, log)
+	if err != nil {
 		return err
 	}
 	gate, err := admission.New(admission.Options{
@@ -141,75 +114,34 @@ func addGate(mgr manager.Manager, config *rest.Config, o *Options, draining *ato
 	if err != nil {
 		return err
 	}
-	server := mgr.GetWebhookServer()
 	for path, handler := range gate.Handlers() {
-		server.Register(path, handler)
+		mux.Handle(path, handler)
 	}
 	converter, err := conversion.NewWebhook(log.WithName("conversion"))
 	if err != nil {
 		return err
 	}
-	server.Register(conversion.Path, converter)
-	return addHealth(mgr, o.HealthAddress, healthChecks{
-		"snapshot": func(*http.Request) error {
-			if store.Load() == nil {
+	mux.Handle(conversion.Path, converter)
+	return addHealth(mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
+		"snapshot": func() error {
+			if store.Load() == nil && !feed.AwaitsConversion() {
 				return errors.New("policies and operators are still being read")
 			}
 			return nil
 		},
-		"webhooks": server.StartedChecker(),
-		"draining": func(*http.Request) error {
-			if draining.Load() {
+		"certificate": func() error {
+			if !source.Healthy() {
+				return errors.New("there is no valid serving certificate")
+			}
+			return nil
+		},
+		"draining": func() error {
+			if told.Err() != nil {
 				return errors.New("the process is stopping")
 			}
 			return nil
 		},
-	}, store)
-}
-
-type healthChecks map[string]healthz.Checker
-
-// addHealth serves /healthz (the process runs), /readyz (it judges) and /snapshot (what it has seen).
-func addHealth(mgr manager.Manager, address string, ready healthChecks, snapshot http.Handler) error {
-	if address == "0" {
-		return nil
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/healthz", http.StripPrefix("/healthz", &healthz.Handler{}))
-	mux.Handle("/readyz", http.StripPrefix("/readyz", &healthz.Handler{Checks: ready}))
-	mux.Handle("/snapshot", snapshot)
-	server := &manager.Server{Name: "health", Server: &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
-	if err := mgr.Add(server); err != nil {
-		return fmt.Errorf("add the health server: %w", err)
-	}
-	return nil
-}
-
-// everyReplica runs something whether or not the replica leads.
-type everyReplica struct{ run func(context.Context) error }
-
-func (r everyReplica) Start(ctx context.Context) error { return r.run(ctx) }
-func (r everyReplica) NeedLeaderElection() bool        { return false }
-
-func certificates(o *Options) (certs.Source, error) {
-	if !o.SelfSigned {
-		return certs.Files(o.CertFile, o.KeyFile)
-	}
-	host, _, err := splitAddress(o.WebhookAddress)
-	if err != nil {
-		return certs.Source{}, err
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	source, err := certs.SelfSigned(host)
-	if err != nil || o.SelfSignedCA == "" {
-		return source, err
-	}
-	if err := os.WriteFile(o.SelfSignedCA, source.CABundle, 0o600); err != nil {
-		return certs.Source{}, fmt.Errorf("write the CA: %w", err)
-	}
-	return source, nil
+	}}, store)
 }
 
 func newLogger(o *Options) (logr.Logger, func(), error) {

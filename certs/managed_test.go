@@ -1,0 +1,261 @@
+package certs
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	cmauthority "github.com/cert-manager/cert-manager/pkg/server/tls/authority"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// dynamicTemplate is what DynamicSource has signed.
+func dynamicTemplate(t testing.TB) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &x509.Certificate{PublicKey: key.Public(), DNSNames: dnsNames("opgate-system"), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+}
+
+// TestG21ClockSkew has clients check a certificate whose clocks are wrong by five minutes.
+func TestG21ClockSkew(t *testing.T) {
+	for name, ca := range map[string]*authority{
+		"right after the CA was made": newCA(t, start, usual.CA),
+		"in the middle of its life":   newCA(t, start.Add(-usual.CA/2), usual.CA),
+		"an hour before its end":      newCA(t, start.Add(time.Hour-usual.CA), usual.CA),
+	} {
+		leaf, err := ca.sign(dynamicTemplate(t), start, usual.Leaf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(ca.cert)
+		for clock, good := range map[time.Duration]bool{-5 * time.Minute: true, 0: true, 5 * time.Minute: true, -2 * time.Hour: false} {
+			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "opgate-webhook.opgate-system.svc", CurrentTime: start.Add(clock)})
+			if (err == nil) != good {
+				t.Errorf("%s, client %s off: %v", name, clock, err)
+			}
+		}
+	}
+}
+
+// TestLastSeconds does not sign when a certificate would end before it could be renewed: DynamicSource would
+// renew without a pause.
+func TestLastSeconds(t *testing.T) {
+	for left, good := range map[time.Duration]bool{time.Minute: true, shortestLife: true, time.Second: false, 0: false, -time.Hour: false} {
+		leaf, err := newCA(t, start.Add(left-time.Hour), time.Hour).sign(dynamicTemplate(t), start, usual.Leaf)
+		if good != (err == nil) || !good && !errors.Is(err, cmauthority.ErrCertificateNotAvailable) {
+			t.Errorf("%s before the end of the CA: %v", left, err)
+		}
+		if good {
+			if renew := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3); renew.Before(start.Add(left / 3)) {
+				t.Errorf("%s before the end of the CA: it is renewed at %s", left, renew)
+			}
+		}
+	}
+}
+
+// TestManaged follows a Secret the way that the watch tells of it, and serves with what it holds. No API server
+// is asked.
+func TestManaged(t *testing.T) {
+	now := time.Now()
+	registry := prometheus.NewRegistry()
+	m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system", Identity: "a", Lifetimes: usual,
+		Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Healthy() {
+		t.Error("it is healthy without a certificate")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.leaves.Start(logr.NewContext(ctx, logr.Discard())) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	store := func(s *state, change func(*corev1.Secret)) {
+		t.Helper()
+		if s == nil {
+			for _, held := range m.secret.informer.GetStore().List() {
+				if err := m.secret.informer.GetStore().Delete(held); err != nil {
+					t.Fatal(err)
+				}
+			}
+		} else {
+			secret, _, err := encode(s, "opgate-system", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if change != nil {
+				change(secret)
+			}
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.secret.informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.read()
+	}
+	serves := func(ca *authority) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !trusts(encodeCert(ca.cert), m, now); {
+			if time.Now().After(deadline) {
+				t.Fatal("it does not serve a certificate of the CA")
+			}
+		}
+		for _, name := range dnsNames("opgate-system") {
+			if err := dial(t, m, encodeCert(ca.cert), name); err != nil {
+				t.Error(err)
+			}
+		}
+		if !m.Healthy() {
+			t.Error("it is not healthy")
+		}
+	}
+	first, second := newCA(t, now, usual.CA), newCA(t, now, usual.CA)
+	store(anchored(state{signer: first}), nil)
+	serves(first)
+	store(anchored(state{signer: first, next: second}), nil)
+	serves(first)
+	store(anchored(state{signer: second}), nil)
+	serves(second)
+	for name, change := range map[string]func(s *corev1.Secret){
+		"a damaged key":                       func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
+		"a CA that clients were not told of":  func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
+		"an empty Secret":                     func(s *corev1.Secret) { s.Data = nil },
+		"a Secret that is about to be filled": func(s *corev1.Secret) { delete(s.Data, keySignerCert); delete(s.Data, keySignerKey) },
+	} {
+		store(anchored(state{signer: newCA(t, now, usual.CA)}), change)
+		if s := m.ca.current.Load(); !s.signer.same(second) {
+			t.Errorf("%s replaces the CA in memory", name)
+		}
+	}
+	store(nil, nil)
+	serves(second)
+
+	for certificate, end := range map[string]time.Time{"ca": second.cert.NotAfter, "serving": leaf(m)[0].NotAfter} {
+		if got := ends(t, registry, certificate); got != float64(end.Unix()) {
+			t.Errorf("the metric says that %s ends at %f, want %s", certificate, got, end)
+		}
+	}
+	now = now.Add(2 * usual.Leaf)
+	if m.Healthy() {
+		t.Error("it is healthy with an expired certificate")
+	}
+}
+
+// ends is what the metric says of a certificate.
+func ends(t *testing.T, registry *prometheus.Registry, certificate string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "opgate_certificate_expiration_timestamp_seconds" && metric.GetLabel()[0].GetValue() == certificate {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no metric for %s", certificate)
+	return 0
+}
+
+// TestG21LeaderWithAWrongClock compares clocks by the answers of a server.
+func TestG21LeaderWithAWrongClock(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", start.Format(http.TimeFormat))
+	}))
+	defer server.Close()
+	for off, want := range map[time.Duration]string{0: "", 5 * time.Minute: "", -5 * time.Minute: "", time.Hour: "1h0m0s ahead", -time.Hour: "1h0m0s behind"} {
+		clock := &serverClock{now: func() time.Time { return start.Add(off) }}
+		client, err := rest.HTTPClientFor(clock.measure(&rest.Config{Host: server.URL}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if err := clock.check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s off: %v", off, err)
+		}
+	}
+}
+
+// TestRegistrations reads where the API server calls us from.
+func TestRegistrations(t *testing.T) {
+	hook := map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{}, "caBundle": "QQ=="}, "rules": []any{}}
+	bare := map[string]any{"name": "b", "clientConfig": map[string]any{"url": "https://x"}}
+	webhooksOf := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{hook, bare}}}
+	got := webhooks(webhooksOf)
+	if len(got) != 2 || string(got[0].bundle) != "A" || len(got[1].bundle) > 0 {
+		t.Errorf("read %+v", got)
+	}
+	if got[1].path != "/webhooks/1/clientConfig/caBundle" {
+		t.Errorf("the second bundle is at %s", got[1].path)
+	}
+	definition := func(strategy string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conversion": map[string]any{"strategy": strategy,
+			"webhook": map[string]any{"clientConfig": map[string]any{"caBundle": "QQ=="}}}}}}
+	}
+	if got := conversionWebhook(definition("None")); got != nil {
+		t.Errorf("a CRD without webhook gives %v", got)
+	}
+	if got := conversionWebhook(definition("Webhook")); len(got) != 1 || string(got[0].bundle) != "A" {
+		t.Errorf("a CRD with webhook gives %v", got)
+	}
+	for _, damaged := range []map[string]any{{}, {"webhooks": "x"}, {"webhooks": []any{"x"}}, {"spec": []any{}}} {
+		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}), conversionWebhook(&unstructured.Unstructured{Object: damaged})
+	}
+	owned := &registration{owned: true, object: held(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
+	if !owned.unowned("uid") {
+		t.Error("an object without owners is owned")
+	}
+	owned.get().SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}, {UID: "uid"}})
+	if owned.unowned("uid") {
+		t.Error("an object with the owner is not owned")
+	}
+}
+
+// held holds an object as if it had been seen.
+func held(t *testing.T, u *unstructured.Unstructured) *object {
+	t.Helper()
+	k, err := newKeeper(Options{Config: &rest.Config{Host: "127.0.0.1:1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := follow(k.client, secretsResource, "", "opgate", func() {}, k.options.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.informer.GetStore().Add(u); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

@@ -1,0 +1,90 @@
+package certs
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+var (
+	secretsResource    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	namespacesResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+)
+
+// object is one object that is followed by watch.
+type object struct {
+	client   dynamic.ResourceInterface
+	informer cache.SharedIndexInformer
+	synced   cache.InformerSynced
+}
+
+// follow prepares to follow an object, "" for the namespace of one without. Changed is called after each
+// change. Run the informer.
+func follow(client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger) (*object, error) {
+	o := &object{client: client.Resource(resource)}
+	if namespace != "" {
+		o.client = client.Resource(resource).Namespace(namespace)
+	}
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	o.informer = cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = only
+			return o.client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = only
+			return o.client.Watch(ctx, options)
+		},
+	}, client), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
+	err := o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.Info("watch interrupted, it is tried again", "resource", resource.Resource, "name", name, "error", err.Error())
+	})
+	if err != nil {
+		return nil, err
+	}
+	handled, err := o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.synced = handled.HasSynced
+	return o, nil
+}
+
+// get gives the object as last seen, nil if it is not there. It is not to be changed.
+func (o *object) get() *unstructured.Unstructured {
+	for _, held := range o.informer.GetStore().List() {
+		return held.(*unstructured.Unstructured)
+	}
+	return nil
+}
+
+// secret gives the object as a Secret.
+func (o *object) secret() (*corev1.Secret, error) {
+	held := o.get()
+	if held == nil {
+		return nil, nil
+	}
+	return toSecret(held)
+}
+
+func toSecret(u *unstructured.Unstructured) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, secret); err != nil {
+		return nil, errors.New("read the Secret: its content does not have the form of a Secret") // err could show it
+	}
+	return secret, nil
+}

@@ -1,0 +1,413 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// world is a cluster in which time passes as the schedule says. What is stored is what the code stores; replicas
+// and clients lag behind it, by less than the overlap.
+type world struct {
+	t         testing.TB
+	now       time.Time
+	lifetimes Lifetimes
+	schedule  func(n int) int // the next choice, 0 to n-1
+	trace     []string
+
+	secrets  []version // each that there was, the last is what is stored
+	bundles  [3][]publication
+	replicas [3]simulated
+	leader   int
+	key      *ecdsa.PrivateKey // of all leaves
+	verified map[string]bool
+}
+
+// version is a Secret from an instant on; nil for none.
+type version struct {
+	at     time.Time
+	secret *corev1.Secret
+}
+
+// publication is a caBundle from an instant on.
+type publication struct {
+	at     time.Time
+	bundle []byte
+	ours   bool
+}
+
+// simulated is a replica.
+type simulated struct {
+	seen   int // of secrets
+	memory *state
+	leaf   *x509.Certificate
+}
+
+func (w *world) stored() *corev1.Secret { return w.secrets[len(w.secrets)-1].secret }
+
+func (w *world) say(format string, args ...any) {
+	w.trace = append(w.trace, w.now.Format("Jan 02 15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// see has a replica see one more version of the Secret.
+func (w *world) see(i int) {
+	r := &w.replicas[i]
+	if r.seen == len(w.secrets)-1 {
+		return
+	}
+	r.seen++
+	if s := decode(w.secrets[r.seen].secret); s.signs(w.now) {
+		rotated := r.memory == nil || !r.memory.signer.same(s.signer)
+		if r.memory = s; rotated {
+			w.sign(i)
+		}
+	}
+}
+
+// sign gives a replica a new leaf, if its CA can.
+func (w *world) sign(i int) {
+	r := &w.replicas[i]
+	if r.memory == nil {
+		return
+	}
+	if leaf, err := r.memory.signer.sign(&x509.Certificate{PublicKey: w.key.Public(), DNSNames: dnsNames("opgate-system")}, w.now, w.lifetimes.Leaf); err == nil {
+		r.leaf = leaf
+	}
+}
+
+// step is one write of the leader, the way that keep.go writes. It tells whether there was one.
+func (w *world) step() bool {
+	for w.replicas[w.leader].seen < len(w.secrets)-1 {
+		w.see(w.leader)
+	}
+	current := w.stored()
+	in := &input{now: w.now, lifetimes: w.lifetimes, stored: decode(current), remembered: w.replicas[w.leader].memory,
+		fresh: func() (*authority, error) { return newAuthority(w.now, w.lifetimes.CA) }}
+	for _, published := range w.bundles {
+		certs, _ := decodeBundle(published[len(published)-1].bundle)
+		in.registered = append(in.registered, certs)
+	}
+	wanted, done, err := decide(in)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	secret, changed, err := encode(&wanted, "opgate-system", current)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if changed {
+		w.say("replica %d: %q", w.leader, done)
+		w.secrets = append(w.secrets, version{w.now, secret})
+		return true
+	}
+	first := w.schedule(3)
+	for i := range w.bundles {
+		o := (first + i) % 3
+		if last := w.bundles[o][len(w.bundles[o])-1]; !bytes.Equal(last.bundle, current.Data[keyBundle]) {
+			w.say("replica %d publishes to object %d", w.leader, o)
+			w.bundles[o] = append(w.bundles[o], publication{w.now, current.Data[keyBundle], true})
+			return true
+		}
+	}
+	return false
+}
+
+// settle lets the leader write until there is nothing to write.
+func (w *world) settle() {
+	for range 100 {
+		if !w.step() {
+			return
+		}
+	}
+	w.fail("the leader does not stop writing")
+}
+
+// pass lets time pass. What lags catches up in time, and certificates are renewed in time.
+func (w *world) pass(d time.Duration, led bool) {
+	for end := w.now.Add(d); w.now.Before(end); {
+		next := end
+		sooner := func(t time.Time) {
+			if t.After(w.now) && t.Before(next) {
+				next = t
+			}
+		}
+		for i, r := range w.replicas {
+			if r.seen < len(w.secrets)-1 {
+				sooner(w.secrets[r.seen+1].at.Add(w.lifetimes.Overlap - time.Millisecond))
+			}
+			if r.leaf != nil {
+				sooner(w.renewAt(i))
+			}
+		}
+		if s := decode(w.stored()); s != nil && led {
+			sooner(s.wake(w.now, w.lifetimes))
+		}
+		w.now = next
+		for i := range w.replicas {
+			for r := &w.replicas[i]; r.seen < len(w.secrets)-1 && !w.now.Before(w.secrets[r.seen+1].at.Add(w.lifetimes.Overlap-time.Millisecond)); {
+				w.see(i)
+			}
+			if w.replicas[i].leaf != nil && !w.now.Before(w.renewAt(i)) {
+				w.sign(i)
+			}
+		}
+		if led {
+			w.settle()
+		}
+		w.check()
+	}
+}
+
+// renewAt is when DynamicSource renews a leaf.
+func (w *world) renewAt(i int) time.Time {
+	leaf := w.replicas[i].leaf
+	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
+}
+
+// check is the property: a client that trusts any caBundle of ours that was published within the overlap
+// accepts whatever any replica serves, also with a clock that is wrong by five minutes.
+func (w *world) check() {
+	for _, published := range w.bundles {
+		for o, p := range published {
+			if until := w.now; p.ours && len(p.bundle) > 0 {
+				if o+1 < len(published) {
+					until = published[o+1].at
+				}
+				if w.now.Sub(until) >= w.lifetimes.Overlap {
+					continue
+				}
+				for i, r := range w.replicas {
+					if r.leaf != nil {
+						w.accepts(i, p.bundle, r.leaf)
+					}
+				}
+			}
+		}
+	}
+}
+
+const skew = 5 * time.Minute
+
+func (w *world) accepts(replica int, bundle []byte, leaf *x509.Certificate) {
+	if w.now.Add(-skew).Before(leaf.NotBefore) || w.now.Add(skew).After(leaf.NotAfter) {
+		w.fail("replica %d serves a certificate that is valid from %s to %s", replica, leaf.NotBefore, leaf.NotAfter)
+	}
+	once := string(bundle) + string(leaf.AuthorityKeyId) // other leaves of that CA differ in what was looked at above
+	if w.verified[once] {
+		return
+	}
+	w.verified[once] = true
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	for _, clock := range []time.Duration{-skew, skew} {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serviceName + ".opgate-system.svc", CurrentTime: w.now.Add(clock)}); err != nil {
+			w.fail("a client does not trust replica %d: %v", replica, err)
+		}
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.t.Helper()
+	w.say(format, args...)
+	for _, line := range w.trace[max(0, len(w.trace)-60):] {
+		w.t.Log(line)
+	}
+	w.t.FailNow()
+}
+
+// edit has somebody change the stored Secret.
+func (w *world) edit(what string, change func(*corev1.Secret)) {
+	if w.stored() == nil {
+		return
+	}
+	w.say("somebody: %s", what)
+	secret := w.stored().DeepCopy()
+	change(secret)
+	w.secrets = append(w.secrets, version{w.now, secret})
+}
+
+// events are what can happen, the frequent ones more than once. The CA is never lost to all replicas at once:
+// nothing can overlap then.
+var events = []func(w *world){
+	func(w *world) { w.step() }, func(w *world) { w.step() }, func(w *world) { w.step() },
+	func(w *world) { w.see(w.schedule(3)) }, func(w *world) { w.see(w.schedule(3)) },
+	func(w *world) { w.sign(w.schedule(3)) },
+	func(w *world) { w.settle() },
+	func(w *world) { // nobody leads for a while
+		w.pass(w.lifetimes.Overlap*time.Duration(1+w.schedule(8))/4, false)
+	},
+	func(w *world) { w.pass(w.lifetimes.Overlap*time.Duration(1+w.schedule(8))/4, true) },
+	func(w *world) { w.pass(w.lifetimes.Leaf*time.Duration(1+w.schedule(8))/8, true) },
+	func(w *world) { w.pass(w.lifetimes.CA*time.Duration(1+w.schedule(3))/4, true) },
+	func(w *world) {
+		w.leader = w.schedule(3)
+		w.say("replica %d leads", w.leader)
+	},
+	func(w *world) {
+		w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = fmt.Sprint(len(w.secrets)) })
+	},
+	func(w *world) {
+		w.say("somebody: deletes the Secret")
+		w.secrets = append(w.secrets, version{w.now, nil})
+	},
+	func(w *world) {
+		key := []string{keySignerCert, keySignerKey, keyNextCert, keyNextKey, keyBundle}[w.schedule(5)]
+		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Data[key] = []byte("garbage") })
+	},
+	func(w *world) {
+		key := []string{annotationPublished, annotationRetire, annotationRotated}[w.schedule(3)]
+		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Annotations[key] = "garbage" })
+	},
+	func(w *world) {
+		o := w.schedule(3)
+		w.say("somebody: empties caBundle of object %d", o)
+		w.bundles[o] = append(w.bundles[o], publication{w.now, nil, false})
+	},
+	func(w *world) { // as long as it works clients must be given the time to learn of the next one
+		o := w.schedule(3)
+		bundle := w.bundles[o][w.schedule(len(w.bundles[o]))].bundle
+		works := decode(w.stored()) != nil
+		for i := range w.replicas {
+			certs, _ := decodeBundle(bundle)
+			works = works && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return w.replicas[i].leaf.CheckSignatureFrom(c) == nil }) &&
+				slices.ContainsFunc(certs, decode(w.stored()).signerCert().Equal)
+		}
+		w.say("somebody: puts an earlier caBundle into object %d, which works: %t", o, works)
+		w.bundles[o] = append(w.bundles[o], publication{w.now, bundle, works})
+	},
+}
+
+// signerCert is the certificate that signs, an empty one for none.
+func (s *state) signerCert() *x509.Certificate {
+	if s == nil || s.signer == nil {
+		return &x509.Certificate{}
+	}
+	return s.signer.cert
+}
+
+func simulate(t testing.TB, steps int, schedule func(n int) int) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, now: start, schedule: schedule, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}},
+		lifetimes: Lifetimes{CA: 12 * 24 * time.Hour, Leaf: 24 * time.Hour, Overlap: 10 * time.Minute}}
+	for o := range w.bundles {
+		w.bundles[o] = []publication{{at: start}}
+	}
+	w.settle()
+	w.pass(w.lifetimes.Overlap, true) // everybody has seen the first CA
+	for range steps {
+		events[schedule(len(events))](w)
+		w.check()
+	}
+	// In the end everything comes to rest.
+	w.pass(w.lifetimes.CA/2, true)
+	w.pass(4*w.lifetimes.Overlap, true)
+	s := decode(w.stored())
+	if s == nil || !s.signs(w.now) || len(s.problems) > 0 || s.requested != "" && s.requested != s.acted {
+		w.fail("the Secret does not come to rest: %+v", s)
+	}
+	for i, r := range w.replicas {
+		if !r.memory.signer.same(s.signer) || r.leaf.CheckSignatureFrom(s.signer.cert) != nil {
+			w.fail("replica %d is left behind", i)
+		}
+	}
+	for o := range w.bundles {
+		if last := w.bundles[o][len(w.bundles[o])-1]; !bytes.Equal(last.bundle, w.stored().Data[keyBundle]) {
+			w.fail("object %d is left behind", o)
+		}
+	}
+}
+
+// TestG21Rotations runs what can happen in many orders.
+func TestG21Rotations(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := mathrand.New(mathrand.NewPCG(seed, 0))
+			simulate(t, 60, random.IntN)
+		})
+	}
+}
+
+// FuzzG21Rotations looks for an order that breaks the property.
+func FuzzG21Rotations(f *testing.F) {
+	f.Add([]byte{12, 0, 13, 0, 0, 7, 3})
+	f.Fuzz(func(t *testing.T, order []byte) {
+		order = order[:min(len(order), 200)]
+		steps := len(order)
+		simulate(t, steps, func(n int) int {
+			if len(order) == 0 {
+				return 0
+			}
+			choice := order[0]
+			order = order[1:]
+			return int(choice) % n
+		})
+	})
+}
+
+// TestG21OneRotation follows one rotation step by step: when what is written, and who signs meanwhile.
+func TestG21OneRotation(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, now: start, schedule: func(int) int { return 0 }, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}}, lifetimes: usual}
+	for o := range w.bundles {
+		w.bundles[o] = []publication{{at: start}}
+	}
+	w.settle()
+	w.pass(usual.Overlap, true)
+	first := decode(w.stored()).signer
+	w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = "now" })
+
+	w.step()
+	s := decode(w.stored())
+	if s.next == nil || !s.signer.same(first) || len(s.anchors) != 2 {
+		w.fail("after the first step: %+v", s)
+	}
+	second := s.next
+	for o := range w.bundles {
+		if !s.published.IsZero() {
+			w.fail("%d of three caBundles are enough", o)
+		}
+		w.step()
+		s = decode(w.stored())
+	}
+	w.step()
+	if s = decode(w.stored()); !s.published.Equal(w.now) || !s.signer.same(first) {
+		w.fail("when all caBundles hold it: %+v", s)
+	}
+	w.pass(usual.Overlap-time.Second, true)
+	if s = decode(w.stored()); !s.signer.same(first) {
+		w.fail("it signs before the overlap is over")
+	}
+	w.pass(time.Second, true)
+	if s = decode(w.stored()); !s.signer.same(second) || s.next != nil || !s.trusts(first.cert) {
+		w.fail("after the overlap: %+v", s)
+	}
+	w.pass(served-time.Second, true)
+	if s = decode(w.stored()); !s.trusts(first.cert) {
+		w.fail("the old CA leaves while something that it signed may be served")
+	}
+	w.pass(2*time.Second, true)
+	if s = decode(w.stored()); s.trusts(first.cert) || len(s.anchors) != 1 {
+		w.fail("the old CA stays: %+v", s)
+	}
+	if last := w.bundles[0][len(w.bundles[0])-1]; !bytes.Equal(last.bundle, encodeCert(second.cert)) {
+		w.fail("the caBundles keep the old CA")
+	}
+	if !slices.ContainsFunc(w.trace, func(line string) bool { return bytes.Contains([]byte(line), []byte("removed 1")) }) {
+		w.fail("nothing was said of it")
+	}
+}

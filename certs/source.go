@@ -1,0 +1,105 @@
+// Package certs gives the webhook server its serving certificate and sees to it that the API server trusts it.
+// There is one interface, Source, and three sources behind it: files, which something else writes and renews
+// (cert-manager); a CA that the replicas share in a Secret and rotate themselves; and a self-signed certificate
+// in memory, for trying things out on one machine.
+//
+// What becomes of the shared CA is decided in rotation.go, without a client or a clock. One replica leads and
+// does the writing (leader.go); all that a decision needs is in the Secret, so any replica can go on where
+// another one died.
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	servertls "github.com/cert-manager/cert-manager/pkg/server/tls"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Source gives the certificate to serve with. Start keeps it current until the context ends; Healthy tells
+// whether there is one that is valid.
+type Source = servertls.CertificateSource
+
+// Files serves a PEM certificate and key from files and reads them again when they change.
+func Files(certFile, keyFile string, now func() time.Time) (Source, error) {
+	watcher, err := certwatcher.New(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the serving certificate: %w", err)
+	}
+	return files{watcher, now}, nil
+}
+
+type files struct {
+	*certwatcher.CertWatcher
+	now func() time.Time
+}
+
+func (f files) Healthy() bool { return f.now().Before(expiry(f)) }
+
+// SelfSigned makes a certificate for a host, valid for a year, whose key never leaves the process, and gives
+// what clients must trust, PEM-encoded. It is for local use: a restart makes another one, and the webhook
+// configurations must then be given its CA.
+func SelfSigned(host string) (source Source, bundle []byte, err error) {
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a self-signed certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load the self-signed certificate: %w", err)
+	}
+	return inMemory{&pair}, certPEM, nil
+}
+
+type inMemory struct{ pair *tls.Certificate }
+
+func (m inMemory) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) { return m.pair, nil }
+func (m inMemory) Healthy() bool                                                 { return true }
+func (m inMemory) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// leaf gives the chain that a source serves with, the serving certificate first; nil while there is none.
+func leaf(source Source) []*x509.Certificate {
+	pair, err := source.GetCertificate(nil)
+	if err != nil || pair == nil {
+		return nil
+	}
+	var chain []*x509.Certificate
+	for _, der := range pair.Certificate {
+		parsed, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil
+		}
+		chain = append(chain, parsed)
+	}
+	return chain
+}
+
+// expiry is when the serving certificate of a source ends; zero while there is none.
+func expiry(source Source) time.Time {
+	if chain := leaf(source); len(chain) > 0 {
+		return chain[0].NotAfter
+	}
+	return time.Time{}
+}
+
+// trusts tells whether a client with a bundle of PEM certificates accepts what a source serves with.
+func trusts(bundle []byte, source Source, now time.Time) bool {
+	chain := leaf(source)
+	roots := x509.NewCertPool()
+	if len(chain) == 0 || !roots.AppendCertsFromPEM(bundle) {
+		return false
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: now})
+	return err == nil
+}

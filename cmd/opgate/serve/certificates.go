@@ -1,0 +1,71 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/opgate/opgate/certs"
+)
+
+// certificates gives what to serve with, and what has to run for that.
+func certificates(config *rest.Config, o *Options, now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
+	shown := certs.NewMetrics(metrics.Registry)
+	if o.SelfSigned {
+		source, err := selfSigned(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		shown.Serving(source)
+		return source, nil, nil // local use: nothing in the cluster is touched
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
+	}
+	options := certs.Options{
+		Config: config, Namespace: o.Namespace, Metrics: shown, Log: log.WithName("certs"), Now: now,
+		Identity:  host + "_" + string(uuid.NewUUID()),
+		Lifetimes: certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
+	}
+	if o.CertFile == "" {
+		source, err := certs.NewManaged(options)
+		if err != nil {
+			return nil, nil, err
+		}
+		return source, []manager.Runnable{source}, nil
+	}
+	source, err := certs.Files(o.CertFile, o.KeyFile, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	keeper, err := certs.NewKeeper(options, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	return source, []manager.Runnable{source, keeper}, nil
+}
+
+func selfSigned(o *Options) (certs.Source, error) {
+	host, err := hostOf(o.WebhookAddress)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost"
+	}
+	source, bundle, err := certs.SelfSigned(host)
+	if err != nil || o.SelfSignedCA == "" {
+		return source, err
+	}
+	if err := os.WriteFile(o.SelfSignedCA, bundle, 0o600); err != nil {
+		return nil, fmt.Errorf("write the CA: %w", err)
+	}
+	return source, nil
+}
