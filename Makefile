@@ -15,6 +15,21 @@ help: ## List the targets
 build: ## Build bin/opgate
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/opgate ./cmd/opgate
 
+# What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+IMAGE = cd e2e && go run ./cmd/image
+IMAGE_FLAGS = --version='$(VERSION)' --revision="$$(git rev-parse HEAD 2>/dev/null || true)" --created=$(SOURCE_DATE_EPOCH) \
+	$(if $(PLATFORMS),--platform='$(PLATFORMS)')
+
+.PHONY: image
+image: ## Build the container image into bin/image, without a container engine; PUSH=registry/repository:tag pushes it, ARCHIVE=file is for "docker load", BASE=scratch needs no registry
+	@$(IMAGE) build $(IMAGE_FLAGS) --layout='$(CURDIR)/bin/image' \
+		$(if $(BASE),--base='$(BASE)') $(if $(ARCHIVE),--archive='$(abspath $(ARCHIVE))') $(if $(PUSH),--push='$(PUSH)')
+
+.PHONY: sbom
+sbom: ## List the Go modules in the image's binaries in bin/opgate.spdx.json
+	@$(IMAGE) sbom $(IMAGE_FLAGS) --output='$(CURDIR)/bin/opgate.spdx.json'
+
 .PHONY: test
 test: test-unit test-e2e ## Run every test: units with the race detector, then a real API server (built from source the first time)
 
@@ -62,9 +77,10 @@ lint: ## Run golangci-lint (built from its module the first time)
 	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
 
 .PHONY: generate
-generate: ## Generate deep copies and CRDs
+generate: ## Generate deep copies and CRDs, and render manifests from the Helm chart
 	go tool controller-gen object paths=./api/...
 	go tool controller-gen crd paths=./api/... output:crd:artifacts:config=manifests/crd
+	cd e2e && go run ./cmd/render
 
 .PHONY: verify
 verify: generate ## Generate and format everything and fail if that changes the tree

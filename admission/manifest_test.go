@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestWebhookManifest holds manifests/webhooks.yaml to what makes failurePolicy Fail bearable and the gate
+// TestWebhookManifest holds manifests/base/webhooks.yaml to what makes failurePolicy Fail bearable and the gate
 // complete: narrow rules, every version, no side effects, every endpoint called.
 func TestWebhookManifest(t *testing.T) {
-	data, err := os.ReadFile("../manifests/webhooks.yaml")
+	data, err := os.ReadFile("../manifests/base/webhooks.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	// Templates may name time zones; an image need not have them, and without them a zone would silently mean UTC.
+	_ "time/tzdata"
 
 	"github.com/spf13/cobra"
 

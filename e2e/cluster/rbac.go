@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -16,11 +15,12 @@ import (
 
 const (
 	tenantRole    = "opgate-e2e-tenant"
-	admissionRole = "opgate-admission"
 	templateRole  = "opgate-e2e-templates"
+	admissionRole = "opgate-admission"
+	certsRole     = "opgate-certs"
 	loopRole      = "opgate-loop"
+	namespaceRole = "opgate" // a Role in the namespace that Opgate lives in
 
-	policyGroup    = "policy.open-cluster-management.io"
 	operatorsGroup = "operators.coreos.com"
 	packagesGroup  = "packages.operators.coreos.com"
 
@@ -31,14 +31,14 @@ const (
 )
 
 // AdmissionRules are what Opgate may do on every replica, to judge what others write.
-func AdmissionRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		allow(policyGroup, []string{"operatorpolicies"}, "get", "list", "watch"),
-		allow(operatorsGroup, []string{"subscriptions", "installplans", "clusterserviceversions"}, "get", "list", "watch"),
-		allow(packagesGroup, []string{"packagemanifests"}, "get", "list"),
-		allow(authorizationv1.GroupName, []string{"subjectaccessreviews"}, "create"),
-	}
-}
+func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole) }
+
+// CertsRules are what Opgate may do besides, to look after its certificates and webhook configurations, and to agree on the
+// replica that does.
+func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, namespaceRole) }
+
+// LoopRules are what Opgate may do besides where its background loop runs.
+func LoopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(loopRole) }
 
 // TemplateRules are what the templates of policies may look up here, on every replica. By itself Opgate has no such right: an
 // administrator grants it, as these tests do.
@@ -46,74 +46,36 @@ func TemplateRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow("", []string{"configmaps"}, "get", "list", "watch")}
 }
 
-// LoopRules are what Opgate may do besides where its background loop runs. LoopNamespaceRules are more.
-func LoopRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		allow(policyGroup, []string{"operatorpolicies/status"}, "patch"),
-		allow(operatorsGroup, []string{"subscriptions"}, "create", "patch", "delete"),
-		allow(operatorsGroup, []string{"subscriptions/status"}, "patch"),
-		allow(operatorsGroup, []string{"installplans"}, "patch", "delete"),
-		allow(operatorsGroup, []string{"operatorgroups"}, "list", "watch", "create", "patch", "delete"),
-		allow(operatorsGroup, []string{"clusterserviceversions"}, "delete"),
-		allow(operatorsGroup, []string{"catalogsources"}, "list", "watch"),
-		allow("apiextensions.k8s.io", []string{"customresourcedefinitions"}, "list", "watch", "delete"),
-		allow("apps", []string{"deployments"}, "list", "watch"),
-		allow("", []string{"namespaces"}, "list", "watch", "create"),
-		allow("", []string{"events"}, "create"),
-	}
-}
-
-// LoopNamespaceRules are what the loop may do in the namespace that Opgate lives in: agree on one replica that runs it.
-func LoopNamespaceRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{allow("coordination.k8s.io", []string{"leases"}, "get", "create", "update")}
-}
-
-// OpgateRules are all that Opgate may need here: for admission and, once there was a gate with Loop, for that as well. It may do
-// no more than that, but needs less while the loop does not run.
-func (c *Cluster) OpgateRules() []rbacv1.PolicyRule {
+// OpgateRules are all that Opgate may need here: for admission and certificates and, once there was a gate with Loop, for that as
+// well. It may do no more than that, but needs less while the loop does not run.
+func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rules := slices.Concat(AdmissionRules(), TemplateRules())
+	roles := []string{admissionRole, certsRole, namespaceRole}
 	if c.loop {
-		rules = slices.Concat(rules, LoopRules(), LoopNamespaceRules())
+		roles = append(roles, loopRole)
 	}
-	return rules
+	rules, err := shippedRules(roles...)
+	return append(rules, TemplateRules()...), err
 }
 
 func allow(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// createRBAC creates the roles and bindings of all users.
+// createRBAC creates the roles and bindings of all users. Those of Opgate are the ones that it is shipped with.
 func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
-	opgate := serviceAccountSubject(OpgateNamespace, opgateServiceAccount)
-	objects := []client.Object{
-		&rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: tenantRole},
-			Rules: []rbacv1.PolicyRule{
-				allow(operatorsGroup, []string{"subscriptions", "installplans", "installplans/status"}, rbacv1.VerbAll),
-				allow(operatorsGroup, []string{"clusterserviceversions"}, "get", "list", "watch"),
-				allow(packagesGroup, []string{"packagemanifests"}, "get", "list", "watch"),
-			},
-		},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: admissionRole}, Rules: AdmissionRules()},
+	if err := createBareRBAC(ctx, c, tenantNamespaces); err != nil {
+		return err
+	}
+	objects, err := shippedRBAC()
+	if err != nil {
+		return fmt.Errorf("set up permissions: %w", err)
+	}
+	objects = append(objects,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: templateRole}, Rules: TemplateRules()},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: loopRole}, Rules: LoopRules()},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: OpgateNamespace, Name: loopRole}, Rules: LoopNamespaceRules()},
-		clusterBinding("opgate-e2e-admin", "cluster-admin", userSubject(Admin)),
-		clusterBinding("opgate-e2e-olm", "cluster-admin", serviceAccountSubject(OLMNamespace, olmServiceAccount)),
-		clusterBinding(admissionRole, admissionRole, opgate),
-		clusterBinding(templateRole, templateRole, opgate),
-		clusterBinding(loopRole, loopRole, opgate),
-		&rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: OpgateNamespace, Name: loopRole},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: loopRole},
-			Subjects:   []rbacv1.Subject{opgate},
-		},
-	}
-	for _, namespace := range tenantNamespaces {
-		objects = append(objects, tenantBinding(namespace))
-	}
+		clusterBinding(templateRole, templateRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
+	)
 	for _, object := range objects {
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("set up permissions: %w", err)
@@ -149,15 +111,10 @@ func serviceAccountSubject(namespace, name string) rbacv1.Subject {
 // waitForRBAC waits until the authorizer knows every role and binding of createRBAC. It learns of them by watching, so a
 // user may be refused right after the objects were created.
 func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
+	if err := waitForBareRBAC(ctx, c, tenantNamespaces); err != nil {
+		return err
+	}
 	permissions := []authorizationv1.SubjectAccessReviewSpec{
-		{
-			User:               string(Admin),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"},
-		},
-		{
-			User:               "system:serviceaccount:" + OLMNamespace + ":" + olmServiceAccount,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"},
-		},
 		{
 			User:               OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "watch"},
@@ -167,14 +124,21 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "create"},
 		},
 		{
+			User:               OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "watch"},
+		},
+		{
 			User: OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: OpgateNamespace, Group: "coordination.k8s.io", Resource: "leases", Verb: "update",
+				Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "opgate", Verb: "watch",
 			},
 		},
-	}
-	for _, namespace := range tenantNamespaces {
-		permissions = append(permissions, tenantPermission(namespace))
+		{
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: OpgateNamespace, Group: "coordination.k8s.io", Resource: "leases", Name: "opgate-loop", Verb: "update",
+			},
+		},
 	}
 	for _, permission := range permissions {
 		if err := waitForPermission(ctx, c, permission); err != nil {

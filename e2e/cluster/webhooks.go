@@ -34,7 +34,7 @@ func installWebhooks(ctx context.Context, c client.Client, path, url string, ca 
 
 // readWebhooks reads a file with one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
 func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
-	data, err := os.ReadFile(path)
+	documents, err := readDocuments(path)
 	if err != nil {
 		return nil, err
 	}
@@ -42,34 +42,20 @@ func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
 		mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 		validating *admissionregistrationv1.ValidatingWebhookConfiguration
 	)
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		var meta metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &meta); err != nil {
-			return nil, err
-		}
+	for _, d := range documents {
 		var into any
 		switch {
-		case meta.Kind == "" && meta.APIVersion == "":
-			continue // a document of comments
-		case meta.Kind == "MutatingWebhookConfiguration" && mutating == nil:
+		case d.Kind == "MutatingWebhookConfiguration" && mutating == nil:
 			mutating = &admissionregistrationv1.MutatingWebhookConfiguration{}
 			into = mutating
-		case meta.Kind == "ValidatingWebhookConfiguration" && validating == nil:
+		case d.Kind == "ValidatingWebhookConfiguration" && validating == nil:
 			validating = &admissionregistrationv1.ValidatingWebhookConfiguration{}
 			into = validating
 		default:
-			return nil, fmt.Errorf("unexpected or repeated %s", meta.GroupVersionKind())
+			return nil, fmt.Errorf("unexpected or repeated %s", d.GroupVersionKind())
 		}
-		if err := yaml.UnmarshalStrict(document, into); err != nil {
-			return nil, fmt.Errorf("%s: %w", meta.Kind, err)
+		if err := yaml.UnmarshalStrict(d.text, into); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Kind, err)
 		}
 	}
 	if mutating == nil || validating == nil {
@@ -89,6 +75,37 @@ func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
 		}
 	}
 	return []client.Object{mutating, validating}, nil
+}
+
+// document is one object in a file of manifests.
+type document struct {
+	metav1.TypeMeta
+	text []byte
+}
+
+// readDocuments takes a file of manifests apart.
+func readDocuments(path string) ([]document, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var documents []document
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var meta metav1.TypeMeta
+		if err := yaml.Unmarshal(text, &meta); err != nil {
+			return nil, err
+		}
+		if meta != (metav1.TypeMeta{}) { // else a document of comments
+			documents = append(documents, document{meta, text})
+		}
+	}
 }
 
 // redirect replaces a reference to a Service with a URL that has the same path.

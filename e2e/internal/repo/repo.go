@@ -66,8 +66,22 @@ func (c Checkout) KubernetesTools() string {
 // CRDs is the directory of Opgate's CustomResourceDefinitions.
 func (c Checkout) CRDs() string { return filepath.Join(c.Root, "manifests", "crd") }
 
+// CRD is the file with the definition of OperatorPolicy, as it is generated.
+func (c Checkout) CRD() string {
+	return filepath.Join(c.CRDs(), "policy.open-cluster-management.io_operatorpolicies.yaml")
+}
+
+// Manifests is the directory of all that is installed.
+func (c Checkout) Manifests() string { return filepath.Join(c.Root, "manifests") }
+
+// Chart is the directory of Opgate's Helm chart.
+func (c Checkout) Chart() string { return filepath.Join(c.Manifests(), "chart", "opgate") }
+
 // Webhooks is the file with Opgate's webhook configurations.
-func (c Checkout) Webhooks() string { return filepath.Join(c.Root, "manifests", "webhooks.yaml") }
+func (c Checkout) Webhooks() string { return filepath.Join(c.Manifests(), "base", "webhooks.yaml") }
+
+// Roles is the file with Opgate's permissions.
+func (c Checkout) Roles() string { return filepath.Join(c.Manifests(), "base", "rbac.yaml") }
 
 // Local is the directory of the control plane that "make up" keeps running.
 func (c Checkout) Local() string { return filepath.Join(c.Root, ".local") }

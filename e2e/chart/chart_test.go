@@ -1,0 +1,252 @@
+package chart_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/internal/gotool"
+)
+
+func TestLint(t *testing.T) {
+	for _, mode := range []string{"self-managed", "cert-manager"} {
+		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", "certificates.mode="+mode)
+	}
+}
+
+// TestRefusedValues writes values that somebody might, and looks at what helm says.
+func TestRefusedValues(t *testing.T) {
+	tests := map[string]struct{ values, want string }{
+		"misspelt":                    {"repicas: 3", "additional properties 'repicas' not allowed"},
+		"misspelt further down":       {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
+		"another log level":           {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'error'"},
+		"another source":              {"certificates: {mode: manual}", "value must be one of 'self-managed', 'cert-manager'"},
+		"another policy":              {"failurePolicy: fail", "value must be one of 'Fail', 'Ignore'"},
+		"nobody at all":               {"replicas: 0", "at '/replicas': minimum"},
+		"a number in quotes":          {`replicas: "3"`, "at '/replicas': got string, want integer"},
+		"a digest without algorithm":  {"image: {digest: 0123}", "at '/image/digest'"},
+		"nobody is OLM":               {"olm: {identities: []}", "at '/olm/identities': minItems"},
+		"a way out of the expression": {`olm: {identities: ["a'] || true || '' in ['"]}`, "at '/olm/identities/0'"},
+		"namespaces by pattern":       {`excludedNamespaces: ["team-*"]`, "at '/excludedNamespaces/0'"},
+		"every look-up":               {`templates: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/templates/lookupRules/0/resources/0'"},
+		"every verb":                  {`templates: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/templates/lookupRules/0/verbs/0'"},
+		"no unit":                     {"certificates: {selfManaged: {caLifetime: 365d}}", "at '/certificates/selfManaged/caLifetime'"},
+		"no seconds":                  {"drainTimeout: 2m", "at '/drainTimeout'"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := render(t.Context(), test.values); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v\nwant it to say %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestNoWildcards looks through every role, with all that values may add.
+func TestNoWildcards(t *testing.T) {
+	roles := rolesOf(defaults)
+	if len(roles) < 7 {
+		t.Fatalf("there are only %d roles", len(roles))
+	}
+	// What can be told by name has names: secrets most of all.
+	named := []string{"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+	for name, rules := range roles {
+		for _, rule := range rules {
+			if all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames, rule.NonResourceURLs); slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, "*") }) {
+				t.Errorf("%s has a wildcard: %v", name, rule)
+			}
+			if slices.Contains(rule.Verbs, "override") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") {
+				t.Errorf("%s has a verb that is for an administrator to grant: %v", name, rule)
+			}
+			if slices.ContainsFunc(rule.Resources, func(r string) bool { return slices.Contains(named, r) }) &&
+				len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) {
+				t.Errorf("%s names no objects: %v", name, rule)
+			}
+		}
+	}
+	for name, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
+		same(t, name, binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "opgate", Namespace: namespace}})
+	}
+}
+
+// TestUserRoles looks at what people get without being asked. Whoever may write a policy decides what is installed in the
+// namespace that it names, so those who may edit some namespace do not.
+func TestUserRoles(t *testing.T) {
+	for role, want := range map[string]bool{"view": true, "edit": false, "admin": false} {
+		same(t, role, aggregated(t, defaults, role), want)
+	}
+	same(t, "view", one[*rbacv1.ClusterRole](t, defaults, "opgate-view").Rules, []rbacv1.PolicyRule{{
+		APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch"},
+	}})
+	for _, role := range []string{"edit", "admin"} {
+		verbs := one[*rbacv1.ClusterRole](t, defaults, "opgate-"+role).Rules[0].Verbs
+		if !slices.Contains(verbs, "create") || !slices.Contains(verbs, "delete") {
+			t.Errorf("opgate-%s may only %v", role, verbs)
+		}
+	}
+}
+
+// TestPodSecurity asks the admission plugin of Kubernetes whether the pod meets the standard "restricted".
+func TestPodSecurity(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(o objects) []string {
+		template := deploymentOf(t, o).Spec.Template
+		var refused []string
+		for _, result := range evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}, &template.ObjectMeta, &template.Spec) {
+			if !result.Allowed {
+				refused = append(refused, result.ForbiddenReason+": "+result.ForbiddenDetail)
+			}
+		}
+		return refused
+	}
+	for _, values := range []string{"", "certificates: {mode: cert-manager}"} {
+		if refused := check(mustRender(t, values)); len(refused) > 0 {
+			t.Errorf("with values %q: %q", values, refused)
+		}
+	}
+	if refused := check(mustRender(t, "hostNetwork: true")); len(refused) == 0 {
+		t.Error("nothing is refused with hostNetwork, so nothing is checked")
+	}
+	if read := container(t, defaults).SecurityContext.ReadOnlyRootFilesystem; read == nil || !*read {
+		t.Error("the root file system can be written to")
+	}
+}
+
+// TestDefinition holds the definition in the chart to the one that controller-gen made, but for what depends on the release.
+func TestDefinition(t *testing.T) {
+	text, err := os.ReadFile(checkout.CRD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := os.ReadFile(filepath.Join(checkout.Chart(), "files", "crd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, copied) {
+		t.Error("the copy in the chart is not what is in manifests/crd: run 'make generate'")
+	}
+	var want apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	got := one[*apiextensionsv1.CustomResourceDefinition](t, defaults, policyDefinition).DeepCopy()
+	same(t, "policy of helm", got.Annotations["helm.sh/resource-policy"], "keep")
+	// Whoever deletes what has the label app.kubernetes.io/name=opgate must not delete every policy.
+	if name, ok := got.Labels["app.kubernetes.io/name"]; ok {
+		t.Errorf("it has the name %s", name)
+	}
+	same(t, "strategy", got.Spec.Conversion.Strategy, apiextensionsv1.WebhookConverter)
+	service := got.Spec.Conversion.Webhook.ClientConfig.Service
+	same(t, "converter", []string{service.Namespace, service.Name, *service.Path}, []string{namespace, "opgate-webhook", "/convert"})
+	if len(got.Spec.Conversion.Webhook.ClientConfig.CABundle) > 0 {
+		t.Error("it has a caBundle, which is filled in at run time")
+	}
+	for key, value := range want.Labels {
+		same(t, "label "+key, got.Labels[key], value)
+	}
+	for key, value := range want.Annotations {
+		same(t, "annotation "+key, got.Annotations[key], value)
+	}
+	got.Spec.Conversion = nil
+	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+		t.Errorf("the definition changed (-generated +rendered):\n%s", diff)
+	}
+}
+
+// TestFlags has the server read the arguments that it gets in a pod. What it may complain of is only that there is no cluster.
+func TestFlags(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "opgate")
+	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build opgate: %v\n%s", err, out)
+	}
+	for name, values := range map[string]string{
+		"self-managed": "{defaultNamespace: operators}",
+		"cert-manager": "certificates: {mode: cert-manager}",
+		"others":       "{approvalMode: deny, ungoverned: hold, log: {level: error, format: console}, backgroundLoop: {enabled: false}, drainDelay: 0s}",
+	} {
+		var args []string
+		for _, arg := range container(t, mustRender(t, values)).Args {
+			args = append(args, strings.ReplaceAll(arg, "$(POD_NAMESPACE)", namespace))
+		}
+		nowhere := filepath.Join(t.TempDir(), "kubeconfig")
+		out, err := output(t, binary, append(args, "--kubeconfig="+nowhere)...)
+		if err == nil || !strings.Contains(out, "find the API server") {
+			t.Errorf("%s: with %q it says %v\n%s", name, args, err, out)
+		}
+	}
+}
+
+// TestReleaseFits measures what a release takes of the Secret that helm keeps it in, which may have 1 MiB. A chart that has
+// outgrown it cannot be installed at all.
+func TestReleaseFits(t *testing.T) {
+	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--output", "json")
+	var release struct {
+		Chart    map[string]any `json:"chart"`
+		Manifest string         `json:"manifest"`
+	}
+	if err := json.Unmarshal([]byte(text), &release); err != nil {
+		t.Fatal(err)
+	}
+	if len(release.Manifest) < 50_000 || release.Chart["files"] == nil {
+		t.Fatal("this is not all that helm keeps")
+	}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	size := base64.StdEncoding.EncodedLen(packed.Len())
+	t.Logf("a release takes %d KiB", size/1024)
+	if limit := 256 * 1024; size > limit {
+		t.Errorf("a release takes %d bytes, want at most %d, a quarter of what a Secret holds", size, limit)
+	}
+}
+
+// TestNotes reads what helm prints after an installation.
+func TestNotes(t *testing.T) {
+	notes := func(values ...string) string {
+		args := []string{"install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client"}
+		for _, value := range values {
+			args = append(args, "--set", value)
+		}
+		_, text, ok := strings.Cut(mustOutput(t, helm, args...), "\nNOTES:\n")
+		if !ok {
+			t.Fatal("there are no notes")
+		}
+		return text
+	}
+	for text, wants := range map[string][]string{
+		notes(): {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies stay", `"strategy":"None"`},
+		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("the notes do not say %q:\n%s", want, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package chart_test
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func labelSet(l map[string]string) labels.Set { return l }
+
+// podCases are values about the Deployment and its pods.
+func podCases() []valueCase {
+	digest := "sha256:" + strings.Repeat("0123456789abcdef", 4)
+	return []valueCase{
+		{name: "replicas", values: "replicas: 3", check: func(t *testing.T, o objects) {
+			same(t, "replicas", *deploymentOf(t, o).Spec.Replicas, 3)
+		}},
+		{name: "image by tag", values: "image: {repository: registry.example/opgate, tag: v9}", check: func(t *testing.T, o objects) {
+			same(t, "image", container(t, o).Image, "registry.example/opgate:v9")
+		}},
+		{name: "image by digest, whatever the tag", values: "image: {tag: v9, digest: '" + digest + "'}", check: func(t *testing.T, o objects) {
+			same(t, "image", container(t, o).Image, "ghcr.io/opgate/opgate@"+digest)
+		}},
+		{name: "image from a private registry", values: "image: {pullPolicy: Always, pullSecrets: [one, two]}", check: func(t *testing.T, o objects) {
+			same(t, "pull policy", container(t, o).ImagePullPolicy, corev1.PullAlways)
+			same(t, "pull secrets", podOf(t, o).ImagePullSecrets, []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}})
+		}},
+		{name: "time to stop", values: "{drainDelay: 10s, drainTimeout: 30s}", check: func(t *testing.T, o objects) {
+			same(t, "grace period", *podOf(t, o).TerminationGracePeriodSeconds, 65) // 20 s of it for requests under way
+		}},
+		{name: "ports", values: "ports: {webhook: 10250, metrics: 10251, health: 10252}", check: func(t *testing.T, o objects) {
+			same(t, "ports", container(t, o).Ports, []corev1.ContainerPort{
+				{Name: "webhook", ContainerPort: 10250, Protocol: corev1.ProtocolTCP},
+				{Name: "metrics", ContainerPort: 10251, Protocol: corev1.ProtocolTCP},
+				{Name: "health", ContainerPort: 10252, Protocol: corev1.ProtocolTCP},
+			})
+			flags := flagsOf(t, o)
+			same(t, "addresses", []string{flags["webhook-bind-address"][0], flags["metrics-bind-address"][0], flags["health-probe-bind-address"][0]},
+				[]string{":10250", ":10251", ":10252"})
+		}},
+		{name: "network of the node", values: "hostNetwork: true", check: func(t *testing.T, o objects) {
+			pod := podOf(t, o)
+			if !pod.HostNetwork || pod.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+				t.Errorf("hostNetwork is %t, dnsPolicy %s", pod.HostNetwork, pod.DNSPolicy)
+			}
+			// With a pod more than before, a cluster of as many nodes as pods could never roll out.
+			if rolling := deploymentOf(t, o).Spec.Strategy.RollingUpdate; rolling.MaxSurge.IntValue() != 0 {
+				t.Errorf("rolling update is %v", rolling)
+			}
+		}},
+		{name: "labels and annotations of pods", values: `
+podLabels: {mesh: "false", app.kubernetes.io/instance: other}
+podAnnotations: {example.com/scrape: "true"}`, check: func(t *testing.T, o objects) {
+			template := deploymentOf(t, o).Spec.Template
+			same(t, "label", template.Labels["mesh"], "false")
+			same(t, "label that pods are found by", template.Labels["app.kubernetes.io/instance"], "opgate")
+			same(t, "annotations", template.Annotations, map[string]string{"example.com/scrape": "true"})
+			if _, ok := deploymentOf(t, o).Labels["mesh"]; ok {
+				t.Error("the Deployment has the label of pods")
+			}
+		}},
+		{name: "resources", values: "resources: {limits: {memory: 2Gi}}", check: func(t *testing.T, o objects) {
+			got := container(t, o).Resources
+			same(t, "limit", got.Limits.Memory().String(), "2Gi")
+			same(t, "request that was not changed", got.Requests.Memory().String(), "128Mi")
+		}},
+		{name: "security contexts", values: `
+podSecurityContext: {runAsUser: 1000, fsGroup: 1000}
+securityContext: {privileged: false}`, check: func(t *testing.T, o objects) {
+			same(t, "user", *podOf(t, o).SecurityContext.RunAsUser, 1000)
+			same(t, "group of files", *podOf(t, o).SecurityContext.FSGroup, 1000)
+			same(t, "privileged", container(t, o).SecurityContext.Privileged, new(false))
+		}},
+		{name: "priority", values: "priorityClassName: mine", check: func(t *testing.T, o objects) {
+			same(t, "priority class", podOf(t, o).PriorityClassName, "mine")
+		}},
+		{name: "where pods run", values: `
+nodeSelector: {pool: infra}
+tolerations: [{key: infra, operator: Exists}]
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}
+topologySpreadConstraints:
+  - {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}
+  - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}`, check: func(t *testing.T, o objects) {
+			pod := podOf(t, o)
+			same(t, "node selector", pod.NodeSelector, map[string]string{"pool": "infra"})
+			same(t, "tolerations", pod.Tolerations, []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}})
+			same(t, "preferred nodes", len(pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution), 1)
+			same(t, "spread", len(pod.TopologySpreadConstraints), 2)
+			same(t, "pods that are spread", pod.TopologySpreadConstraints[0].LabelSelector, deploymentOf(t, o).Spec.Selector)
+			same(t, "pods that are spread", pod.TopologySpreadConstraints[1].LabelSelector.MatchLabels, map[string]string{"a": "b"})
+		}},
+	}
+}
+
+// TestPodDefaults looks at what keeps answers coming during upgrades and disruptions, when nobody says anything.
+func TestPodDefaults(t *testing.T) {
+	deployment, pod := deploymentOf(t, defaults), podOf(t, defaults)
+	same(t, "replicas", *deployment.Spec.Replicas, 2)
+	rolling := deployment.Spec.Strategy.RollingUpdate
+	if deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || rolling.MaxUnavailable.IntValue() != 0 || rolling.MaxSurge.IntValue() != 1 {
+		t.Errorf("strategy is %+v", deployment.Spec.Strategy)
+	}
+	for _, constraint := range pod.TopologySpreadConstraints {
+		same(t, "spread over "+constraint.TopologyKey, constraint.WhenUnsatisfiable, corev1.ScheduleAnyway)
+		same(t, "pods that are spread", constraint.LabelSelector, deployment.Spec.Selector)
+	}
+	// What is in a selector can never change again.
+	same(t, "selector", deployment.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "opgate", "app.kubernetes.io/instance": "opgate"})
+	for name, service := range of[*corev1.Service](defaults) {
+		same(t, "selector of "+name, service.Spec.Selector, deployment.Spec.Selector.MatchLabels)
+		if service.Spec.PublishNotReadyAddresses {
+			t.Errorf("%s sends requests to pods that are not ready", name)
+		}
+		port := service.Spec.Ports[0]
+		if !strings.Contains(name, port.TargetPort.String()) {
+			t.Errorf("%s sends requests to port %s", name, port.TargetPort.String())
+		}
+	}
+}
+
+// TestOpenShift renders for a cluster that gives each namespace users of its own, and refuses pods that name others.
+func TestOpenShift(t *testing.T) {
+	context := podOf(t, mustRender(t, "", "--api-versions", "security.openshift.io/v1")).SecurityContext
+	if context.RunAsUser != nil || context.RunAsGroup != nil || !*context.RunAsNonRoot {
+		t.Errorf("security context is %+v, want runAsNonRoot and nobody's name", context)
+	}
+	same(t, "user elsewhere", podOf(t, defaults).SecurityContext.RunAsUser, new(int64(65532)))
+}

@@ -1,0 +1,161 @@
+package chart_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const policyDefinition = "operatorpolicies.policy.open-cluster-management.io"
+
+// serverCases are values that say what the server does.
+func serverCases() []valueCase {
+	return []valueCase{
+		flagCase("approvalMode", "deny", "approval-mode"),
+		flagCase("ungoverned", "hold", "ungoverned"),
+		flagCase("defaultNamespace", "operators", "operator-policy-default-namespace"),
+		flagCase("statusHistoryLength", "3", "operator-policy-status-history-length"),
+		flagCase("log.level", "debug", "log-level"),
+		flagCase("log.format", "console", "log-format"),
+		flagCase("drainDelay", "20s", "drain-delay"),
+		flagCase("drainTimeout", "30s", "drain-timeout"),
+		flagCase("certificates.selfManaged.caLifetime", "720h", "ca-lifetime"),
+		flagCase("certificates.selfManaged.certificateLifetime", "24h", "certificate-lifetime"),
+		flagCase("certificates.selfManaged.caOverlap", "1h30m", "ca-overlap"),
+		{
+			name:   "without the loop there are fewer permissions",
+			values: "backgroundLoop: {enabled: false}",
+			check: func(t *testing.T, o objects) {
+				same(t, "--background-loop", flagsOf(t, o)["background-loop"], []string{"false"})
+				gone[*rbacv1.ClusterRole](t, o, "opgate-loop")
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-loop")
+				for _, rule := range one[*rbacv1.Role](t, o, "opgate").Rules {
+					if slices.Contains(rule.ResourceNames, "opgate-loop") {
+						t.Errorf("the Lease of the loop is still in %v", rule)
+					}
+				}
+			},
+		},
+		{
+			name: "look-ups of templates",
+			values: `
+templates:
+  lookupRules:
+    - {apiGroups: [""], resources: [configmaps], resourceNames: [versions], verbs: [get, list, watch]}`,
+			check: func(t *testing.T, o objects) {
+				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-templates").Rules, []rbacv1.PolicyRule{{
+					APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"versions"}, Verbs: []string{"get", "list", "watch"},
+				}})
+				one[*rbacv1.ClusterRoleBinding](t, o, "opgate-templates")
+			},
+		},
+	}
+}
+
+// certificateCases are values about certificates and the definition of policies.
+func certificateCases() []valueCase {
+	return []valueCase{
+		{
+			name:   "cert-manager with a CA of our own",
+			values: "certificates: {mode: cert-manager}",
+			check: func(t *testing.T, o objects) {
+				checkCertManager(t, o)
+				certificate := one[*certmanagerv1.Certificate](t, o, "opgate-webhook")
+				same(t, "issuer", certificate.Spec.IssuerRef.Name, "opgate-webhook-ca")
+				ca := one[*certmanagerv1.Certificate](t, o, "opgate-webhook-ca")
+				issuer := one[*certmanagerv1.Issuer](t, o, "opgate-webhook-ca")
+				if !ca.Spec.IsCA || issuer.Spec.CA == nil || issuer.Spec.CA.SecretName != ca.Spec.SecretName {
+					t.Errorf("issuer %+v does not sign with CA %+v", issuer.Spec, ca.Spec)
+				}
+				if one[*certmanagerv1.Issuer](t, o, ca.Spec.IssuerRef.Name).Spec.SelfSigned == nil {
+					t.Error("the CA is not self-signed")
+				}
+				if left := ca.Spec.RenewBefore.Duration; left <= certificate.Spec.Duration.Duration {
+					t.Errorf("the CA may end after %s, before what it signed, which lives for %s", left, certificate.Spec.Duration.Duration)
+				}
+				if ca.Spec.PrivateKey.RotationPolicy != certmanagerv1.RotationPolicyNever {
+					t.Error("with a new key in the CA, caBundle and certificates would not fit each other for a while")
+				}
+			},
+		},
+		{
+			name: "cert-manager with an issuer that is there",
+			values: `
+certificates:
+  mode: cert-manager
+  certManager:
+    issuerRef: {name: corporate, kind: ClusterIssuer, group: example.com}
+    duration: 48h
+    renewBefore: 24h
+    privateKey: {algorithm: RSA, size: 4096, rotationPolicy: Never}`,
+			check: func(t *testing.T, o objects) {
+				checkCertManager(t, o)
+				if issuers := of[*certmanagerv1.Issuer](o); len(issuers) != 0 {
+					t.Errorf("there are issuers besides it: %v", issuers)
+				}
+				spec := one[*certmanagerv1.Certificate](t, o, "opgate-webhook").Spec
+				same(t, "issuer", []string{spec.IssuerRef.Name, spec.IssuerRef.Kind, spec.IssuerRef.Group}, []string{"corporate", "ClusterIssuer", "example.com"})
+				same(t, "duration", spec.Duration.Duration.String(), "48h0m0s")
+				same(t, "renewBefore", spec.RenewBefore.Duration.String(), "24h0m0s")
+				same(t, "key", *spec.PrivateKey, certmanagerv1.CertificatePrivateKey{Algorithm: "RSA", Size: 4096, RotationPolicy: "Never"})
+			},
+		},
+		{
+			name:   "without the definition",
+			values: "crds: {install: false}",
+			check: func(t *testing.T, o objects) {
+				gone[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition)
+			},
+		},
+		{
+			name:   "the definition goes with the release",
+			values: "crds: {keep: false}",
+			check: func(t *testing.T, o objects) {
+				if policy, ok := one[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition).Annotations["helm.sh/resource-policy"]; ok {
+					t.Errorf("helm.sh/resource-policy is %q", policy)
+				}
+			},
+		},
+	}
+}
+
+// checkCertManager wants what does not depend on the issuer.
+func checkCertManager(t *testing.T, o objects) {
+	t.Helper()
+	const annotation, source = "cert-manager.io/inject-ca-from", namespace + "/opgate-webhook"
+	for _, object := range []metav1.Object{
+		one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate"),
+		one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate"),
+		one[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition),
+	} {
+		same(t, fmt.Sprintf("annotation of %T", object), object.GetAnnotations()[annotation], source)
+	}
+	certificate := one[*certmanagerv1.Certificate](t, o, "opgate-webhook")
+	same(t, "names", certificate.Spec.DNSNames, []string{
+		"opgate-webhook." + namespace + ".svc", "opgate-webhook." + namespace + ".svc.cluster.local", "opgate-webhook." + namespace,
+	})
+	flags, pod := flagsOf(t, o), podOf(t, o)
+	same(t, "--tls-cert-file", flags["tls-cert-file"], []string{"/etc/opgate/tls/tls.crt"})
+	same(t, "--tls-key-file", flags["tls-key-file"], []string{"/etc/opgate/tls/tls.key"})
+	if flags["ca-lifetime"] != nil {
+		t.Errorf("there are flags for certificates that Opgate makes: %v", flags)
+	}
+	same(t, "volume mounts", pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "tls", MountPath: "/etc/opgate/tls", ReadOnly: true}})
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Secret == nil || pod.Volumes[0].Secret.SecretName != certificate.Spec.SecretName {
+		t.Errorf("volumes are %v, want the Secret %s", pod.Volumes, certificate.Spec.SecretName)
+	}
+	for name, rules := range rolesOf(o) {
+		for _, rule := range rules {
+			if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") {
+				t.Errorf("%s has a permission that only self-managed certificates need: %v", name, rule)
+			}
+		}
+	}
+}
