@@ -1,28 +1,23 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/e2e/internal/orphans"
+	"github.com/opgate/opgate/e2e/internal/reaper"
 )
 
-// reapVariable makes the test binary a reaper of the directory that it names.
-const reapVariable = "OPGATE_E2E_REAP"
-
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(reapVariable); dir != "" {
-		os.Exit(reap(dir))
+	if code, ok := reaper.Main(context.Background()); ok {
+		os.Exit(code)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
@@ -35,6 +30,13 @@ func TestMain(m *testing.M) {
 	if err := sharedEnv.stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
+	}
+	if all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""; all && code == 0 {
+		// Only all tests together make Opgate do all that it may do.
+		if unused, err := exercised.unused(); err != nil || len(unused) > 0 {
+			fmt.Fprintf(os.Stderr, "no test made opgate use these rights that it is shipped with: %v (%v)\n", unused, err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }
@@ -121,7 +123,7 @@ func startCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster
 	if err != nil {
 		return nil, stop, err
 	}
-	dismiss, err := startReaper(opts.Dir)
+	dismiss, err := reaper.Start(ctx, opts.Dir)
 	if err != nil {
 		return nil, stop, errors.Join(err, os.RemoveAll(opts.Dir))
 	}
@@ -130,50 +132,4 @@ func startCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster
 		return nil, dismiss, err
 	}
 	return c, func() error { return errors.Join(c.Stop(), dismiss()) }, nil
-}
-
-// startReaper starts a process that outlives this one, and then ends what this one leaves running with its data in dir. A
-// panic, a test that takes too long, and SIGKILL all end a test binary without a chance to clean up.
-func startReaper(dir string) (dismiss func() error, err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	// It reads from this pipe, whose other end closes with this process.
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), reapVariable+"="+dir)
-	cmd.Stdin, cmd.Stderr = read, &out
-	// A session of its own, so that what ends this process does not end it as well.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	_ = read.Close()
-	if err != nil {
-		return nil, errors.Join(err, write.Close())
-	}
-	return func() error {
-		if err := errors.Join(write.Close(), cmd.Wait()); err != nil {
-			return fmt.Errorf("end the reaper: %w\n%s", err, out.String())
-		}
-		if out.Len() > 0 {
-			return fmt.Errorf("the cluster left something behind: %s", out.String())
-		}
-		return nil
-	}, nil
-}
-
-// reap waits for the end of the process that started this one.
-func reap(dir string) (code int) {
-	signal.Ignore(syscall.SIGPIPE)       // who would read what this one says may be gone
-	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
-	err := errors.Join(orphans.End(context.Background(), os.Stderr, dir), os.RemoveAll(dir))
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
 }

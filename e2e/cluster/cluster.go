@@ -1,6 +1,6 @@
 // Package cluster runs a real kube-apiserver and etcd with OLM's and Opgate's resource definitions, Opgate as a process of
 // its own in front of it, and kubectl as distinct users. There are no nodes and no controllers: nothing runs pods, collects
-// garbage or deletes the content of a namespace.
+// garbage or deletes the content of a namespace, unless package node adds that.
 package cluster
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -33,6 +34,7 @@ type Cluster struct {
 	mu    sync.Mutex
 	gates []*Gate
 	loop  bool // whether one of them had a loop
+	ends  []func() error
 
 	stop func() error
 }
@@ -74,23 +76,30 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	definitions := olmCRDs()
+	definitions, own := olmCRDs(), c.checkout.CRDs()
 	if opts.WithoutOLM {
 		definitions = nil
 	}
-	if err := installCRDs(ctx, c.plane.masters(), c.checkout.CRDs(), definitions); err != nil {
+	if opts.Bare {
+		own = ""
+	}
+	if err := installCRDs(ctx, c.plane.masters(), own, definitions); err != nil {
 		return err
 	}
 	if err := createNamespaces(ctx, c.masters, append(opts.plainNamespaces(), opts.TenantNamespaces...)); err != nil {
 		return err
 	}
-	if err := createRBAC(ctx, c.masters, opts.TenantNamespaces); err != nil {
+	create, wait := createRBAC, waitForRBAC
+	if opts.Bare {
+		create, wait = createBareRBAC, waitForBareRBAC
+	}
+	if err := create(ctx, c.masters, opts.TenantNamespaces); err != nil {
 		return err
 	}
-	if c.users, err = createUsers(ctx, c.plane, c.masters, opts.TenantNamespaces[0]); err != nil {
+	if c.users, err = createUsers(ctx, c.plane, c.masters, &opts); err != nil {
 		return err
 	}
-	if err := waitForRBAC(ctx, c.masters, opts.TenantNamespaces); err != nil {
+	if err := wait(ctx, c.masters, opts.TenantNamespaces); err != nil {
 		return err
 	}
 	if err := c.writeKubeconfigs(); err != nil {
@@ -121,15 +130,25 @@ func makeDir(dir string) (string, error) {
 	return dir, nil
 }
 
+// AtStop has Stop call end before it stops anything else. What is added last comes first.
+func (c *Cluster) AtStop(end func() error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends = append(c.ends, end)
+}
+
 // Stop stops every process that the cluster started and removes what they wrote. Calling it again does nothing.
 func (c *Cluster) Stop() error { return c.stop() }
 
 func (c *Cluster) stopAll() error {
 	c.mu.Lock()
-	gates := c.gates
+	gates, ends := c.gates, c.ends
 	c.mu.Unlock()
 
 	var errs []error
+	for _, end := range slices.Backward(ends) {
+		errs = append(errs, end())
+	}
 	for _, gate := range gates {
 		if _, err := gate.Stop(); err != nil {
 			errs = append(errs, err)

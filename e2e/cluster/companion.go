@@ -36,6 +36,28 @@ func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []s
 	return &Companion{name: name, process: process}, nil
 }
 
+// Program is what StartProgram runs.
+type Program struct {
+	// Name is what errors call it.
+	Name string
+	// Path is the executable, Args are its arguments.
+	Path string
+	Args []string
+	// Env is the whole of its environment, such as "NAME=value".
+	Env []string
+	// Log is the file that its output is added to.
+	Log string
+}
+
+// StartProgram is StartCompanion for a program that gets nothing from the environment of this process.
+func StartProgram(ctx context.Context, program Program) (*Companion, error) {
+	process, err := startProcessIn(ctx, append([]string{}, program.Env...), program.Log, program.Path, program.Args...)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", program.Name, err)
+	}
+	return &Companion{name: program.Name, process: process}, nil
+}
+
 // Stop asks the process to end and waits until it has. Calling it again does nothing. When it does not end in time it is
 // killed, which is an error.
 func (p *Companion) Stop() error {
@@ -43,6 +65,34 @@ func (p *Companion) Stop() error {
 		return fmt.Errorf("stop %s: %w; its log ends with\n%s", p.name, err, tail.File(p.LogPath(), logLines))
 	}
 	return nil
+}
+
+// Kill ends the process at once, and waits until it has ended.
+func (p *Companion) Kill() error {
+	if err := p.process.kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Signal sends a signal to the process. It does nothing when that has ended.
+func (p *Companion) Signal(sig os.Signal) error {
+	if err := p.process.signal(sig); err != nil {
+		return fmt.Errorf("send %s to %s: %w", sig, p.name, err)
+	}
+	return nil
+}
+
+// PID is the process ID.
+func (p *Companion) PID() int { return p.process.cmd.Process.Pid }
+
+// Exited is closed when the process has ended, for whatever reason.
+func (p *Companion) Exited() <-chan struct{} { return p.process.exited() }
+
+// State waits for the end of the process and says how it ended.
+func (p *Companion) State() *os.ProcessState {
+	<-p.process.exited()
+	return p.process.cmd.ProcessState
 }
 
 // Err returns an error, which quotes the log, when the process has ended.
@@ -66,3 +116,6 @@ func FreeAddress(ctx context.Context) (string, error) {
 	}
 	return addresses[0], nil
 }
+
+// FreeAddresses returns n distinct addresses of that kind.
+func FreeAddresses(ctx context.Context, n int) ([]string, error) { return freeAddresses(ctx, n) }

@@ -22,20 +22,18 @@ func (c *Cluster) InstallOLM(ctx context.Context) error {
 	return nil
 }
 
-// installCRDs creates resource definitions and those in dir, and waits until all are served.
+// installCRDs creates resource definitions and those in dir, if it is given, and waits until all are served.
 func installCRDs(ctx context.Context, config *rest.Config, dir string, definitions []*apiextensionsv1.CustomResourceDefinition) error {
-	manifests, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return fmt.Errorf("install CRDs: %w", err)
-	}
-	if len(manifests) == 0 {
-		return fmt.Errorf("install CRDs: no *.yaml in %s: %w", dir, os.ErrNotExist)
-	}
-	options := envtest.CRDInstallOptions{
-		CRDs:               definitions,
-		Paths:              []string{dir},
-		ErrorIfPathMissing: true,
-		MaxTime:            componentTimeout,
+	options := envtest.CRDInstallOptions{CRDs: definitions, MaxTime: componentTimeout}
+	if dir != "" {
+		manifests, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+		if err != nil {
+			return fmt.Errorf("install CRDs: %w", err)
+		}
+		if len(manifests) == 0 {
+			return fmt.Errorf("install CRDs: no *.yaml in %s: %w", dir, os.ErrNotExist)
+		}
+		options.Paths, options.ErrorIfPathMissing = []string{dir}, true
 	}
 	if _, err := envtest.InstallCRDs(config, options); err != nil {
 		return fmt.Errorf("install CRDs: %w", errors.Join(err, ctx.Err()))

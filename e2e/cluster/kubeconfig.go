@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -13,7 +14,7 @@ import (
 // current one.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// OpgateKubeconfig is the path of the kubeconfig that Opgate runs with.
+// OpgateKubeconfig is the path of the kubeconfig that Opgate runs with, unless the cluster is bare.
 func (c *Cluster) OpgateKubeconfig() string { return filepath.Join(c.dir, "opgate.kubeconfig") }
 
 // kubeconfigFor is the kubeconfig that has a context for user.
@@ -27,14 +28,18 @@ func (c *Cluster) kubeconfigFor(user User) string {
 func (c *Cluster) writeKubeconfigs() error {
 	for _, file := range []struct {
 		path  string
-		users []User // the first is the current context
+		users []User // of those there are; the first is the current context
 	}{
 		{c.Kubeconfig(), []User{Admin, Tenant, OLM}},
 		{c.OpgateKubeconfig(), []User{Opgate}},
 	} {
+		users := slices.DeleteFunc(file.users, func(user User) bool { return c.users[user] == nil })
+		if len(users) == 0 {
+			continue
+		}
 		config := clientcmdapi.NewConfig()
-		config.CurrentContext = string(file.users[0])
-		for _, user := range file.users {
+		config.CurrentContext = string(users[0])
+		for _, user := range users {
 			account, err := c.account(user)
 			if err != nil {
 				return fmt.Errorf("write kubeconfig: %w", err)
@@ -44,6 +49,18 @@ func (c *Cluster) writeKubeconfigs() error {
 		if err := clientcmd.WriteToFile(*config, file.path); err != nil {
 			return fmt.Errorf("write kubeconfig: %w", err)
 		}
+	}
+	return nil
+}
+
+// WriteKubeconfig writes a kubeconfig with one context.
+func WriteKubeconfig(path string, user *rest.Config) error {
+	const name = "default"
+	config := clientcmdapi.NewConfig()
+	config.CurrentContext = name
+	addContext(config, name, &account{config: user})
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
 }

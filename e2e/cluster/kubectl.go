@@ -45,20 +45,30 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	if _, err := c.account(command.User); err != nil {
 		return Result{}, fmt.Errorf("kubectl: %w", err)
 	}
-	home := filepath.Join(c.dir, "home")
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return Result{}, fmt.Errorf("kubectl: %w", err)
-	}
-	args := append([]string{
+	command.Args = append([]string{
 		"--kubeconfig", c.kubeconfigFor(command.User),
 		"--context", string(command.User),
-		"--cache-dir", filepath.Join(home, "cache"),
+		"--cache-dir", filepath.Join(c.home(), "cache"),
 	}, command.Args...)
+	result, err := c.execute(ctx, c.assets.Kubectl(), command)
+	if err != nil {
+		return result, fmt.Errorf("kubectl: %w", err)
+	}
+	return result, nil
+}
 
-	cmd := exec.CommandContext(ctx, c.assets.Kubectl(), args...)
+// home is the home directory of what is executed. It is not that of a person: neither their ~/.kube nor their kuberc, plugins,
+// charts or settings in the environment take part.
+func (c *Cluster) home() string { return filepath.Join(c.dir, "home") }
+
+// execute runs a program to its end with the arguments that are given.
+func (c *Cluster) execute(ctx context.Context, path string, command Command) (Result, error) {
+	if err := os.MkdirAll(c.home(), 0o700); err != nil {
+		return Result{}, err
+	}
+	cmd := exec.CommandContext(ctx, path, command.Args...)
 	cmd.Dir = command.Dir
-	// A home of its own: neither the person's ~/.kube nor their kuberc, plugins or KUBECTL_* settings take part.
-	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	cmd.Env = []string{"HOME=" + c.home(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
 	cmd.Env = append(cmd.Env, command.Env...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stdin = strings.NewReader(command.Stdin)
@@ -68,10 +78,10 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	err := cmd.Run()
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: cmd.ProcessState.ExitCode()}
 	if ctx.Err() != nil {
-		return result, fmt.Errorf("kubectl: %w", ctx.Err())
+		return result, ctx.Err()
 	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return result, fmt.Errorf("kubectl: %w", err)
+		return result, err
 	}
 	return result, nil
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"io"
-	"slices"
 
 	"github.com/opgate/opgate/e2e/assets"
 )
@@ -26,7 +25,7 @@ type Options struct {
 	// Dir keeps everything that the cluster writes: data, certificates, kubeconfigs, logs. It must be empty or absent, and
 	// Stop removes it. Default: a new temporary directory.
 	Dir string
-	// Namespaces are created besides those that the cluster itself needs (olm and opgate-system).
+	// Namespaces are created besides those that the cluster itself needs (olm and, unless it is bare, opgate-system).
 	// Default: policies.
 	Namespaces []string
 	// TenantNamespaces are created, and given to the tenant. The first is the default of the tenant's kubectl.
@@ -34,6 +33,12 @@ type Options struct {
 	TenantNamespaces []string
 	// WithoutOLM leaves out OLM's resource definitions. InstallOLM adds them.
 	WithoutOLM bool
+	// Bare leaves out all that is Opgate's: its resource definition, its namespace, its permissions and the user of that name.
+	// An installation brings them.
+	Bare bool
+	// Node makes the API server reach Services by way of EgressSocket, where package node answers. Without it, it cannot reach
+	// any but those of type ExternalName.
+	Node bool
 	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
 	Audit bool
 	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each LIST.
@@ -56,5 +61,8 @@ func (o *Options) setDefaults() {
 
 // plainNamespaces are all namespaces that do not belong to the tenant.
 func (o *Options) plainNamespaces() []string {
-	return append([]string{OLMNamespace, OpgateNamespace}, slices.Clone(o.Namespaces)...)
+	if o.Bare {
+		return append([]string{OLMNamespace}, o.Namespaces...)
+	}
+	return append([]string{OLMNamespace, OpgateNamespace}, o.Namespaces...)
 }

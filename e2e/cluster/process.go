@@ -17,10 +17,15 @@ type process struct {
 	done chan struct{} // closed once cmd has been waited for
 }
 
-// startProcess starts a program. The process outlives ctx: it is stopped by terminate or kill, in the order that its
-// dependents need.
+// startProcess starts a program in the environment of this process. The process outlives ctx: it is stopped by terminate or
+// kill, in the order that its dependents need.
 func startProcess(ctx context.Context, log, path string, args ...string) (*process, error) {
-	file, err := os.Create(log)
+	return startProcessIn(ctx, append(os.Environ(), "KUBECONFIG="), log, path, args...)
+}
+
+// startProcessIn is startProcess with an environment. The log is added to, if there is one already.
+func startProcessIn(ctx context.Context, environment []string, log, path string, args ...string) (*process, error) {
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +33,7 @@ func startProcess(ctx context.Context, log, path string, args ...string) (*proce
 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
 	cmd.Stdout, cmd.Stderr = file, file
-	cmd.Env = append(os.Environ(), "KUBECONFIG=")
+	cmd.Env = environment
 	// A process group of its own, so that Ctrl-C in a terminal reaches the harness alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

@@ -25,7 +25,8 @@ const (
 	Tenant User = "tenant"
 	// OLM is the service account of OLM's operators, with a token that the API server issued. It may do everything, as OLM may.
 	OLM User = "olm"
-	// Opgate is the service account of Opgate, with the permissions of its webhooks and of its loop and no others.
+	// Opgate is the service account of Opgate, with the permissions of its webhooks and of its loop and no others. A bare
+	// cluster does not have it.
 	Opgate User = "opgate"
 )
 
@@ -55,20 +56,30 @@ func (c *Cluster) account(user User) (*account, error) {
 	return account, nil
 }
 
+// Credentials makes a client certificate for somebody who is not one of the users of tests, such as a component of Kubernetes.
+func (c *Cluster) Credentials(name string, groups ...string) (*rest.Config, error) {
+	issued, err := c.plane.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make credentials of %s: %w", name, err)
+	}
+	return issued.Config(), nil
+}
+
 // createUsers issues the credentials of all users.
-func createUsers(ctx context.Context, plane *controlPlane, c client.Client, tenantNamespace string) (map[User]*account, error) {
+func createUsers(ctx context.Context, plane *controlPlane, c client.Client, opts *Options) (map[User]*account, error) {
 	users := map[User]*account{}
-	for user, namespace := range map[User]string{Admin: metav1.NamespaceDefault, Tenant: tenantNamespace} {
+	for user, namespace := range map[User]string{Admin: metav1.NamespaceDefault, Tenant: opts.TenantNamespaces[0]} {
 		issued, err := plane.env.AddUser(envtest.User{Name: string(user)}, nil)
 		if err != nil {
 			return nil, fmt.Errorf("create user %s: %w", user, err)
 		}
 		users[user] = &account{config: issued.Config(), namespace: namespace}
 	}
-	for user, key := range map[User]client.ObjectKey{
-		OLM:    {Namespace: OLMNamespace, Name: olmServiceAccount},
-		Opgate: {Namespace: OpgateNamespace, Name: opgateServiceAccount},
-	} {
+	serviceAccounts := map[User]client.ObjectKey{OLM: {Namespace: OLMNamespace, Name: olmServiceAccount}}
+	if !opts.Bare {
+		serviceAccounts[Opgate] = client.ObjectKey{Namespace: OpgateNamespace, Name: opgateServiceAccount}
+	}
+	for user, key := range serviceAccounts {
 		token, err := createServiceAccount(ctx, c, key)
 		if err != nil {
 			return nil, fmt.Errorf("create user %s: %w", user, err)

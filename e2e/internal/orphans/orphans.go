@@ -28,18 +28,35 @@ const (
 // End ends the processes of a control plane that were left running with their data in dir, because the process that had
 // started them was killed and could not stop them.
 func End(ctx context.Context, out io.Writer, dir string) error {
+	// What runs in place of a pod may be any program, but was put there.
+	placed := func(args []string) bool { return strings.HasPrefix(args[0], filepath.Join(dir, "pods")+"/") }
+	if err := end(ctx, out, "pod", placed); err != nil {
+		return err
+	}
 	// Each before the one that it needs: kube-apiserver does not end in peace without etcd.
-	for _, name := range []string{"olm", "catalog", "opm", "opgate", "kube-apiserver", "etcd"} {
-		if err := endNamed(ctx, out, name, dir); err != nil {
-			return fmt.Errorf("end leftover %s: %w", name, err)
+	for _, name := range []string{"olm", "catalog", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
+		inDir := func(arg string) bool { return strings.Contains(arg, dir+"/") }
+		err := end(ctx, out, name, func(args []string) bool {
+			return filepath.Base(args[0]) == name && slices.ContainsFunc(args[1:], inDir)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func endNamed(ctx context.Context, out io.Writer, name, dir string) error {
+// end ends the processes that match.
+func end(ctx context.Context, out io.Writer, name string, match func(args []string) bool) error {
+	if err := endAll(ctx, out, name, match); err != nil {
+		return fmt.Errorf("end leftover %s: %w", name, err)
+	}
+	return nil
+}
+
+func endAll(ctx context.Context, out io.Writer, name string, match func(args []string) bool) error {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		left, err := find(ctx, name, dir)
+		left, err := find(ctx, match)
 		if err != nil {
 			return err
 		}
@@ -50,7 +67,7 @@ func endNamed(ctx context.Context, out io.Writer, name, dir string) error {
 			}
 		}
 		err = wait.PollUntilContextTimeout(ctx, pollInterval, endTimeout, true, func(ctx context.Context) (bool, error) {
-			left, err := find(ctx, name, dir)
+			left, err := find(ctx, match)
 			return len(left) == 0, err
 		})
 		if err == nil || !wait.Interrupted(err) || ctx.Err() != nil {
@@ -60,16 +77,15 @@ func endNamed(ctx context.Context, out io.Writer, name, dir string) error {
 	return errors.New("it does not end")
 }
 
-// find returns the processes of a program that have dir in their arguments. That is how they are known: a process ID
-// on record could be another's by now.
-func find(ctx context.Context, name, dir string) (pids []int, err error) {
+// find returns the processes whose arguments match: those of a program that have dir in them. That is how they are known: a
+// process ID on record could be another's by now.
+func find(ctx context.Context, match func(args []string) bool) (pids []int, err error) {
 	processes, err := commandLines(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for pid, args := range processes {
-		inDir := func(arg string) bool { return strings.Contains(arg, dir+"/") }
-		if filepath.Base(args[0]) == name && slices.ContainsFunc(args[1:], inDir) {
+		if match(args) {
 			pids = append(pids, pid)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	cmscheme "github.com/cert-manager/cert-manager/pkg/client/clientset/versioned/scheme"
 	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
+	"github.com/cert-manager/cert-manager/pkg/util"
 	apiext "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kscheme "k8s.io/client-go/kubernetes/scheme"
@@ -40,6 +41,7 @@ func run(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
+	config = util.RestConfigWithUserAgent(config, "cainjector") // names the field manager as well
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kscheme.AddToScheme, cmscheme.AddToScheme, apiext.AddToScheme, apireg.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -1,0 +1,24 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opgate/opgate/e2e/assets"
+)
+
+// Helm runs the real helm as Admin, in the working directory of this process. An exit code other than 0 is a result, not an
+// error. Unless assets.FindHelm was asked before, the first call builds it, which takes minutes.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (Result, error) {
+	path, err := assets.FindHelm(ctx, assets.Options{Log: c.log})
+	if err != nil {
+		return Result{}, fmt.Errorf("helm: %w", err)
+	}
+	result, err := c.execute(ctx, path, Command{
+		Args: append([]string{"--kubeconfig", c.Kubeconfig(), "--kube-context", string(Admin)}, args...),
+	})
+	if err != nil {
+		return result, fmt.Errorf("helm: %w", err)
+	}
+	return result, nil
+}

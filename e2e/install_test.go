@@ -1,0 +1,404 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/node"
+)
+
+const (
+	chartDir   = "../manifests/chart/opgate"
+	repository = "ghcr.io/opgate/opgate"
+	// quick makes a release do in seconds what may take minutes.
+	quick = "certificates.selfManaged.caOverlap=2s,drainDelay=1s,drainTimeout=1s"
+	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
+	helmTimeout = "3m"
+)
+
+// site is a cluster that Opgate is installed on as users do, by helm or kubectl, with the permissions that come with it. Its pods
+// are processes of this machine, which the API server reaches by way of a Service.
+type site struct {
+	*env
+	node *node.Node
+}
+
+func startSite(t *testing.T) *site {
+	t.Helper()
+	c, stop, err := startCluster(t.Context(), cluster.Options{Bare: true, Node: true, Audit: true, Log: os.Stderr})
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{env: &env{Cluster: c, clients: map[cluster.User]*client{}}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.logs(t)
+		}
+	})
+	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant, cluster.OLM} {
+		if s.clients[user], err = newClient(c, user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary, err := c.BuildOpgate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.node, err = node.Start(t.Context(), c, node.Options{Images: map[string]node.Program{repository: node.Opgate(binary)}, Log: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, c, cluster.Admin, packageManifests, "create", "-f", "-")
+	return s
+}
+
+// logs shows how the logs of the pods end.
+func (s *site) logs(t *testing.T) {
+	for _, pod := range s.node.Pods(cluster.OpgateNamespace) {
+		text, err := os.ReadFile(pod.Log)
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		t.Logf("pod %s logged at last:\n%s", pod.Name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+}
+
+// wantNothingForbidden wants that the permissions of the release are enough for all that it did.
+func (s *site) wantNothingForbidden(t *testing.T) {
+	t.Helper()
+	requests, err := s.OpgateRequests(time.Time{}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exercised.add(requests)
+	for _, r := range requests {
+		if r.Response.Code == http.StatusForbidden {
+			t.Errorf("opgate may not %s %s", r.Verb, r.URI)
+		}
+	}
+}
+
+// helm runs helm, wants it to succeed and returns what it printed.
+func (s *site) helm(t *testing.T, args ...string) string {
+	t.Helper()
+	result, err := s.Helm(t.Context(), append(args, "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.ExitCode != 0 {
+		t.Fatalf("helm %s: exit code %d\n%s%s", strings.Join(args, " "), result.ExitCode, result.Stdout, result.Stderr)
+	}
+	return result.Stdout
+}
+
+// install installs a release and waits until it is ready, as helm sees it.
+func (s *site) install(t *testing.T, set ...string) {
+	t.Helper()
+	s.helm(t, "install", "opgate", chartDir, "--create-namespace", "--wait", "--set", strings.Join(append([]string{quick}, set...), ","))
+}
+
+// admin runs kubectl as the admin.
+func (s *site) admin(t *testing.T, args ...string) string {
+	t.Helper()
+	return kubectl(t, s.Cluster, cluster.Admin, "", args...)
+}
+
+// try is something to write, and what is wanted of it.
+type try struct {
+	user    cluster.User
+	object  *unstructured.Unstructured
+	refused string // "" if it is to be written
+}
+
+// tries are one write that the gate allows and one that it refuses.
+func tries(namespace string) []try {
+	return []try{
+		{user: cluster.Tenant, object: subscription(namespace, "good", goodCatalog, "Manual")},
+		{user: cluster.Tenant, object: subscription(namespace, "foreign", foreignCatalog, "Manual"), refused: "(subscription/catalog)"},
+	}
+}
+
+// attempt makes a write without effect.
+func (s *site) attempt(ctx context.Context, t try) error {
+	body, err := t.object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	got, err := s.clients[t.user].send(ctx, request{method: http.MethodPost, path: pathOf(resources[t.object.GetKind()], t.object.GetNamespace(), "", "") + "?dryRun=All",
+		contentType: "application/json", body: body})
+	switch {
+	case err != nil:
+		return err
+	case t.refused == "" && !got.ok(), t.refused != "" && !strings.Contains(got.refused, t.refused):
+		return fmt.Errorf("%s %s: got %s", t.object.GetKind(), t.object.GetName(), got)
+	}
+	return nil
+}
+
+// wantGate wants the gate to judge, from now on, in a namespace that a policy governs.
+func (s *site) wantGate(t *testing.T, namespace string) {
+	t.Helper()
+	for _, try := range tries(namespace) {
+		eventually(t, "the gate judges", func(ctx context.Context) error { return s.attempt(ctx, try) })
+	}
+}
+
+// wantUngated wants what the gate would refuse to be taken, soon.
+func (s *site) wantUngated(t *testing.T, namespace string) {
+	t.Helper()
+	for _, object := range []*unstructured.Unstructured{
+		subscription(namespace, "foreign", foreignCatalog, "Manual"), plan(namespace, "another", forbiddenVersion),
+	} {
+		eventually(t, "the API is writable", func(ctx context.Context) error {
+			return s.attempt(ctx, try{user: cluster.Admin, object: object})
+		})
+	}
+}
+
+// govern stores a policy for a new namespace of the tenant's.
+func (s *site) govern(t *testing.T) (namespace string) {
+	t.Helper()
+	namespace = s.newNamespace(t)
+	eventually(t, "a policy is stored", func(ctx context.Context) error {
+		_, err := s.create(ctx, policy(namespace))
+		return err
+	})
+	return namespace
+}
+
+// caBundles are all of those that the API server calls Opgate with.
+func (s *site) caBundles(t *testing.T) [][]byte {
+	t.Helper()
+	var all [][]byte
+	for resource, name := range registrations {
+		u, err := s.clients[cluster.Admin].Resource(resource).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, bundles(u)...)
+	}
+	return all
+}
+
+// TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes through in
+// its life.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	t.Cleanup(func() { s.wantNothingForbidden(t) })
+
+	// Nothing can start yet: no node has the image.
+	s.helm(t, "install", "opgate", chartDir, "--create-namespace", "--set", quick+",image.repository=registry.invalid/opgate")
+	t.Run("without a ready pod nothing else is locked", func(t *testing.T) { s.wantOnlyOursLocked(t) })
+
+	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", "image.repository="+repository, "--wait")
+	namespace := s.govern(t)
+	t.Run("it judges", func(t *testing.T) {
+		s.wantGate(t, namespace)
+		refused(t, s.Cluster, cluster.Tenant, asJSON(t, subscription(namespace, "foreign", foreignCatalog, "Manual")), []string{"apply", "-f", "-"},
+			deniedBy, "OperatorPolicy policies/"+namespace, "(subscription/catalog)")
+	})
+	t.Run("it converts", func(t *testing.T) {
+		got := s.admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
+		if got != "Automatic" {
+			t.Errorf("installPlanApproval is %q", got)
+		}
+	})
+	t.Run("its loop works", func(t *testing.T) {
+		eventually(t, "the policy has a status", func(ctx context.Context) error {
+			got := s.admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.status.compliant}")
+			if got == "" {
+				return errors.New("it has none")
+			}
+			return nil
+		})
+	})
+	t.Run("what is overwritten is restored", func(t *testing.T) { s.overwrite(t, namespace) })
+	t.Run("what is deleted comes back with the next upgrade", func(t *testing.T) {
+		s.admin(t, "delete", "validatingwebhookconfiguration", "opgate")
+		s.wantUngated(t, namespace)
+		s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--wait")
+		s.wantGate(t, namespace)
+	})
+	t.Run("rotations and restarts are not noticed", func(t *testing.T) { s.rotateAndRestart(t, namespace) })
+	t.Run("neither is an upgrade", func(t *testing.T) { s.upgrade(t, namespace) })
+	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
+	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
+}
+
+// wantOnlyOursLocked wants that with webhooks that nobody answers, the API server takes everything but what Opgate judges.
+func (s *site) wantOnlyOursLocked(t *testing.T) {
+	namespace := s.newNamespace(t)
+	eventually(t, "what nobody judges is refused", func(ctx context.Context) error {
+		err := s.attempt(ctx, tries(namespace)[0])
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	for _, object := range []*unstructured.Unstructured{
+		object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: free, namespace: %s}}`, namespace),
+		object(`{apiVersion: v1, kind: Secret, metadata: {name: free, namespace: kube-system}}`),
+		object(`{apiVersion: v1, kind: Namespace, metadata: {name: free}}`),
+		object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: free, namespace: %s}, spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}`, namespace),
+		object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: free}}`),
+		object(`{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: free, namespace: olm}, spec: {sourceType: grpc, address: "127.0.0.1:1"}}`),
+		// Ours, in the one namespace that is never judged.
+		object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: free, namespace: %s}, spec: {name: etcd, source: a, sourceNamespace: olm}}`, cluster.OpgateNamespace),
+	} {
+		if result, err := s.Kubectl(t.Context(), cluster.Admin, asJSON(t, object), "create", "--dry-run=server", "-f", "-"); err != nil || result.ExitCode != 0 {
+			t.Errorf("%s %s: %s (%v)", object.GetKind(), object.GetName(), result.Stderr, err)
+		}
+	}
+}
+
+// overwrite damages what the pods have filled in.
+func (s *site) overwrite(t *testing.T, namespace string) {
+	before := s.caBundles(t)[0]
+	pem, _ := authority(t, time.Hour)
+	foreign := base64.StdEncoding.EncodeToString(pem)
+	s.admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	s.admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	s.admin(t, "patch", "customresourcedefinition", registrations[definitionResource], "--type=json", "--patch",
+		`[{"op":"replace","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	eventually(t, "the caBundles are restored", func(context.Context) error {
+		for _, bundle := range s.caBundles(t) {
+			if !bytes.Equal(bundle, before) {
+				return fmt.Errorf("one is\n%s", bundle)
+			}
+		}
+		return nil
+	})
+	s.wantGate(t, namespace)
+}
+
+// upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no release
+// of Opgate to begin with yet; what there was before differs from this by its version.
+func (s *site) upgrade(t *testing.T, namespace string) {
+	previous := t.TempDir()
+	if err := os.CopyFS(previous, os.DirFS(chartDir)); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := os.ReadFile(previous + "/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := yaml.Unmarshal(chart, &fields); err != nil {
+		t.Fatal(err)
+	}
+	fields["version"], fields["appVersion"] = "0.0.1", "0.0.1"
+	if chart, err = yaml.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,drainTimeout=100s", "--wait")
+	s.underLoad(t, namespace, func() {
+		s.helm(t, "upgrade", "opgate", chartDir, "--reset-values", "--set", quick, "--wait")
+	})
+	if got := s.admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
+		t.Errorf("the image is %s after the upgrade", got)
+	}
+}
+
+// storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them before it can
+// read them and be ready.
+func (s *site) storedBefore(t *testing.T, namespace string) {
+	if err := s.SetStorageVersion(t.Context(), earlier); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a policy is stored in v1beta1", func(ctx context.Context) error {
+		s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
+		stored, err := s.StoredPolicies(ctx)
+		if key := cluster.PolicyNamespace + "/" + namespace; err == nil && !strings.HasSuffix(stored[key], earlier) {
+			err = fmt.Errorf("it is stored in %s", stored[key])
+		}
+		return err
+	})
+	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
+	s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+	if err := s.SetStorageVersion(t.Context(), present); err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+	s.wantGate(t, namespace)
+}
+
+// emergencies types the lines of docs/emergency.md and looks at what becomes of it.
+func (s *site) emergencies(t *testing.T) {
+	namespace := s.govern(t)
+	open := func() { s.wantUngated(t, namespace) }
+	judging := func() { s.wantGate(t, namespace) }
+	after := map[string]func(){
+		"get deployments": judging,
+		"logs":            judging,
+		"rollout restart": judging,
+		"rotate-ca":       judging,
+		"--replicas=0": func() {
+			for _, try := range tries(namespace) {
+				try.refused = ""
+				eventually(t, "everything is refused", func(ctx context.Context) error {
+					if err := s.attempt(ctx, try); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+						return fmt.Errorf("got %w", err)
+					}
+					return nil
+				})
+			}
+		},
+		"--replicas=2":           judging,
+		"delete mutatingwebhook": open,
+		"helm upgrade":           judging,
+		`"strategy":"None"`:      func() { s.wantConversion(t, "None") },
+		"delete namespace": func() {
+			open()
+			s.admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace)
+		},
+	}
+	lines := strings.Split(strings.TrimSpace(shellSteps(t, "../docs/emergency.md", "kubectl")[0]), "\n")
+	if len(lines) != len(after) {
+		t.Fatalf("there are %d lines, and %d things to see", len(lines), len(after))
+	}
+	for _, line := range lines {
+		for text, check := range after {
+			if strings.Contains(line, text) {
+				s.shell(t, line)
+				check()
+				delete(after, text)
+			}
+		}
+	}
+	if len(after) > 0 {
+		t.Errorf("no line has any of %v", slices.Collect(maps.Keys(after)))
+	}
+}
+
+func (s *site) wantConversion(t *testing.T, strategy string) {
+	t.Helper()
+	if got := s.admin(t, "get", "crd", registrations[definitionResource], "-o", "jsonpath={.spec.conversion.strategy}"); got != strategy {
+		t.Errorf("the strategy of conversion is %s, want %s", got, strategy)
+	}
+}

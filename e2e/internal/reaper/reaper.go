@@ -1,0 +1,75 @@
+// Package reaper ends what a test binary leaves running when it is killed.
+package reaper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/opgate/opgate/e2e/internal/orphans"
+)
+
+// variable makes a test binary a reaper of the directory that it names.
+const variable = "OPGATE_E2E_REAP"
+
+// Main is to be called at the start of a test binary. If that was started to be a reaper, it does its work, and the binary is to
+// exit with the code; otherwise it does nothing.
+func Main(ctx context.Context) (code int, reaper bool) {
+	dir := os.Getenv(variable)
+	if dir == "" {
+		return 0, false
+	}
+	return reap(ctx, dir), true
+}
+
+// Start starts a process that outlives this one, and then ends what this one leaves running with its data in dir. A
+// panic, a test that takes too long, and SIGKILL all end a test binary without a chance to clean up.
+func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// It reads from this pipe, whose other end closes with this process.
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program)
+	cmd.Env = append(os.Environ(), variable+"="+dir)
+	cmd.Stdin, cmd.Stderr = read, &out
+	// A session of its own, so that what ends this process does not end it as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = read.Close()
+	if err != nil {
+		return nil, errors.Join(err, write.Close())
+	}
+	return func() error {
+		if err := errors.Join(write.Close(), cmd.Wait()); err != nil {
+			return fmt.Errorf("end the reaper: %w\n%s", err, out.String())
+		}
+		if out.Len() > 0 {
+			return fmt.Errorf("the cluster left something behind: %s", out.String())
+		}
+		return nil
+	}, nil
+}
+
+// reap waits for the end of the process that started this one.
+func reap(ctx context.Context, dir string) (code int) {
+	signal.Ignore(syscall.SIGPIPE)       // who would read what this one says may be gone
+	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+	err := errors.Join(orphans.End(ctx, os.Stderr, dir), os.RemoveAll(dir))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}

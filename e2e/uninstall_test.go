@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// TestUninstall takes releases away, in the order of the manual and in orders in which people go about it. Afterwards the API
+// takes everything again, without further ado, and the next release can be installed. What begins it is what an admin types first;
+// the rest follows.
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	namespace := s.newNamespace(t)
+	uninstall := func(t *testing.T) { s.helm(t, "uninstall", "opgate", "--wait") }
+	for _, order := range []struct {
+		name  string
+		steps func(t *testing.T)
+	}{
+		{"helm", uninstall},
+		{"the namespace first", func(t *testing.T) {
+			s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=1m")
+			// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
+			s.wantUngated(t, namespace)
+			// Roles stay, and are taken over by the next release.
+		}},
+		{"the webhook configurations first", func(t *testing.T) {
+			s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+			s.wantUngated(t, namespace)
+			uninstall(t)
+		}},
+		{"the definition first", func(t *testing.T) {
+			s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
+			uninstall(t)
+		}},
+		{"the permissions first", func(t *testing.T) {
+			s.admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
+			s.admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
+			uninstall(t)
+		}},
+		{"the pods first", func(t *testing.T) {
+			s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=1m")
+			eventually(t, "nobody answers", func(ctx context.Context) error {
+				err := s.attempt(ctx, tries(namespace)[0])
+				if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+					return fmt.Errorf("got %w", err)
+				}
+				return nil
+			})
+			uninstall(t)
+		}},
+	} {
+		t.Run(order.name, func(t *testing.T) {
+			s.install(t, "replicas=1")
+			s.writePolicy(t, namespace)
+			s.wantGate(t, namespace)
+			order.steps(t)
+			s.wantUngated(t, namespace)
+			s.wantPolicies(t, namespace)
+		})
+	}
+	t.Run("kubectl", func(t *testing.T) {
+		manifests := s.overlay(t, "self-managed")
+		apply := func() { kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
+		apply()
+		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+		s.writePolicy(t, namespace)
+		s.wantGate(t, namespace)
+		apply() // once more, over what the pods have filled in
+		s.wantGate(t, namespace)
+		for _, step := range shellSteps(t, "../docs/install.md", "delete -k") {
+			s.shell(t, step)
+		}
+		s.wantUngated(t, namespace)
+		s.wantPolicies(t, namespace)
+	})
+}
+
+// overlay builds one of the overlays, for a server that does not wait long for connections to end.
+func (s *site) overlay(t *testing.T, name string) string {
+	t.Helper()
+	manifests := s.admin(t, "kustomize", filepath.Join("..", "manifests", "overlays", name))
+	quick := strings.ReplaceAll(manifests, "--drain-timeout=100s", "--drain-timeout=1s")
+	if quick == manifests {
+		t.Fatal("the overlay says nothing of --drain-timeout=100s")
+	}
+	return quick
+}
+
+func (s *site) writePolicy(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, "the policy is stored", func(ctx context.Context) error {
+		_, err := s.create(ctx, policy(namespace))
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// wantPolicies wants that policies, where their definition was kept, can still be read and written, as they are stored, and in
+// both versions after the command that docs/install.md has for it.
+func (s *site) wantPolicies(t *testing.T, namespace string) {
+	t.Helper()
+	_, err := s.clients[cluster.Admin].Resource(definitionResource).Get(t.Context(), registrations[definitionResource], metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	for _, step := range shellSteps(t, "../docs/install.md", "strategy") {
+		s.shell(t, step)
+	}
+	eventually(t, "policies can be written in v1beta1", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, "", "annotate", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/earlier=yes")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+	s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
+}
+
+// shellSteps are the commands in a document, as people copy them, that hold a text.
+func shellSteps(t *testing.T, path, text string) []string {
+	t.Helper()
+	document, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []string
+	for i, part := range strings.Split(string(document), "```") {
+		if step, ok := strings.CutPrefix(part, "shell\n"); i%2 == 1 && ok && strings.Contains(step, text) {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		t.Fatalf("%s has no command with %q", path, text)
+	}
+	return steps
+}
+
+// shell runs what people copy from a document, as the admin, in the root of the checkout.
+func (s *site) shell(t *testing.T, step string) string {
+	t.Helper()
+	out, err := s.trySh(t, step)
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", step, err, out)
+	}
+	return out
+}
+
+func (s *site) trySh(t *testing.T, step string) (string, error) {
+	t.Helper()
+	helm, err := assets.FindHelm(t.Context(), assets.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", step)
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig(), "HOME="+s.Dir(),
+		"PATH="+filepath.Dir(s.Assets().Kubectl())+":"+filepath.Dir(helm)+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
