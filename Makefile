@@ -44,7 +44,7 @@ test-unit: ## Run the tests that need no API server
 test-e2e: ## Run the tests against a real API server
 	@echo "==> end-to-end tests: a real API server, etcd, kubectl and OLM, and the gate as its own process"
 	cd e2e && go vet ./...
-	cd e2e && assets="$$(go run ./cmd/local assets --olm)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	cd e2e && assets="$$(go run ./cmd/local assets --olm --install)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test $(E2E_FLAGS) $$(go list ./... | grep -v '/e2e$$') && \
 		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
 

@@ -55,7 +55,7 @@ func startLogServer(ctx context.Context, n *Node) (*logServer, error) {
 	s.server = &http.Server{
 		Handler:           mux,
 		ErrorLog:          log.New(n.log, "the kubelet: ", 0),
-		ReadHeaderTimeout: dialTimeout,
+		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		// Close does not wait for what it interrupts.
 		ConnState: func(_ net.Conn, state http.ConnState) {
@@ -126,7 +126,7 @@ func (s *logServer) serve(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, err.Error()) // it may be gone
+	_, _ = io.WriteString(w, err.Error()) //nolint:gosec // it is plain text, for a terminal
 }
 
 // find returns a pod, whether it has had a process or not, or nil.
