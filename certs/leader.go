@@ -19,11 +19,8 @@ import (
 )
 
 const (
-	// managedLease and ownerLease are the Leases that the leading replica holds, where certificates are
-	// self-managed and where not. They are two since when a release changes from one to the other, those that
-	// make certificates must not wait for the end of those that wait for certificates.
-	managedLease  = "opgate-certs"
-	ownerLease    = "opgate-owner"
+	// leaseName is the Lease that the leading replica holds. The background loop has one of its own.
+	leaseName     = "opgate-certs"
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 3 * time.Second
@@ -36,9 +33,9 @@ const (
 	firstRetry, longestRetry      = time.Second, 30 * time.Second
 )
 
-// Keeper lets one replica write: the Secret and the caBundles where certificates are self-managed, and always
-// the ownership of the webhook configurations, which have to go with the namespace that Opgate lives in: without
-// a server they would refuse writes for ever.
+// Keeper lets one replica write the Secret and the caBundles where certificates are self-managed. Where they are
+// not, every replica sees to the rest: the ownership of the webhook configurations, which have to go with the
+// namespace that Opgate lives in: without a server they would refuse writes for ever.
 type Keeper struct {
 	options Options
 	source  Source
@@ -89,8 +86,12 @@ func (k *Keeper) wake() {
 }
 
 func (k *Keeper) run(ctx context.Context) {
+	turn := k.campaign
+	if k.secret == nil {
+		turn = k.lead // it does not matter how many say who owns what
+	}
 	for ctx.Err() == nil {
-		if err := k.campaign(ctx); err != nil && ctx.Err() == nil {
+		if err := turn(ctx); err != nil && ctx.Err() == nil {
 			k.options.Log.Error(err, "the upkeep of certificates ended here, another replica may go on", "again", leaseDuration.String())
 			pause(ctx, leaseDuration)
 		}
@@ -112,10 +113,6 @@ func (k *Keeper) campaign(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var leading sync.Mutex
-	leaseName := ownerLease
-	if k.secret != nil {
-		leaseName = managedLease
-	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: leaseName,
 		Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: k.options.Namespace, Name: leaseName}, Client: k.leases,
@@ -144,9 +141,17 @@ func (k *Keeper) campaign(ctx context.Context) error {
 	return nil
 }
 
+// fit tells why this replica had better not lead: certificates that it makes by a wrong clock are of no use.
+func (k *Keeper) fit() error {
+	if k.secret == nil {
+		return nil
+	}
+	return k.clock.check()
+}
+
 // lead follows what there is to keep, and keeps it.
 func (k *Keeper) lead(ctx context.Context) error {
-	if err := k.clock.check(); err != nil || ctx.Err() != nil {
+	if err := k.fit(); err != nil || ctx.Err() != nil {
 		return err
 	}
 	t := &term{Keeper: k, refused: map[string]bool{}, told: map[string]bool{}, registrations: registrations()}
@@ -175,7 +180,7 @@ func (k *Keeper) lead(ctx context.Context) error {
 	retry := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: longestRetry, Steps: 10}
 	failed := retry
 	for ctx.Err() == nil {
-		if err := k.clock.check(); err != nil {
+		if err := k.fit(); err != nil {
 			return err
 		}
 		next, err := t.keep(ctx)

@@ -19,6 +19,7 @@ import (
 // TestCatalogs makes sure that OLM is to Opgate what it is on a real cluster, without Opgate: what its catalogs offer, what
 // becomes of it, and how it looks when a part of OLM is away. Other tests build on that.
 func TestCatalogs(t *testing.T) {
+	t.Parallel()
 	e := &olmEnv{env: startWithoutGate(t)}
 	var err error
 	if e.olm, err = olm.Start(t.Context(), e.Cluster, olm.Options{WithoutPackageServer: true, Log: os.Stderr}); err != nil {

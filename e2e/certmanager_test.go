@@ -1,9 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"testing"
@@ -24,21 +24,21 @@ func TestInstallCertManager(t *testing.T) {
 		t.Error(err)
 	}
 	t.Run("another certificate is served without a restart", func(t *testing.T) {
-		pods := s.node.Pods(cluster.OpgateNamespace)
+		pods := s.pods(t)
 		served := s.served(t)
 		s.underLoad(t, namespace, func() {
 			s.admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls") // cert-manager makes another at once
 			eventually(t, "all pods serve it", func(context.Context) error {
 				now := s.served(t)
 				for i := range now {
-					if bytes.Equal(now[i], served[i]) {
+					if now[i].Equal(served[i]) {
 						return fmt.Errorf("pod %d does not", i)
 					}
 				}
 				return nil
 			})
 		})
-		for i, pod := range s.node.Pods(cluster.OpgateNamespace) {
+		for i, pod := range s.pods(t) {
 			if pod.PID != pods[i].PID {
 				t.Errorf("pod %s has been restarted", pod.Name)
 			}
@@ -92,10 +92,10 @@ func (s *site) startCertManager(t *testing.T) {
 }
 
 // served are the certificates that the pods serve.
-func (s *site) served(t *testing.T) [][]byte {
+func (s *site) served(t *testing.T) []*x509.Certificate {
 	t.Helper()
-	var all [][]byte
-	for _, pod := range s.node.Pods(cluster.OpgateNamespace) {
+	var all []*x509.Certificate
+	for _, pod := range s.pods(t) {
 		certificate, err := certificateAt(pod.Addresses["webhook"])
 		if err != nil {
 			t.Fatal(err)
@@ -106,10 +106,10 @@ func (s *site) served(t *testing.T) [][]byte {
 }
 
 // certificateAt is what a server says that it is, whether or not that is to be trusted.
-func certificateAt(address string) ([]byte, error) {
+func certificateAt(address string) (*x509.Certificate, error) {
 	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return nil, err
 	}
-	return connection.ConnectionState().PeerCertificates[0].Raw, connection.Close()
+	return connection.ConnectionState().PeerCertificates[0], connection.Close()
 }

@@ -104,6 +104,7 @@ func (r *certified) run(t *testing.T, i int) {
 
 // TestCertificates follows self-managed certificates through what can happen to them.
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	r := startCertified(t)
 	r.settled(t)
 

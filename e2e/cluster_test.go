@@ -10,6 +10,7 @@ import (
 )
 
 func TestControlPlane(t *testing.T) {
+	t.Parallel()
 	c, stop, err := startCluster(t.Context(), cluster.Options{Log: t.Output()})
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
@@ -80,8 +81,10 @@ func TestControlPlane(t *testing.T) {
 			{cluster.Opgate, "create", "installplans", "shop", "no"},
 			{cluster.Opgate, "update", "catalogsources", "olm", "no"},
 			{cluster.Opgate, "update", "operatorpolicies", "policies", "no"},
-			{cluster.Opgate, "update", "leases", "opgate-system", "yes"},
-			{cluster.Opgate, "update", "leases", "shop", "no"},
+			{cluster.Opgate, "update", "leases/opgate-loop", "opgate-system", "yes"},
+			{cluster.Opgate, "update", "leases/another", "opgate-system", "no"},
+			{cluster.Opgate, "update", "leases/opgate-loop", "shop", "no"},
+			{cluster.Opgate, "get", "secrets/opgate-ca", "opgate-system", "yes"},
 			{cluster.Opgate, "get", "secrets", "opgate-system", "no"},
 		}
 		for _, test := range tests {

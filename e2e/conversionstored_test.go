@@ -98,6 +98,7 @@ func (e *env) migrate(t *testing.T, args ...string) (out string, exitCode int) {
 // TestConversionAtStart starts the gate where policies are stored in v1beta1, of which some would not be admitted any more: it
 // has to convert them itself before it can read them, and it has to read them before it is ready.
 func TestConversionAtStart(t *testing.T) {
+	t.Parallel()
 	e := &loopEnv{env: startWithoutGate(t)}
 	kubectl(t, e.Cluster, cluster.Admin, packageManifests, "create", "-f", "-")
 	e.connect(t)

@@ -11,11 +11,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -30,6 +32,8 @@ const (
 	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
 	helmTimeout = "3m"
 )
+
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // site is a cluster that Opgate is installed on as users do, by helm or kubectl, with the permissions that come with it. Its pods
 // are processes of this machine, which the API server reaches by way of a Service.
@@ -82,6 +86,20 @@ func (s *site) logs(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		t.Logf("pod %s logged at last:\n%s", pod.Name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 	}
+}
+
+// pods are those that are to stay. Others may still be there, for the API server to let go of them.
+func (s *site) pods(t *testing.T) []node.Pod {
+	t.Helper()
+	stored, err := s.clients[cluster.Admin].Resource(podResource).Namespace(cluster.OpgateNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	staying := map[string]bool{}
+	for _, pod := range stored.Items {
+		staying[pod.GetName()] = pod.GetDeletionTimestamp() == nil
+	}
+	return slices.DeleteFunc(s.node.Pods(cluster.OpgateNamespace), func(pod node.Pod) bool { return !staying[pod.Name] })
 }
 
 // wantNothingForbidden wants that the permissions of the release are enough for all that it did.
@@ -206,7 +224,6 @@ func (s *site) caBundles(t *testing.T) [][]byte {
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	s := startSite(t)
-	t.Cleanup(func() { s.wantNothingForbidden(t) })
 
 	// Nothing can start yet: no node has the image.
 	s.helm(t, "install", "opgate", chartDir, "--create-namespace", "--set", quick+",image.repository=registry.invalid/opgate")
@@ -243,7 +260,10 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("rotations and restarts are not noticed", func(t *testing.T) { s.rotateAndRestart(t, namespace) })
 	t.Run("neither is an upgrade", func(t *testing.T) { s.upgrade(t, namespace) })
+	t.Run("certificates that expire", func(t *testing.T) { s.expire(t, namespace) })
+	t.Run("a crash of all pods", func(t *testing.T) { s.crash(t, namespace) })
 	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
+	s.wantNothingForbidden(t)
 	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
 }
 
@@ -322,6 +342,67 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 	if got := s.admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
 		t.Errorf("the image is %s after the upgrade", got)
 	}
+}
+
+// expire has a pod paused until its certificate has ended, where they are short-lived.
+func (s *site) expire(t *testing.T, namespace string) {
+	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--wait", "--set", "certificates.selfManaged.caLifetime=60s,certificates.selfManaged.certificateLifetime=15s")
+	paused := s.pods(t)[0]
+	before, err := certificateAt(paused.Addresses["webhook"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.node.Signal(paused, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the certificate has ended", func(context.Context) error {
+		if left := time.Until(before.NotAfter); left > 0 {
+			return fmt.Errorf("it has %s left", left)
+		}
+		return nil
+	})
+	s.wantGate(t, namespace) // the other pod has renewed its own
+	if err := s.node.Signal(paused, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod has another", func(context.Context) error {
+		now, err := certificateAt(paused.Addresses["webhook"])
+		if err == nil && !now.NotAfter.After(time.Now()) {
+			err = fmt.Errorf("the one it has ended at %s", now.NotAfter)
+		}
+		return err
+	})
+	if after := s.pods(t)[0]; after.Name != paused.Name || after.PID != paused.PID {
+		t.Errorf("pod %s has been restarted", paused.Name)
+	}
+	s.wantGate(t, namespace)
+	s.helm(t, "upgrade", "opgate", chartDir, "--reset-values", "--wait", "--set", quick)
+}
+
+// crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.
+func (s *site) crash(t *testing.T, namespace string) {
+	holder := func() string {
+		return s.admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o", "jsonpath={.spec.holderIdentity}")
+	}
+	eventually(t, "one leads", func(context.Context) error {
+		if holder() == "" {
+			return errors.New("none does")
+		}
+		return nil
+	})
+	killed := holder()
+	for _, pod := range s.pods(t) {
+		if err := s.node.Signal(pod, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "another leads", func(context.Context) error {
+		if now := holder(); now == killed || now == "" {
+			return fmt.Errorf("%q does", now)
+		}
+		return nil
+	})
+	s.overwrite(t, namespace)
 }
 
 // storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them before it can

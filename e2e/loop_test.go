@@ -59,6 +59,7 @@ import (
 //	field KIND NAME PATH VALUE    a field, by kubectl's JSONPath without braces, in $NS
 //	quiet DURATION POLICY         the policy is not written for so long; it does not wait before
 func TestLoop(t *testing.T) {
+	t.Parallel()
 	e := startLoop(t)
 	testscript.RunT(terse{t}, testscript.Params{
 		Dir:             "loop",

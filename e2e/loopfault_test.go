@@ -566,20 +566,21 @@ func (e *loopEnv) waitCondition(t *testing.T, name, conditionType, status, text 
 // rests wants that a policy is not written for a while.
 func (e *loopEnv) rests(t *testing.T, name string) {
 	t.Helper()
-	var before string
-	err := wait.PollUntilContextTimeout(t.Context(), pollInterval, restFor, true, func(ctx context.Context) (bool, error) {
+	var last string
+	var since time.Time
+	eventually(t, "policy "+name+" rests", func(ctx context.Context) error {
 		op, err := e.stateOf(ctx, name)
 		if err != nil {
-			return false, err
+			return err
 		}
-		if before == "" {
-			before = op.ResourceVersion
+		if op.ResourceVersion != last {
+			last, since = op.ResourceVersion, time.Now()
 		}
-		return op.ResourceVersion != before, nil
+		if rested := time.Since(since); rested < restFor {
+			return fmt.Errorf("it was written %s ago", rested)
+		}
+		return nil
 	})
-	if !wait.Interrupted(err) {
-		t.Errorf("policy %s does not rest: %v", name, err)
-	}
 }
 
 // gateLives wants that the process runs and answers.

@@ -34,6 +34,7 @@ var (
 //
 // OLM sends five requests a second, and no option makes it send more. So there are two of it, each on a cluster of its own.
 func TestLoopOLM(t *testing.T) {
+	t.Parallel()
 	together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble})
 }
 

@@ -425,6 +425,7 @@ func percentile(of []time.Duration, p int) time.Duration {
 
 // TestLoopRequests counts what the loop asks the API server for, by the API server's own log, among many policies and plans.
 func TestLoopRequests(t *testing.T) {
+	t.Parallel()
 	e := startSpeed(t, restPolicies)
 	type numbered struct {
 		namespace string

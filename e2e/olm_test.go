@@ -27,6 +27,7 @@ const olmTimeout = 3 * time.Minute
 // TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no stand-in can
 // tell. OLM has a cluster of its own, since it takes an interest in whatever other tests write.
 func TestOLM(t *testing.T) {
+	t.Parallel()
 	e := startWithoutGate(t)
 
 	// A Subscription that no webhook saw, and then a policy that nobody enforces yet.
