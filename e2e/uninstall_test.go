@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
@@ -133,47 +130,4 @@ func (s *site) wantPolicies(t *testing.T, namespace string) {
 		return err
 	})
 	s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
-}
-
-// shellSteps are the commands in a document, as people copy them, that hold a text.
-func shellSteps(t *testing.T, path, text string) []string {
-	t.Helper()
-	document, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var steps []string
-	for i, part := range strings.Split(string(document), "```") {
-		if step, ok := strings.CutPrefix(part, "shell\n"); i%2 == 1 && ok && strings.Contains(step, text) {
-			steps = append(steps, step)
-		}
-	}
-	if len(steps) == 0 {
-		t.Fatalf("%s has no command with %q", path, text)
-	}
-	return steps
-}
-
-// shell runs what people copy from a document, as the admin, in the root of the checkout.
-func (s *site) shell(t *testing.T, step string) string {
-	t.Helper()
-	out, err := s.trySh(t, step)
-	if err != nil {
-		t.Fatalf("%s\n%v\n%s", step, err, out)
-	}
-	return out
-}
-
-func (s *site) trySh(t *testing.T, step string) (string, error) {
-	t.Helper()
-	helm, err := assets.FindHelm(t.Context(), assets.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "bash", "-euc", step)
-	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig(), "HOME="+s.Dir(),
-		"PATH="+filepath.Dir(s.Assets().Kubectl())+":"+filepath.Dir(helm)+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }

@@ -89,22 +89,15 @@ func (s *webhookServer) drain(told context.Context, delay, timeout time.Duration
 	context.AfterFunc(told, func() {
 		defer stop()
 		log.Info("draining", "delay", delay.String(), "timeout", timeout.String())
-		pause(serving, delay)
+		delayed, cancel := context.WithTimeout(serving, delay)
+		<-delayed.Done()
+		cancel()
 		err := wait.PollUntilContextTimeout(serving, openInterval, timeout, true, func(context.Context) (bool, error) { return s.open.Load() <= 0, nil })
 		if err != nil {
 			log.Info("some connections were not let go of", "open", s.open.Load())
 		}
 	})
 	return serving
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // logWriter takes what net/http has to say, such as that a client does not trust our certificate.
