@@ -20,6 +20,7 @@ func (s *site) emergencies(t *testing.T) {
 	namespace := s.govern(t)
 	open := func() { s.wantUngated(t, namespace) }
 	judging := func() { s.wantGate(t, namespace) }
+	var back string // the line that puts everything back
 	after := map[string]func(){
 		"get deployments": judging,
 		"logs":            judging,
@@ -39,7 +40,12 @@ func (s *site) emergencies(t *testing.T) {
 		"--replicas=2":           judging,
 		"delete mutatingwebhook": open,
 		"helm upgrade":           judging,
-		`"strategy":"None"`:      func() { s.wantConversion(t, "None") },
+		`"strategy":"None"`: func() {
+			s.wantConversion(t, "None")
+			s.shell(t, back)
+			s.wantConversion(t, "Webhook")
+			judging()
+		},
 		"delete namespace": func() {
 			open()
 			s.admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace)
@@ -50,6 +56,9 @@ func (s *site) emergencies(t *testing.T) {
 		t.Fatalf("there are %d lines, and %d things to see", len(lines), len(after))
 	}
 	for _, line := range lines {
+		if strings.HasPrefix(line, "helm upgrade") {
+			back = line
+		}
 		for text, check := range after {
 			if strings.Contains(line, text) {
 				s.shell(t, line)

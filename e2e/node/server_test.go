@@ -81,6 +81,8 @@ func serve() error {
 			return &pair, err
 		}}},
 	}
+	// A connection that is used once is never closed while the API server sends something on it.
+	servers[1].SetKeepAlivesEnabled(false)
 	ended := make(chan error, len(servers))
 	go func() { ended <- servers[0].ListenAndServe() }()
 	go func() { ended <- servers[1].ListenAndServeTLS("", "") }()
