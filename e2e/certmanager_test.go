@@ -17,7 +17,7 @@ func TestInstallCertManager(t *testing.T) {
 	t.Parallel()
 	s := startSite(t)
 	s.startCertManager(t)
-	s.install(t, "certificates.mode=cert-manager")
+	s.install(t, "certificates.mode=cert-manager", patiently)
 	namespace := s.govern(t)
 	s.wantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
@@ -47,7 +47,7 @@ func TestInstallCertManager(t *testing.T) {
 	t.Run("from one mode to the other", func(t *testing.T) {
 		s.underLoad(t, namespace, func() {
 			for _, mode := range []string{"self-managed", "cert-manager"} {
-				s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", "drainTimeout=100s,certificates.mode="+mode, "--wait")
+				s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", "certificates.mode="+mode, "--wait")
 			}
 		})
 	})

@@ -134,7 +134,7 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,drainTimeout=100s", "--wait")
+	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,"+patiently, "--wait")
 	s.underLoad(t, namespace, func() {
 		s.helm(t, "upgrade", "opgate", chartDir, "--reset-values", "--set", quick, "--wait")
 	})

@@ -93,8 +93,13 @@ func (s *site) converts(namespace string) func(context.Context) error {
 
 // rotateAndRestart replaces the CA, and the pods, again and again, both at the same time.
 func (s *site) rotateAndRestart(t *testing.T, namespace string) {
-	// As by default: who waits less for the API server to let go of connections may end one that is in use.
-	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", "drainTimeout=100s", "--wait")
+	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", patiently, "--wait")
+	eventually(t, "the pods that are less patient are gone", func(context.Context) error {
+		if all, staying := len(s.node.Pods(cluster.OpgateNamespace)), len(s.pods(t)); all > staying {
+			return fmt.Errorf("there are %d, and %d stay", all, staying)
+		}
+		return nil
+	})
 	signers := map[string]bool{}
 	s.underLoad(t, namespace, func() {
 		var restarting sync.WaitGroup

@@ -23,6 +23,9 @@ const (
 	repository = "ghcr.io/opgate/opgate"
 	// quick makes a release do in seconds what may take minutes.
 	quick = "certificates.selfManaged.caOverlap=2s,drainDelay=1s,drainTimeout=1s"
+	// patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its
+	// connections, may end one that is in use.
+	patiently = "drainDelay=5s,drainTimeout=100s"
 	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
 	helmTimeout = "3m"
 )
