@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/cluster"
 )
@@ -83,6 +87,45 @@ func TestUninstall(t *testing.T) {
 		s.wantUngated(t, namespace)
 		s.wantPolicies(t, namespace)
 	})
+	t.Run("a definition that was there before", func(t *testing.T) { s.takeOver(t) })
+}
+
+// takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone and a policy
+// in it, as docs/install.md says.
+func (s *site) takeOver(t *testing.T) {
+	data, err := os.ReadFile("../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &definition); err != nil {
+		t.Fatal(err)
+	}
+	definition.Spec.Versions = slices.DeleteFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != earlier })
+	definition.Spec.Versions[0].Storage = true
+	if data, err = yaml.Marshal(definition); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, s.Cluster, cluster.Admin, string(data), "create", "-f", "-")
+	s.admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=1m")
+	namespace := s.newNamespace(t)
+	stored := policy(namespace)
+	stored.SetAPIVersion("policy.open-cluster-management.io/" + earlier)
+	eventually(t, "the policy is stored", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, asJSON(t, stored), "create", "-f", "-")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+	for _, step := range shellSteps(t, "../docs/install.md", "--take-ownership --force-conflicts") {
+		s.shell(t, strings.TrimSpace(step)+" --set "+quick)
+	}
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+	s.wantGate(t, namespace)
+	if got := s.admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, allowedCSV) {
+		t.Errorf("the policy has versions %s", got)
+	}
 }
 
 // overlay builds one of the overlays, for a server that does not wait long for connections to end.
