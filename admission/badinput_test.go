@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,9 @@ func governedGate(t testing.TB) *Gate {
 	s := governed(t)
 	return newGate(t, storeOf(t, append(s.Cluster, s.Policies...)...), overrideBy{})
 }
+
+// namesRule finds the rule in a refusal.
+var namesRule = regexp.MustCompile(`\([a-z]+/[a-z-]+\)`)
 
 // TestBadReviews sends what no API server sends, and what a hostile client might. Whatever it is, the answer
 // is an AdmissionReview that refuses.
@@ -65,8 +69,11 @@ func TestBadReviews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler := governedGate(t).Handlers()[PathValidateInstallPlans]
-			if answer := post(t, handler, []byte(body)); answer.Allowed {
+			answer := post(t, handler, []byte(body))
+			if answer.Allowed {
 				t.Errorf("allowed: %.200s", body)
+			} else if !namesRule.MatchString(answer.Result.Message) {
+				t.Errorf("the refusal names no rule: %s", answer.Result.Message)
 			}
 		})
 	}
@@ -115,7 +122,7 @@ func TestLargeBodies(t *testing.T) {
 			if err := json.Unmarshal(recorder.Body.Bytes(), &out); err != nil {
 				t.Fatal(err)
 			}
-			if out.Response.Allowed || out.Response.Status.Message == "" {
+			if out.Response.Allowed || !namesRule.MatchString(out.Response.Status.Message) {
 				t.Errorf("answer is %s", recorder.Body)
 			}
 		})
@@ -130,7 +137,7 @@ func TestNotReady(t *testing.T) {
 	for path, handler := range gate.Handlers() {
 		for _, object := range append(s.Cluster, s.Policies...) {
 			answer := post(t, handler, reviewOf(t, "admin", false, nil, raw(t, object)))
-			if answer.Allowed || !strings.Contains(answer.Result.Message, "not ready") {
+			if answer.Allowed || !strings.Contains(answer.Result.Message, "(gate/not-ready)") {
 				t.Errorf("%s answers %+v", path, answer)
 			}
 		}
@@ -227,7 +234,7 @@ func TestUnexpectedCalls(t *testing.T) {
 		}
 	}
 	answer := post(t, handlers[PathValidateInstallPlansStatus], reviewOf(t, "admin", true, nil, raw(t, s.Cluster[0])))
-	if answer.Allowed || !strings.Contains(answer.Result.Message, "not one that opgate knows") {
+	if answer.Allowed || !strings.Contains(answer.Result.Message, "(gate/unexpected)") {
 		t.Errorf("a create of a status is answered %+v", answer)
 	}
 }

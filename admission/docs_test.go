@@ -26,7 +26,7 @@ func TestRulesDocument(t *testing.T) {
 		documented = append(documented, m[1])
 	}
 	var known []string
-	for _, r := range rules.Rules() {
+	for _, r := range slices.Concat(rules.GateRules(), rules.Rules()) {
 		known = append(known, string(r.ID))
 	}
 	slices.Sort(documented)
@@ -47,8 +47,8 @@ func TestRulesDocument(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(document, -1)
-	if len(blocks) < len(known) {
-		t.Errorf("docs/rules.md shows %d messages for %d rules", len(blocks), len(known))
+	if len(blocks) < len(rules.Rules()) {
+		t.Errorf("docs/rules.md shows %d messages for %d rules", len(blocks), len(rules.Rules()))
 	}
 	for _, block := range blocks {
 		if message := strings.TrimSpace(block[1]); !said[message] {

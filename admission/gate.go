@@ -216,11 +216,12 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 }
 
 func unreadable(kind string, err error) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Message: "it cannot be read: " + err.Error()}}}
+	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnreadable,
+		Message: fmt.Sprintf("it cannot be read (%s): %v", rules.RuleGateUnreadable, err)}}}
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.
 func unexpected(kind string, operation, subresource string) rules.Verdict {
-	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny,
-		Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused", operation, subresource)}}}
+	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnexpected,
+		Message: fmt.Sprintf("operation %q on subresource %q is not one that opgate knows, and is refused (%s)", operation, subresource, rules.RuleGateUnexpected)}}}
 }

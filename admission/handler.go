@@ -66,14 +66,15 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 // notReady refuses until the first full snapshot (threat G2).
 func notReady(kind string) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
-		Decision: rules.Hold, Message: "opgate is not ready, it is still reading policies and operators; try again in a few seconds"}}}
+		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+		Message: fmt.Sprintf("opgate is not ready (%s): it is still reading policies and operators; try again in a few seconds", rules.RuleGateNotReady)}}}
 }
 
 // refuseUnread answers a review that could not be judged.
 func (e *endpoint[New, Old]) refuseUnread(w http.ResponseWriter, uid string, cause error) {
 	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", cause.Error())
 	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
-	message := fmt.Sprintf("opgate cannot judge this %s and refuses it: %v", e.kind, cause)
+	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %v", e.kind, rules.RuleGateUnreadable, cause)
 	answer := &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
 	if err := write(w, uid, answer); err != nil {
 		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())

@@ -1,12 +1,17 @@
 package rules
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the
-// kind of object that is judged, or "policy" where the fault lies in the policy and not in the object.
+// kind of object that is judged, "policy" where the fault lies in the policy and not in the object, or "gate"
+// where no policy is asked at all.
 type RuleID string
 
-// The rules. Each has a line in docs/rules.md, a sample in manifests/samples and a scenario in
-// e2e/scenarios; tests hold the four together.
+// The rules. Each has a line in docs/rules.md and, but for those of the gate itself, a sample in manifests/samples
+// and a scenario in e2e/scenarios; tests hold the four together.
 const (
+	RuleGateNotReady   RuleID = "gate/not-ready"
+	RuleGateUnreadable RuleID = "gate/unreadable"
+	RuleGateUnexpected RuleID = "gate/unexpected"
+
 	RulePolicyUnreadable RuleID = "policy/unreadable"
 
 	RuleSubscriptionPackage       RuleID = "subscription/package"
@@ -51,7 +56,16 @@ type Rule struct {
 	Summary string
 }
 
-// Rules lists every rule in reading order. The caller may keep the slice; it is built anew each time.
+// GateRules lists the rules by which the gate refuses before any policy is asked.
+func GateRules() []Rule {
+	return []Rule{
+		{RuleGateNotReady, "Hold", "the gate has not read all policies and operators yet, a few seconds after its start"},
+		{RuleGateUnreadable, "Deny", "the review, or the OperatorPolicy in it, cannot be read"},
+		{RuleGateUnexpected, "Deny", "the API server asks about an operation or a subresource that this version of the gate does not know"},
+	}
+}
+
+// Rules lists every rule on what policies say, in reading order. The caller may keep the slice; it is built anew each time.
 func Rules() []Rule {
 	return []Rule{
 		{RulePolicyUnreadable, "Hold", "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"},

@@ -20,7 +20,7 @@ func explainCommand() *cobra.Command {
   opgate explain plan/version`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list := rules.Rules()
+			list := slices.Concat(rules.GateRules(), rules.Rules())
 			if len(args) == 1 {
 				i := slices.IndexFunc(list, func(r rules.Rule) bool { return string(r.ID) == args[0] })
 				if i < 0 {
