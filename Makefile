@@ -49,7 +49,7 @@ test-e2e: ## Run the tests against a real API server
 		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
 
 # Tests with a cluster of their own wait most of the time, so more run together than there are processors.
-E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m -parallel 4
+E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m -parallel 3
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging, of the request path, and of approvals and conversion on a real API server, with their floors
