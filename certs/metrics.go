@@ -16,7 +16,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{registry: registry, registration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "opgate_webhook_registration",
-		Help: "1 for an object by which the API server calls Opgate and trusts its certificate, 0 for one that is missing or does not trust it; only from the replica that leads.",
+		Help: "1 for an object by which the API server calls Opgate and trusts its certificate, 0 for one that is missing or does not trust it; where certificates are self-managed only from the replica that leads.",
 	}, []string{"object"})}
 	registry.MustRegister(m.registration)
 	return m

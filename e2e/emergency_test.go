@@ -101,15 +101,6 @@ func shellSteps(t *testing.T, path, text string) []string {
 // shell runs what people copy from a document, as the admin, in the root of the checkout.
 func (s *site) shell(t *testing.T, step string) string {
 	t.Helper()
-	out, err := s.trySh(t, step)
-	if err != nil {
-		t.Fatalf("%s\n%v\n%s", step, err, out)
-	}
-	return out
-}
-
-func (s *site) trySh(t *testing.T, step string) (string, error) {
-	t.Helper()
 	helm, err := assets.FindHelm(t.Context(), assets.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -119,5 +110,8 @@ func (s *site) trySh(t *testing.T, step string) (string, error) {
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig(), "HOME="+s.Dir(),
 		"PATH="+filepath.Dir(s.Assets().Kubectl())+":"+filepath.Dir(helm)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	return string(out), err
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", step, err, out)
+	}
+	return string(out)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -160,8 +161,8 @@ func (s *site) attempt(ctx context.Context, t try) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.clients[t.user].send(ctx, request{method: http.MethodPost, path: pathOf(resources[t.object.GetKind()], t.object.GetNamespace(), "", "") + "?dryRun=All",
-		contentType: "application/json", body: body})
+	got, err := s.clients[t.user].send(ctx, request{method: http.MethodPost, path: pathOf(resources[t.object.GetKind()], t.object.GetNamespace(), "", ""),
+		query: url.Values{"dryRun": {"All"}}, contentType: "application/json", body: body})
 	switch {
 	case err != nil:
 		return err

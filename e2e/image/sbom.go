@@ -15,7 +15,6 @@ import (
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
-	"golang.org/x/mod/module"
 )
 
 // rootModule is Opgate's own, which is listed as the binaries.
@@ -90,7 +89,6 @@ func (b *bill) add(binary Binary, digest [sha256.Size]byte, info *debug.BuildInf
 		}
 		pkg := newPackage(dep.Path, dep.Version, id(dep.Path, dep.Version))
 		pkg.PackageSourceInfo = "go.sum " + dep.Sum
-		pkg.PackageDownloadLocation = downloadLocation(dep)
 		b.depend(opgate, pkg)
 	}
 }
@@ -131,17 +129,4 @@ func newPackage(name, version string, id common.ElementID) *spdx.Package {
 
 func id(parts ...string) common.ElementID {
 	return common.ElementID("Package-" + notInID.ReplaceAllString(strings.Join(parts, "-"), "-"))
-}
-
-// downloadLocation is where everybody can get a module.
-func downloadLocation(dep *debug.Module) string {
-	path, err := module.EscapePath(dep.Path)
-	if err != nil {
-		return noAssertion
-	}
-	version, err := module.EscapeVersion(dep.Version)
-	if err != nil {
-		return noAssertion
-	}
-	return "https://proxy.golang.org/" + path + "/@v/" + version + ".zip"
 }

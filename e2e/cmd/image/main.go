@@ -3,38 +3,20 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/opgate/opgate/e2e/internal/cli"
 )
 
-func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop)
-
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(cli.Run(context.Background(), newCommand())) }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "image",
-		Short:         "Build Opgate's container image without a container engine",
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Use:   "image",
+		Short: "Build Opgate's container image without a container engine",
 	}
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newBuildCommand(), newSBOMCommand())
 	return root
 }
