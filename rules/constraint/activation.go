@@ -1,0 +1,114 @@
+package constraint
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// The variables of rules. `package` and `namespace` would be the natural names, but are reserved words of CEL.
+const (
+	varProperties = "properties"
+	varPackage    = "packageName"
+	varCSV        = "csv"
+	varVersion    = "version"
+	varChannel    = "channel"
+	varCatalog    = "catalog"
+	varNamespace  = "namespaceObject"
+	varCluster    = "cluster"
+
+	varPermissions = "clusterPermissions"
+	varWebhooks    = "webhooks"
+)
+
+// variableAttributes tells what is not known when a variable is not.
+var variableAttributes = map[string]Attributes{
+	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
+	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
+	varPermissions: Contents, varWebhooks: Contents,
+}
+
+// activation is what a rule sees of one bundle in its surroundings. It is made once for a bundle, not for a rule.
+type activation struct {
+	bundle                     *Bundle
+	properties                 ref.Val
+	catalog                    ref.Val
+	csv, pkg, version, channel ref.Val
+	// permissions and webhooks are of what the ClusterServiceVersion says.
+	permissions, webhooks ref.Val
+	around                *surroundings
+	shape                 shape
+	unknown               Attributes
+	patterns              []*interpreter.AttributePattern
+}
+
+func newActivation(b *Bundle, around *surroundings) *activation {
+	var m measure
+	a := &activation{
+		csv: m.seen(b.CSV), pkg: m.seen(b.Package), version: m.seen(b.Version), channel: m.seen(b.Channel),
+		bundle: b, around: around, properties: m.properties(b.Properties),
+		catalog:     types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)}),
+		permissions: m.ruleLists(b.ClusterPermissions), webhooks: m.ruleLists(b.Webhooks),
+		unknown:  b.Unknown | around.unknownAttributes,
+		patterns: around.unknown,
+	}
+	a.shape = m.shape().most(around.shape)
+	a.shape.properties = power(len(b.Properties))
+	if b.Unknown&bundleAttributes != 0 {
+		a.patterns = a.patterns[:len(a.patterns):len(a.patterns)]
+		for name, attribute := range variableAttributes {
+			if b.Unknown&bundleAttributes&attribute != 0 {
+				a.patterns = append(a.patterns, interpreter.NewAttributePattern(name))
+			}
+		}
+	}
+	return a
+}
+
+// ResolveName gives a variable's value.
+func (a *activation) ResolveName(name string) (any, bool) {
+	switch name {
+	case varProperties:
+		return a.properties, true
+	case varPackage:
+		return a.pkg, true
+	case varCSV:
+		return a.csv, true
+	case varVersion:
+		return a.version, true
+	case varChannel:
+		return a.channel, true
+	case varCatalog:
+		return a.catalog, true
+	case varNamespace:
+		return a.around.namespace, true
+	case varCluster:
+		return a.around.cluster, true
+	case varPermissions:
+		return a.permissions, true
+	case varWebhooks:
+		return a.webhooks, true
+	}
+	return nil, false
+}
+
+// Parent is none: there is one level of names.
+func (a *activation) Parent() interpreter.Activation { return nil }
+
+// notKnown says for people that attributes are not known.
+func notKnown(a Attributes) string {
+	names := a.Names()
+	if len(names) == 0 {
+		return "something that it depends on is not known"
+	}
+	verb := " are not known"
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents) == 0 {
+		verb = " is not known"
+	}
+	if len(names) > 1 {
+		return "the " + strings.Join(names[:len(names)-1], ", the ") + " and the " + names[len(names)-1] + verb
+	}
+	return "the " + names[0] + verb
+}

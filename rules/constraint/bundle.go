@@ -1,0 +1,112 @@
+package constraint
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Attributes is a set of things that rules may ask of a bundle and its surroundings.
+type Attributes uint16
+
+// The attributes. CatalogSource is the pair of a catalog's namespace and name.
+const (
+	CSV Attributes = 1 << iota
+	Package
+	Version
+	Channel
+	CatalogSource
+	Properties
+	NamespaceLabels
+	ClusterVersion
+	// Contents is what the ClusterServiceVersion itself says: rights on the cluster, and webhooks.
+	Contents
+)
+
+// bundleAttributes are those of a bundle itself, without what surrounds it.
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
+
+// attributeNames are in the order of the bits, for people.
+var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
+	"contents of the ClusterServiceVersion"}
+
+// Names lists the attributes for people: "package", "properties of the bundle", "labels of the namespace".
+func (a Attributes) Names() []string {
+	var names []string
+	for i, name := range attributeNames {
+		if a&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Catalog is a CatalogSource. Both parts are empty for a ClusterServiceVersion that did not come by OLM.
+type Catalog struct{ Namespace, Name string }
+
+// Bundle is what is known of a bundle. It must not be changed once it was judged.
+type Bundle struct {
+	// CSV, Package and Version are the name of the ClusterServiceVersion, the package and the version as it
+	// stands in olm.package. Channel is empty for what a plan brings along without a Subscription.
+	CSV, Package, Version, Channel string
+	Catalog                        Catalog
+	Properties                     []Property
+	// ClusterPermissions are the rules of RBAC that the ClusterServiceVersion asks for on the whole cluster, each with lists
+	// apiGroups, resources, verbs, resourceNames and nonResourceURLs; Webhooks are the rules of its webhooks, each with lists
+	// apiGroups, apiVersions, resources, operations and type.
+	ClusterPermissions, Webhooks []map[string][]string
+	// Unknown are the attributes about which nothing is known; what depends on them cannot be decided.
+	Unknown Attributes
+}
+
+// Namespace is where a bundle is, or is to be, installed.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+	// Unknown says that the labels are not known.
+	Unknown bool
+}
+
+// Cluster is what is known of the cluster as a whole.
+type Cluster struct {
+	// Version is that of Kubernetes, such as "1.36.3"; empty while it is not known.
+	Version string
+	// OpenShift is that of OpenShift, such as "4.19.3"; empty where it is another distribution, or not known.
+	OpenShift string
+	// Properties are those of all Constraints and the automatic ones. NewSet fills them in.
+	Properties []Property
+}
+
+// Property is one property of a bundle or of the cluster.
+type Property struct {
+	Type string
+	// Raw is the value as it was written. It is always valid JSON.
+	Raw json.RawMessage
+}
+
+// ParseBundleProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in
+// the annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty
+// text has no properties. It reads exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in
+// operator-lifecycle-manager pkg/controller/registry/resolver/projection): a key in another case or given twice
+// must not make two readers of one bundle see different things.
+func ParseBundleProperties(wrapped string) ([]Property, error) {
+	if wrapped == "" {
+		return nil, nil
+	}
+	var list struct {
+		Properties []struct {
+			Type  string          `json:"type"`
+			Value json.RawMessage `json:"value"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal([]byte(wrapped), &list); err != nil {
+		return nil, fmt.Errorf("read bundle properties: %w", err)
+	}
+	properties := make([]Property, len(list.Properties))
+	for i, p := range list.Properties {
+		if len(p.Value) == 0 {
+			p.Value = json.RawMessage("null")
+		}
+		properties[i] = Property{Type: p.Type, Raw: p.Value}
+	}
+	return properties, nil
+}

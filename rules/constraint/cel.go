@@ -1,0 +1,156 @@
+package constraint
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/blang/semver/v4"
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/ext"
+)
+
+// environment is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same
+// `properties` of the same type and the same semver_compare, with more variables and cel-go's extensions for
+// strings, sets, lists and numbers. The extensions' versions are named so that a new cel-go adds no function
+// that nobody has estimated; TestEveryFunctionIsEstimated enumerates them.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	properties := cel.ListType(cel.MapType(cel.StringType, cel.AnyType))
+	ruleLists := cel.ListType(cel.MapType(cel.StringType, cel.ListType(cel.StringType)))
+	return cel.NewEnv(
+		cel.Variable(varProperties, properties),
+		cel.Variable(varPackage, cel.StringType),
+		cel.Variable(varCSV, cel.StringType),
+		cel.Variable(varVersion, cel.StringType),
+		cel.Variable(varChannel, cel.StringType),
+		cel.Variable(varCatalog, cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable(varNamespace, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.DynType))),
+		cel.Variable(varPermissions, ruleLists),
+		cel.Variable(varWebhooks, ruleLists),
+		cel.Variable(varCluster, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Function("semver_compare",
+			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType, cel.BinaryBinding(semverCompare))),
+		ext.Strings(ext.StringsVersion(5)),
+		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxRange)),
+		ext.Sets(),
+		ext.Math(ext.MathVersion(3)),
+		cel.ParserExpressionSizeLimit(maxRuleBytes),
+		cel.ParserRecursionLimit(maxRuleDepth),
+		cel.ExpressionNodeLimit(maxRuleNodes),
+	)
+})
+
+// semverCompare compares two versions as OLM's does: tolerant of "v1.2", "1.2" and the number 1.2, an error for
+// what cannot be read (constraints.semverCompare in operator-framework/api). Lists and maps are not even printed.
+func semverCompare(a, b ref.Val) ref.Val {
+	left, err := tolerantVersion(a)
+	if err != nil {
+		return types.NewErr("%s", err.Error())
+	}
+	right, err := tolerantVersion(b)
+	if err != nil {
+		return types.NewErr("%s", err.Error())
+	}
+	return types.Int(left.Compare(right))
+}
+
+func tolerantVersion(v ref.Val) (semver.Version, error) {
+	switch v.(type) {
+	case types.String, types.Double, types.Int, types.Uint:
+	default:
+		return semver.Version{}, fmt.Errorf("semver_compare: a value of type %s is not a version", v.Type().TypeName())
+	}
+	text := fmt.Sprint(v.Value())
+	version, err := semver.ParseTolerant(text)
+	if err != nil {
+		return semver.Version{}, fmt.Errorf("semver_compare: %q is not a version", shorten(text, valueShown))
+	}
+	return version, nil
+}
+
+// program is one CEL expression made ready. It is immutable but for what it remembers of its own costs.
+type program struct {
+	source string
+	// fast is the plain program; partial takes inputs that are not known; careful also counts costs while it runs.
+	fast, partial, careful cel.Program
+	estimator              *estimator
+	// uses are the attributes that the expression mentions.
+	uses Attributes
+	// hintCost is what it costs at most for inputs of the hinted shape.
+	hintCost uint64
+	costs    boundedMap[shape, uint64]
+	// last is the cost that was asked for last; bundles are of few shapes.
+	last atomic.Pointer[shapeCost]
+}
+
+// compilations counts what compile did, for a metric and for tests.
+var compilations atomic.Uint64
+
+// Compilations tells how many CEL expressions this process has compiled.
+func Compilations() uint64 { return compilations.Load() }
+
+// compile makes an expression ready. The error is for its author: what is wrong and what would be accepted.
+func compile(source string, result *cel.Type) (p *program, err error) {
+	compilations.Add(1)
+	// The compiler is large and its input hostile: a panic of its is a refusal, not the end of the process.
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, fmt.Errorf("cannot be compiled: %v", r)
+		}
+	}()
+	if len(source) > maxRuleBytes {
+		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(source), maxRuleBytes)
+	}
+	env, err := environment()
+	if err != nil {
+		return nil, fmt.Errorf("cannot be compiled: %w", err)
+	}
+	ast, issues := env.Compile(source)
+	if issues.Err() != nil {
+		return nil, fmt.Errorf("does not compile: %s", issuesText(issues))
+	}
+	// OLM requires the type bool itself, so a dynamic result (p.value) is refused as well.
+	if !ast.OutputType().IsExactType(result) {
+		return nil, fmt.Errorf("gives %s, it must give %s", ast.OutputType(), result)
+	}
+	est, err := newEstimator(ast)
+	if err != nil {
+		return nil, err
+	}
+	p = &program{source: source, estimator: est, uses: est.uses, hintCost: est.cost(hints)}
+	if p.hintCost > RuleCostLimit {
+		return nil, est.tooCostly(p.hintCost)
+	}
+	often := cel.InterruptCheckFrequency(interruptEvery)
+	for _, plan := range []struct {
+		into    *cel.Program
+		options []cel.ProgramOption
+	}{
+		{&p.fast, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize)}},
+		{&p.partial, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval)}},
+		{&p.careful, []cel.ProgramOption{often, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval),
+			cel.CostTracking(runtimeCosts{instructions: est.instructions}), cel.CostLimit(countedCostLimit)}},
+	} {
+		if *plan.into, err = env.Program(ast, plan.options...); err != nil {
+			return nil, fmt.Errorf("fails whatever the bundle is: %s", shorten(err.Error(), ruleShown))
+		}
+	}
+	return p, nil
+}
+
+// issuesText gives the compiler's first complaint with its place, and what there is to be used where the complaint is an
+// unknown or reserved name.
+func issuesText(issues *cel.Issues) string {
+	first := issues.Errors()[0]
+	text := shorten(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)
+	if line := first.Location.Line(); line > 0 {
+		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
+	}
+	if strings.Contains(text, "undeclared reference") || strings.Contains(text, "reserved identifier") {
+		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, webhooks, namespaceObject and cluster"
+	}
+	return text
+}

@@ -1,0 +1,330 @@
+package constraint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/google/cel-go/common/types"
+	"github.com/operator-framework/api/pkg/constraints"
+)
+
+// check is a constraint made ready: a CEL rule, a package, a gvk, or a compound of others. It is immutable.
+type check struct {
+	kind checkKind
+	// text is the rule in short, for people; message its author's failureMessage.
+	text, message string
+
+	program *program
+	pkg     string
+	within  semver.Range
+	gvk     constraints.GVKConstraint
+	parts   []*check
+}
+
+type checkKind int
+
+const (
+	celCheck checkKind = iota
+	packageCheck
+	gvkCheck
+	allCheck
+	anyCheck
+	noneCheck
+)
+
+// errEmpty is what OLM's resolver says of {} too: convertConstraints in operator-lifecycle-manager
+// pkg/controller/registry/resolver/resolver.go.
+var errEmpty = errors.New("is empty; one of cel, package, gvk, all, any and not is required")
+
+// faultAt is an error with the path of the part that it is in, below the constraint's value.
+type faultAt struct {
+	path, value string
+	err         error
+}
+
+func (f *faultAt) Error() string {
+	if f.path == "" {
+		return "it " + f.err.Error()
+	}
+	return strings.TrimPrefix(f.path, ".") + " " + f.err.Error()
+}
+
+func (f *faultAt) Unwrap() error { return f.err }
+
+// newCheck makes a constraint of OLM's syntax ready. Where several kinds are set, the first in this order counts; it is the
+// order of OLM's resolver (convertConstraints), which reads nothing of the others. The compiler is a parameter:
+// definitions compile, the request path only looks up.
+func newCheck(c constraints.Constraint, path string, compiler func(string) (*program, error)) (*check, error) {
+	made := &check{message: c.FailureMessage}
+	switch {
+	case c.GVK != nil:
+		made.kind, made.gvk = gvkCheck, *c.GVK
+		made.text = shorten(fmt.Sprintf("gvk %s/%s %s", c.GVK.Group, c.GVK.Version, c.GVK.Kind), ruleShown)
+	case c.Package != nil:
+		within, err := semver.ParseRange(c.Package.VersionRange)
+		if err != nil {
+			return nil, &faultAt{path + ".package.versionRange", c.Package.VersionRange, errors.New(`is not a version range such as ">=1.2.0 <2.0.0"`)}
+		}
+		made.kind, made.pkg, made.within = packageCheck, c.Package.PackageName, within
+		made.text = shorten(fmt.Sprintf("package %s in range %q", c.Package.PackageName, c.Package.VersionRange), ruleShown)
+	case c.All != nil:
+		return made.compound(allCheck, "all of (", c.All, path+".all", compiler)
+	case c.Any != nil:
+		return made.compound(anyCheck, "any of (", c.Any, path+".any", compiler)
+	case c.Not != nil:
+		return made.compound(noneCheck, "none of (", c.Not, path+".not", compiler)
+	case c.Cel != nil:
+		program, err := compiler(c.Cel.Rule)
+		if err != nil {
+			return nil, &faultAt{path + ".cel.rule", c.Cel.Rule, err}
+		}
+		made.kind, made.program, made.text = celCheck, program, shorten(c.Cel.Rule, ruleShown)
+	default:
+		return nil, &faultAt{path, "{}", errEmpty}
+	}
+	return made, nil
+}
+
+func (c *check) compound(kind checkKind, open string, of *constraints.CompoundConstraint, path string, compiler func(string) (*program, error)) (*check, error) {
+	texts := make([]string, 0, len(of.Constraints))
+	for i := range of.Constraints {
+		part, err := newCheck(of.Constraints[i], fmt.Sprintf("%s.constraints[%d]", path, i), compiler)
+		if err != nil {
+			return nil, err
+		}
+		c.parts = append(c.parts, part)
+		texts = append(texts, part.text)
+	}
+	c.kind, c.text = kind, shorten(open+strings.Join(texts, "; ")+")", ruleShown)
+	return c, nil
+}
+
+// uses are the attributes that the constraint looks at.
+func (c *check) uses() Attributes {
+	var all Attributes
+	switch c.kind {
+	case celCheck:
+		return c.program.uses
+	case packageCheck:
+		return Package | Version | Properties
+	case gvkCheck:
+		return Properties
+	case allCheck, anyCheck, noneCheck:
+		for _, part := range c.parts {
+			all |= part.uses()
+		}
+	}
+	return all
+}
+
+// subject is a bundle that is being judged, with what is made of it once for all rules.
+type subject struct {
+	bundle *Bundle
+	around *surroundings
+	budget *Budget
+	// errorsAreFalse is OLM's meaning of a rule that fails on a candidate: it does not match (celPredicate.Test in
+	// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go). Limits are not OLM's and stay failures.
+	errorsAreFalse bool
+
+	activation *activation
+	parsed     bool
+	packages   []packageProperty
+	gvks       []gvkProperty
+}
+
+type packageProperty struct{ PackageName, Version string }
+
+type gvkProperty struct{ Group, Kind, Version string }
+
+func (s *subject) vars() *activation {
+	if s.activation == nil {
+		s.activation = newActivation(s.bundle, s.around)
+	}
+	return s.activation
+}
+
+// parse reads the properties that package and gvk constraints look at, as OLM's predicates do: with encoding/json, and
+// passing over what cannot be read.
+func (s *subject) parse() {
+	if s.parsed {
+		return
+	}
+	s.parsed = true
+	for _, p := range s.bundle.Properties {
+		switch p.Type {
+		case typePackage:
+			var v packageProperty
+			if json.Unmarshal(p.Raw, &v) == nil {
+				s.packages = append(s.packages, v)
+			}
+		case typeGVK:
+			var v gvkProperty
+			if json.Unmarshal(p.Raw, &v) == nil {
+				s.gvks = append(s.gvks, v)
+			}
+		}
+	}
+}
+
+// verdict is how a subject stands to a check.
+type verdict struct {
+	outcome Outcome
+	// rule and message are those of the part that failed.
+	rule, message string
+	why           string
+	attributes    Attributes
+	transient     bool
+}
+
+var satisfied = verdict{outcome: Satisfied}
+
+func (c *check) violated() verdict {
+	return verdict{outcome: Violated, rule: c.text, message: c.message}
+}
+
+func (c *check) undecided(a Attributes) verdict {
+	return verdict{outcome: Undecided, rule: c.text, message: c.message, why: notKnown(a), attributes: a}
+}
+
+// judge applies the check. Compounds are three-valued (Kleene): what is not known or failed in one part does not matter
+// where another part decides.
+func (c *check) judge(s *subject) verdict {
+	switch c.kind {
+	case celCheck:
+		return c.judgeRule(s)
+	case packageCheck:
+		return c.judgePackage(s)
+	case gvkCheck:
+		if s.bundle.Unknown&Properties != 0 {
+			return c.undecided(Properties)
+		}
+		s.parse()
+		for _, g := range s.gvks {
+			if g.Group == c.gvk.Group && g.Version == c.gvk.Version && g.Kind == c.gvk.Kind {
+				return satisfied
+			}
+		}
+		return c.violated()
+	case allCheck:
+		open := satisfied
+		for _, part := range c.parts {
+			switch v := part.judge(s); v.outcome {
+			case Violated:
+				v.transient = v.transient || open.transient
+				return c.speak(v)
+			case Undecided, Failed:
+				open = worse(open, v)
+			case Satisfied:
+			}
+		}
+		return c.speak(open)
+	default: // any, none
+		return c.judgeAlternatives(s)
+	}
+}
+
+func (c *check) judgeAlternatives(s *subject) verdict {
+	open := satisfied
+	for _, part := range c.parts {
+		switch v := part.judge(s); v.outcome {
+		case Satisfied:
+			if c.kind == anyCheck {
+				return satisfied
+			}
+			v = c.violated()
+			v.rule = shorten("none of ("+part.text+")", ruleShown)
+			return v
+		case Undecided, Failed:
+			open = worse(open, v)
+		case Violated:
+		}
+	}
+	switch {
+	case open.outcome != Satisfied:
+		return c.speak(open)
+	case c.kind == noneCheck:
+		return satisfied
+	default:
+		return c.violated()
+	}
+}
+
+// speak lends the check's message to a part that has none.
+func (c *check) speak(v verdict) verdict {
+	if v.message == "" {
+		v.message = c.message
+	}
+	return v
+}
+
+// worse keeps the first of what is open, a failure before what is not known.
+func worse(a, b verdict) verdict {
+	switch {
+	case a.outcome == Satisfied, a.outcome == Undecided && b.outcome == Failed:
+		b.attributes |= a.attributes
+		b.transient = b.transient || a.transient
+		return b
+	case a.outcome == Undecided && b.outcome == Undecided:
+		a.attributes |= b.attributes
+		a.why = notKnown(a.attributes)
+	}
+	a.transient = a.transient || b.transient
+	return a
+}
+
+func (c *check) judgeRule(s *subject) verdict {
+	r := c.program.eval(s.vars(), s.budget)
+	switch {
+	case r.value == types.True:
+		return satisfied
+	case r.value != nil:
+		return c.violated()
+	case r.unknown != 0:
+		return c.undecided(r.unknown)
+	case s.errorsAreFalse && !r.limited:
+		return c.violated()
+	}
+	return verdict{outcome: Failed, rule: c.text, message: c.message, why: r.why, transient: r.transient}
+}
+
+// judgePackage follows OLM's PkgPredicate and VersionInRangePredicate: some olm.package property has the name or the bundle is of
+// the package, and some olm.package property's version or the bundle's is in the range.
+func (c *check) judgePackage(s *subject) verdict {
+	b := s.bundle
+	named, inRange := false, false
+	if b.Unknown&Package == 0 {
+		named = b.Package == c.pkg
+	}
+	if b.Unknown&Version == 0 {
+		inRange = c.contains(b.Version)
+	}
+	s.parse()
+	for _, p := range s.packages {
+		named = named || p.PackageName == c.pkg
+		inRange = inRange || c.contains(p.Version)
+	}
+	// A bundle has one package and one version: where those are known, the properties would say the same.
+	var missing Attributes
+	if !named && b.Unknown&Package != 0 && len(s.packages) == 0 {
+		missing |= Package
+	}
+	if !inRange && b.Unknown&Version != 0 && len(s.packages) == 0 {
+		missing |= Version
+	}
+	switch {
+	case named && inRange:
+		return satisfied
+	case !named && missing&Package == 0, !inRange && missing&Version == 0:
+		return c.violated()
+	default:
+		return c.undecided(missing)
+	}
+}
+
+func (c *check) contains(version string) bool {
+	v, err := semver.Parse(version)
+	return err == nil && c.within(v)
+}

@@ -1,0 +1,311 @@
+package constraint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/constraints"
+)
+
+// Action is what follows from a constraint that is not satisfied.
+type Action string
+
+// The actions.
+const (
+	Require Action = "require"
+	Warn    Action = "warn"
+)
+
+// Meta names a Constraint object.
+type Meta struct {
+	Name, UID  string
+	Generation int64
+}
+
+// Definition is one Constraint object made ready: parsed and compiled. It is immutable.
+type Definition struct {
+	Name       string
+	UID        string
+	Generation int64
+	// Constraints are the elements that could be read.
+	Constraints []*Constraint
+	Properties  []Property
+	// Faults are what is wrong. Where any is not a warning, the definition holds every bundle.
+	Faults []Fault
+}
+
+// Constraint is one element of spec.constraints.
+type Constraint struct {
+	Index  int
+	Action Action
+	// Message is the author's, without messageExpression.
+	Message string
+
+	check      *check
+	expression *program // messageExpression
+}
+
+// Uses are the attributes that the constraint may look at.
+func (c *Constraint) Uses() Attributes { return c.check.uses() }
+
+// Define reads a Constraint object. It is total: what cannot be read is a fault.
+func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
+	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation}
+	var found faults
+	if size := len(constraintsJSON) + len(propertiesJSON); size > maxObjectBytes {
+		found.add(Size, "spec", "", fmt.Sprintf("constraints and properties are %d bytes together, the limit is %d", size, maxObjectBytes))
+		d.Faults = found
+		return d
+	}
+	text := &document{text: constraintsJSON, path: "spec.constraints", faults: &found}
+	for _, e := range text.elements(maxConstraints, "the constraint is required") {
+		if c := text.constraint(e); c != nil {
+			d.Constraints = append(d.Constraints, c)
+		}
+	}
+	d.Properties = (&document{text: propertiesJSON, path: "spec.properties", faults: &found}).properties()
+	d.Faults = found
+	return d
+}
+
+// fault is the first that is not a warning; nil without.
+func (d *Definition) fault() *Fault {
+	for i := range d.Faults {
+		if !d.Faults[i].Warning() {
+			return &d.Faults[i]
+		}
+	}
+	return nil
+}
+
+// WithFault is the same definition with one more fault.
+func (d *Definition) WithFault(f Fault) *Definition {
+	other := *d
+	other.Faults = append(slices.Clip(other.Faults), f)
+	return &other
+}
+
+// The keys of the two syntaxes, and of OLM's parts.
+var (
+	seedKeys     = []string{"evaluator", "rule", "message", "messageExpression", "action"}
+	olmKeys      = []string{"failureMessage", "gvk", "package", "all", "any", "not", "cel"}
+	compoundKeys = []string{"constraints"}
+)
+
+// constraint reads one element; nil where it has faults that are not warnings.
+func (d *document) constraint(e element) *Constraint {
+	before := len(*d.faults)
+	if size := e.node.end - e.node.start; size > maxConstraintBytes {
+		d.faults.add(Size, e.path, "", fmt.Sprintf("is %d bytes, the limit of a constraint is %d", size, maxConstraintBytes))
+		return nil
+	}
+	path := e.path + ".value"
+	switch {
+	case e.kind != typeConstraint:
+		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+typeConstraint+" is accepted")
+		return nil
+	case e.value.kind != objectNode:
+		d.faults.add(Syntax, path, string(d.raw(e.value)), fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required", e.value.kind))
+		return nil
+	}
+	c := &Constraint{Index: e.index, Action: Require}
+	if isOLM(e.value) {
+		d.olm(c, e.value, path)
+	} else {
+		d.seed(c, e.value, path)
+	}
+	for _, f := range (*d.faults)[before:] {
+		if !f.Warning() {
+			return nil
+		}
+	}
+	return c
+}
+
+// isOLM tells OLM's syntax from the seed's.
+func isOLM(value *node) bool {
+	for _, key := range value.keys {
+		if contains(olmKeys, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// seed reads {"evaluator":{"id":"cel"},"rule","message","messageExpression","action":{"id":"require"|"warn"}}.
+func (d *document) seed(c *Constraint, value *node, path string) {
+	if len(value.keys) == 0 {
+		d.faults.add(Rule, path, "{}", "is empty; rule, or one of cel, package, gvk, all, any and not is required")
+		return
+	}
+	d.onlyKeys(value, path, seedKeys...)
+	if id, ok := d.id(value, path, "evaluator"); ok && id != "cel" && id != "" {
+		d.faults.add(Syntax, path+".evaluator.id", id, "is not an evaluator; cel is accepted")
+	}
+	if id, ok := d.id(value, path, "action"); ok && id != "" {
+		if c.Action = Action(id); c.Action != Require && c.Action != Warn {
+			d.faults.add(Syntax, path+".action.id", id, "is not an action; require and warn are accepted")
+		}
+	}
+	c.Message, _ = d.str(value, path, "message", false)
+	c.Message = shorten(c.Message, messageShown)
+	rule, ok := d.str(value, path, "rule", true)
+	if !ok {
+		return
+	}
+	program, err := d.compile(rule, false)
+	if err != nil {
+		d.faults.add(Rule, path+".rule", rule, err.Error())
+		return
+	}
+	c.check = &check{kind: celCheck, program: program, text: shorten(rule, ruleShown), message: c.Message}
+	if expression, ok := d.str(value, path, "messageExpression", false); ok && expression != "" {
+		if c.expression, err = d.compile(expression, true); err != nil {
+			d.faults.add(Rule, path+".messageExpression", expression, err.Error())
+		}
+	}
+}
+
+// compile compiles an expression, unless the object has too much of them.
+func (d *document) compile(source string, text bool) (*program, error) {
+	if d.rules += len(source); d.rules > maxRulesBytes {
+		return nil, fmt.Errorf("is more CEL than one object may have (%d bytes); use several Constraint objects", maxRulesBytes)
+	}
+	return compileCached(source, text)
+}
+
+// id reads {"id": "..."}; absent is empty.
+func (d *document) id(value *node, path, key string) (string, bool) {
+	v := value.get(key)
+	if v == nil {
+		return "", true
+	}
+	if v.kind != objectNode {
+		d.faults.add(Syntax, path+"."+key, string(d.raw(v)), fmt.Sprintf(`is %s; {"id": "..."} is required`, v.kind))
+		return "", false
+	}
+	d.onlyKeys(v, path+"."+key, "id")
+	return d.str(v, path+"."+key, "id", true)
+}
+
+// olm reads OLM's syntax: by OLM's own parser, so that both mean the same, and before that for what OLM's parser lets pass
+// and then reads in another way than it looks.
+func (d *document) olm(c *Constraint, value *node, path string) {
+	before := len(*d.faults)
+	d.olmKeys(value, path, 0)
+	if len(*d.faults) > before && hasFault((*d.faults)[before:]) {
+		return
+	}
+	parsed, err := constraints.Parse(d.raw(value))
+	if err != nil {
+		d.faults.add(Syntax, path, "", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
+		return
+	}
+	c.check, err = newCheck(parsed, path, func(rule string) (*program, error) { return d.compile(rule, false) })
+	if err != nil {
+		d.checkFault(err)
+		return
+	}
+	c.Message = shorten(parsed.FailureMessage, messageShown)
+	c.check.message = c.Message
+}
+
+func hasFault(all []Fault) bool {
+	for _, f := range all {
+		if !f.Warning() {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *document) checkFault(err error) {
+	var at *faultAt
+	if errors.As(err, &at) {
+		d.faults.add(Rule, at.path, at.value, at.err.Error())
+		return
+	}
+	d.faults.add(Rule, d.path, "", err.Error())
+}
+
+// olmKeys checks the keys of a constraint in OLM's syntax and of its parts, and what would be without effect.
+func (d *document) olmKeys(n *node, path string, depth int) {
+	if n.kind != objectNode {
+		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf("is %s; an object with one of cel, package, gvk, all, any and not is required", n.kind))
+		return
+	}
+	var kinds []string
+	for _, key := range olmKeys[1:] {
+		if v := n.get(key); v != nil && v.kind != nullNode {
+			kinds = append(kinds, key)
+		}
+	}
+	for i, key := range n.keys {
+		switch child := n.children[i]; {
+		case !contains(olmKeys, key) && contains(seedKeys, key):
+			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+strings.Join(append(kinds, "failureMessage")[:1], "")+": it belongs to the form with rule and evaluator")
+		case !contains(olmKeys, key):
+			d.faults.add(Syntax, path+"."+shorten(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
+		}
+	}
+	if len(kinds) == 0 {
+		d.faults.add(Rule, path, string(d.raw(n)), errEmpty.Error())
+		return
+	}
+	if len(kinds) > 1 {
+		d.faults.add(Ineffective, path+"."+kinds[1], "", fmt.Sprintf("has no effect beside %s: only one of gvk, package, all, any, not and cel counts, in this order; use all for several", kinds[0]))
+	}
+	kind := kinds[0]
+	v, below := n.get(kind), path+"."+kind
+	switch kind {
+	case "gvk":
+		d.olmFields(v, below, []string{"group", "version", "kind"}, []string{"version", "kind"})
+	case "package":
+		d.olmFields(v, below, []string{"packageName", "versionRange"}, []string{"packageName", "versionRange"})
+	case "cel":
+		d.olmFields(v, below, []string{"rule"}, []string{"rule"})
+	default:
+		d.olmCompound(kind, v, below, depth)
+	}
+}
+
+// olmFields checks an object of strings.
+func (d *document) olmFields(n *node, path string, known, required []string) {
+	if n.kind != objectNode {
+		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf("is %s; an object with %s is required", n.kind, strings.Join(known, ", ")))
+		return
+	}
+	d.onlyKeys(n, path, known...)
+	for _, key := range known {
+		d.str(n, path, key, contains(required, key))
+	}
+}
+
+func (d *document) olmCompound(kind string, n *node, path string, depth int) {
+	if n.kind != objectNode {
+		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf(`is %s; {"constraints": [...]} is required`, n.kind))
+		return
+	}
+	d.onlyKeys(n, path, compoundKeys...)
+	list := n.get("constraints")
+	if list == nil || list.kind == nullNode {
+		list = &node{kind: listNode}
+	}
+	if list.kind != listNode {
+		d.faults.add(Syntax, path+".constraints", string(d.raw(list)), fmt.Sprintf("is %s; a list is required", list.kind))
+		return
+	}
+	switch {
+	case len(list.children) == 0 && kind == "any":
+		d.faults.add(Ineffective, path+".constraints", "", "is empty: any of nothing is never satisfied, so every operator is refused")
+	case len(list.children) == 0:
+		d.faults.add(Ineffective, path+".constraints", "", "is empty: "+kind+" of nothing is always satisfied")
+	case kind == "not" && depth == 0:
+		d.faults.add(Ineffective, path, "", "stands alone: it refuses what matches and asks for nothing else; in a bundle OLM would read it as \"some other bundle does not match\", so put it into all, beside what is asked for, unless a ban is what you want")
+	}
+	for i, child := range list.children {
+		d.olmKeys(child, fmt.Sprintf("%s.constraints[%d]", path, i), depth+1)
+	}
+}

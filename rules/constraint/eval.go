@@ -1,0 +1,147 @@
+package constraint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// shapesRemembered bounds how many shapes a program knows its cost for.
+const shapesRemembered = 256
+
+// leastCharge is what an evaluation is charged at least: constants cost nothing in cel-go's units, but calling does.
+const leastCharge = 5
+
+// The reasons for which a rule could not be judged.
+const (
+	whyInterrupted  = "judging was interrupted; try again"
+	whyRequestLimit = "the rules of this request together cost more than the limit of %d units; try again"
+	whyRuleLimit    = "it costs more than the limit of %d units for this bundle (%s)"
+)
+
+// result is what an evaluation gave: a value, or attributes that it depends on, or a reason.
+type result struct {
+	value   ref.Val
+	unknown Attributes
+	why     string
+	// limited says that the reason is a limit, not an error of the rule.
+	limited bool
+	// exceeded says that it ran into the limit while it ran.
+	exceeded bool
+	// transient results depend on the budget; another request may get another one.
+	transient bool
+}
+
+// costFor is what the program costs at most for inputs of a shape.
+func (p *program) costFor(s shape) uint64 {
+	last := p.last.Load()
+	if last != nil && last.shape == s {
+		return last.cost
+	}
+	cost, ok := p.costs.get(s)
+	if !ok {
+		cost = p.estimator.cost(s)
+		p.costs.put(s, cost, 1, shapesRemembered)
+	}
+	p.last.Store(&shapeCost{shape: s, cost: cost})
+	return cost
+}
+
+// shapeCost is what a program costs at most for inputs of a shape.
+type shapeCost struct {
+	shape shape
+	cost  uint64
+}
+
+// eval runs the program. Where its estimate for inputs of this size is within the limit, the estimate is charged and the
+// plain program runs: counting costs while it runs takes three times as long. Else, and where the budget has no room
+// for the estimate, the careful program runs and what it really cost is charged; but not if a single call
+// could exceed the limit, since costs are counted after calls.
+func (p *program) eval(a *activation, budget *Budget) result {
+	if budget.interrupted() {
+		return result{why: whyInterrupted, limited: true, transient: true}
+	}
+	var vars interpreter.Activation = a
+	program, proven := p.fast, false
+	if p.uses&a.unknown != 0 {
+		vars, program = a.partial(), p.partial
+	}
+	cost := max(p.costFor(a.shape), leastCharge)
+	if proven = cost <= RuleCostLimit; !proven || !budget.take(cost) {
+		switch {
+		case !proven && p.estimator.heavy:
+			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size()), limited: true}
+		case p.estimator.heavy, !budget.take(countedFactor):
+			return result{why: fmt.Sprintf(whyRequestLimit, uint64(RequestCostLimit)), limited: true, transient: true}
+		}
+		program = p.careful
+	}
+	var value ref.Val
+	var details *cel.EvalDetails
+	var err error
+	if proven && cost < interruptedFrom && program != p.careful {
+		value, details, err = program.Eval(vars)
+	} else {
+		value, details, err = program.ContextEval(budget.interrupt, vars)
+	}
+	if actual := details.ActualCost(); actual != nil {
+		// What is beyond the limit was one call, and no loop.
+		loops := min(*actual, countedCostLimit)
+		budget.spent.Add(loops*countedFactor + *actual - loops)
+	}
+	r := p.read(value, err, a, budget)
+	if r.exceeded && proven {
+		// The estimate was within the limit; with room for it the request would have had a result.
+		r.why, r.transient = fmt.Sprintf(whyRequestLimit, uint64(RequestCostLimit)), true
+	}
+	return r
+}
+
+// partial is the activation with what is not known of it.
+func (a *activation) partial() interpreter.Activation {
+	partial, err := interpreter.NewPartialActivation(a, a.patterns...)
+	if err != nil { // only for inputs of another type
+		return a
+	}
+	return partial
+}
+
+// read turns what cel-go gave into a result.
+func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) result {
+	if err != nil {
+		var cancelled interpreter.EvalCancelledError
+		switch {
+		case errors.Is(err, interpreter.InterruptError{}), budget.interrupted():
+			return result{why: whyInterrupted, limited: true, transient: true}
+		case errors.As(err, &cancelled):
+			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size()), limited: true, exceeded: true}
+		}
+		return result{why: shorten(err.Error(), ruleShown)}
+	}
+	if u, ok := value.(*types.Unknown); ok {
+		var r result
+		for _, id := range u.IDs() {
+			trails, _ := u.GetAttributeTrails(id)
+			for _, trail := range trails {
+				r.unknown |= variableAttributes[trail.Variable()]
+			}
+		}
+		r.why = notKnown(r.unknown)
+		return r
+	}
+	return result{value: value}
+}
+
+// size says for people how large the inputs are.
+func (a *activation) size() string {
+	return strings.Join([]string{
+		fmt.Sprintf("%d properties", len(a.bundle.Properties)),
+		fmt.Sprintf("texts of up to %d characters", 1<<a.shape.text),
+		fmt.Sprintf("lists of up to %d elements", 1<<a.shape.elements),
+	}, ", ")
+}

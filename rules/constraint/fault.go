@@ -1,0 +1,38 @@
+package constraint
+
+// FaultKind says what part of reading a definition a fault comes from.
+type FaultKind int
+
+const (
+	// Syntax is JSON that cannot be parsed, unknown or repeated keys, and values of a wrong type.
+	Syntax FaultKind = iota + 1
+	// Size is text, lists or nesting beyond a limit.
+	Size
+	// Rule is CEL that does not compile or could cost too much, a version range, or a constraint that is empty.
+	Rule
+	// PropertyShape is a property of a known type that is not well-formed.
+	PropertyShape
+	// Ineffective is what works but hardly as meant. It is only a warning.
+	Ineffective
+)
+
+// Fault is something that is wrong with a definition.
+type Fault struct {
+	Kind FaultKind
+	// Path is that of the field, such as "spec.constraints[0].value.rule".
+	Path string
+	// Value is the offending value, short; it may be empty.
+	Value string
+	// Message says what is wrong and what would be accepted.
+	Message string
+}
+
+// Warning tells whether the definition can be used nevertheless.
+func (f Fault) Warning() bool { return f.Kind == Ineffective }
+
+// faults collects what is found.
+type faults []Fault
+
+func (f *faults) add(kind FaultKind, path, value, message string) {
+	*f = append(*f, Fault{Kind: kind, Path: path, Value: shorten(value, valueShown), Message: message})
+}

@@ -1,0 +1,92 @@
+package constraint
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// seed is spec.constraints with rules in the seed's syntax.
+func seed(rules ...string) string {
+	list := make([]any, 0, len(rules))
+	for _, rule := range rules {
+		list = append(list, map[string]any{"type": typeConstraint, "value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
+	}
+	return text(list)
+}
+
+// olm is spec.constraints with one constraint in OLM's syntax.
+func olm(value string) string { return `[{"type":"olm.constraint","value":` + value + `}]` }
+
+func text(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+// props makes properties of pairs of type and JSON.
+func props(pairs ...string) []Property {
+	var properties []Property
+	for i := 0; i < len(pairs); i += 2 {
+		properties = append(properties, Property{Type: pairs[i], Raw: json.RawMessage(pairs[i+1])})
+	}
+	return properties
+}
+
+func etcd(more ...string) *Bundle {
+	return &Bundle{
+		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable", Catalog: Catalog{Namespace: "olm", Name: "curated"},
+		Properties: props(append([]string{
+			"olm.package", `{"packageName":"etcd","version":"0.9.4"}`,
+			"olm.gvk", `{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}`,
+		}, more...)...),
+	}
+}
+
+var (
+	shop    = Namespace{Name: "shop", Labels: map[string]string{"tier": "tenant"}}
+	kubeOne = Cluster{Version: "1.36.3"}
+)
+
+// sound is a definition without faults but warnings.
+func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definition {
+	t.Helper()
+	d := Define(Meta{Name: name}, constraintsJSON, propertiesJSON)
+	if f := d.fault(); f != nil {
+		t.Fatalf("%s: %s %s", constraintsJSON, f.Path, f.Message)
+	}
+	return d
+}
+
+// judgeOne judges a bundle by one constraint.
+func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Finding {
+	t.Helper()
+	found := NewSet([]*Definition{sound(t, "one", constraintsJSON, "")}, kubeOne).Judge(b, ns, NewBudget(nil))
+	switch len(found) {
+	case 0:
+		return Finding{}
+	case 1:
+		return found[0]
+	}
+	t.Fatalf("%d findings", len(found))
+	return Finding{}
+}
+
+// crowdOf is a bundle with n properties of the hinted shape's size.
+func crowdOf(n int) *Bundle {
+	b := etcd()
+	b.Properties = nil
+	items := make([]string, 14)
+	for i := range items {
+		items[i] = "item"
+	}
+	for i := range n {
+		b.Properties = append(b.Properties, Property{
+			Type: strings.Repeat("t", 60),
+			Raw:  json.RawMessage(text(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
+		})
+	}
+	return b
+}

@@ -1,0 +1,168 @@
+package constraint
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+)
+
+// hostileRules are written to keep a request waiting. Each is refused when it is written.
+var hostileRules = map[string]string{
+	"three nested loops":            `properties.all(a, properties.all(b, properties.all(c, a.type != b.type || b.type != c.type || true)))`,
+	"47 s in OLM's environment":     `properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != "")))`,
+	"a range of a thousand million": `lists.range(1000000000).size() > 0`,
+	"a computed range":              `lists.range(properties.size() * 1000000).size() >= 0`,
+	"nested ranges":                 `lists.range(10000).all(a, lists.range(10000).all(b, true))`,
+	"repetition in a pattern":       `properties.all(p, p.type.matches("(a{1000}){1000}"))`,
+	"many repetitions":              `properties.all(p, p.type.matches("a{1000}b{1000}c{1000}d{1000}"))`,
+	"a pattern of many states":      `properties.all(p, p.value.matches("(` + strings.Repeat("(a?){9}", 40) + `)+b"))`,
+	"a computed pattern":            `properties.all(p, p.type.matches(p.type))`,
+	"doubling by replace":           `properties.all(p, p.type` + strings.Repeat(`.replace("a", "aa")`, 30) + `.size() >= 0)`,
+	"squaring by replace":           `[csv].map(s, s.replace("", s)).map(s, s.replace("", s)).map(s, s.replace("", s)).all(s, s.size() > 0)`,
+	"doubling by format":            `[csv]` + strings.Repeat(`.map(s, "%s%s".format([s, s]))`, 30) + `.all(s, s.size() > 0)`,
+	"doubling by addition":          `[csv]` + strings.Repeat(`.map(s, s + s)`, 30) + `.all(s, s.size() > 0)`,
+	"doubling by join":              `[csv]` + strings.Repeat(`.map(s, [s, s].join(""))`, 30) + `.all(s, s.size() > 0)`,
+	"a list that doubles":           `[[1]]` + strings.Repeat(`.map(l, l + l)`, 30) + `.all(l, l.size() > 0)`,
+	"a value that shares its parts": `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) + `.exists(l, [l].exists(m, m == l))`,
+	"a shared value printed":        `[dyn(1)]` + strings.Repeat(`.map(l, dyn([l, l]))`, 20) + `.all(l, "%s".format([l]) != "")`,
+	"deep comparison in loops":      `properties.all(a, properties.all(b, cluster.properties.all(c, a == b && b == c)))`,
+	"all of all":                    `properties.all(p, sets.contains(properties, properties)) && properties.all(p, properties.distinct() == properties.distinct())`,
+	"sorting a range":               `lists.range(10000).all(x, lists.range(10000).map(y, 10000 - y).sort().size() > 0)`,
+	"posing as a variable":          `{"properties": lists.range(10000)}.properties.all(a, {"properties": lists.range(10000)}.properties.all(b, true))`,
+	"nested parentheses":            strings.Repeat("(", 4900) + "true" + strings.Repeat(")", 4900),
+	"nested lists":                  strings.Repeat("[", 4900) + "1" + strings.Repeat("]", 4900) + " == []",
+	"nested macros":                 strings.Repeat("[1].all(x, ", 400) + "true" + strings.Repeat(")", 400),
+	"long chain":                    "true" + strings.Repeat(" || true", 1200),
+	"long":                          `"` + strings.Repeat("x", maxRuleBytes) + `" != ""`,
+}
+
+func TestHostileRulesAreRefused(t *testing.T) {
+	for name, rule := range hostileRules {
+		if p, err := compile(rule, cel.BoolType); err == nil {
+			t.Errorf("%s: admitted at %d units", name, p.hintCost)
+		}
+	}
+	// A mebibyte is refused before it is looked at.
+	if d := Define(Meta{}, seed(strings.Repeat("(", 1<<20)), ""); len(d.Faults) != 1 || d.Faults[0].Kind != Size {
+		t.Errorf("%+v", d.Faults)
+	}
+}
+
+// TestExpensiveRulesAreAdmitted keeps the benchmark honest: its rules come near the limit, and pass it.
+func TestExpensiveRulesAreAdmitted(t *testing.T) {
+	for _, rule := range expensive {
+		if p, err := compile(rule, cel.BoolType); err != nil {
+			t.Errorf("%s: %s", rule, err)
+		} else {
+			t.Logf("%7d units: %s", p.hintCost, rule)
+		}
+	}
+}
+
+// largeRules are admitted for bundles of the hinted size, and would cost too much for larger ones.
+var largeRules = map[string]string{
+	"two nested loops":   `properties.all(a, properties.all(b, a.type == b.type || a.value.text != b.value.text || true))`,
+	"distinct":           `properties.map(b, b.type).sort().size() > 0 && properties.map(b, b.value.text).distinct().size() > 0`,
+	"deep comparison":    `properties.all(a, properties.exists(b, a == b))`,
+	"regular expression": `properties.all(a, a.value.text.matches("([ab]?){20}[ab]{20}x") || true)`,
+}
+
+// largestCall is the most that one call may cost that is linear in its inputs: a pattern over the longest text.
+const largestCall = maxSeenText * (4 + maxRegexInstructions) / 4
+
+// TestLargeBundlesAreCutOff: what a rule costs depends on the bundle. An evaluation ends within the limits whatever the bundle is, or does not begin.
+func TestLargeBundlesAreCutOff(t *testing.T) {
+	for name, rule := range largeRules {
+		for _, n := range []int{64, 300, 3000} {
+			b := crowdOf(n)
+			if n > 64 {
+				b.Properties[0].Raw = []byte(text(map[string]any{"text": strings.Repeat("a", 15_000), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
+			}
+			set := NewSet([]*Definition{sound(t, "large", seed(rule), "")}, kubeOne)
+			budget := NewBudget(nil)
+			found := set.Judge(b, shop, budget)
+			spent := budget.spent.Load()
+			if spent > RuleCostLimit+largestCall {
+				t.Errorf("%s over %d properties: %d units", name, n, spent)
+			}
+			if n == 64 && len(found) != 0 {
+				t.Errorf("%s over %d properties: %s", name, n, found[0].Why)
+			}
+			if n == 3000 && (len(found) != 1 || found[0].Outcome != Failed || !strings.Contains(found[0].Why, "costs more than the limit")) {
+				t.Errorf("%s over %d properties: %+v", name, n, found)
+			}
+		}
+	}
+}
+
+// TestEstimatesBound: what cel-go counts while a rule runs is within what was estimated for its inputs, where both count alike.
+func TestEstimatesBound(t *testing.T) {
+	s := NewSet(nil, kubeOne)
+	around := s.around.in(shop)
+	for _, rule := range []string{
+		`properties.exists(p, p.type == "certified")`, `properties.all(a, properties.all(b, a.value.n != b.value.n || true))`,
+		`properties.filter(p, p.type == "x").all(p, semver_compare(p.value.version, "1.0.0") >= 0)`,
+		`properties.all(p, p.value.text.matches("^a+$"))`, `properties.all(p, p.value.items.exists(i, i == "item"))`,
+		`properties.all(p, p.value.text.contains("aab") || p.type in ["a", "b"])`, `properties.map(p, p.value.text + "x").all(t, t.size() > 3)`,
+		`properties.all(p, properties.exists(q, p.value == q.value))`,
+	} {
+		p, err := compile(rule, cel.BoolType)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{1, 5, 17} {
+			a := newActivation(crowdOf(n), &around)
+			_, details, err := p.careful.ContextEval(interruption{}, a)
+			if actual := details.ActualCost(); err == nil && *actual > p.costFor(a.shape) {
+				t.Errorf("%s over %d properties: counted %d, estimated %d", rule, n, *actual, p.costFor(a.shape))
+			}
+		}
+	}
+}
+
+// TestRequestLimit: many rules together stay within the request's limit, and what it cut off is not remembered.
+func TestRequestLimit(t *testing.T) {
+	rules := make([]string, 200)
+	for i := range rules {
+		rules[i] = fmt.Sprintf(`properties.map(b, b.value.text).distinct().size() > %d`, -i-1)
+	}
+	s := NewSet([]*Definition{sound(t, "many", seed(rules...), "")}, kubeOne)
+	budget := NewBudget(nil)
+	found := s.Judge(crowdOf(60), shop, budget)
+	if spent := budget.spent.Load(); spent > RequestCostLimit {
+		t.Errorf("spent %d", spent)
+	}
+	if len(found) == 0 || !strings.Contains(found[len(found)-1].Why, "the rules of this request together") {
+		t.Fatalf("%d findings", len(found))
+	}
+	again := NewBudget(nil)
+	if s.Judge(crowdOf(60), shop, again); again.spent.Load() == 0 {
+		t.Error("remembered what the budget cut off")
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	s := NewSet([]*Definition{sound(t, "one", seed(`properties.all(a, properties.all(b, true))`), "")}, kubeOne)
+	found := s.Judge(crowdOf(60), shop, NewBudget(closed))
+	if len(found) != 1 || found[0].Outcome != Failed || found[0].Why != whyInterrupted {
+		t.Errorf("%+v", found)
+	}
+	if found := s.Judge(crowdOf(60), shop, NewBudget(make(chan struct{}))); len(found) != 0 {
+		t.Errorf("remembered the interruption: %+v", found)
+	}
+	// In the middle of a loop: the program looks at the channel, not only the caller.
+	p, err := compile(`properties.all(a, properties.all(b, true))`, cel.BoolType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	around := s.around.in(shop)
+	a := newActivation(crowdOf(60), &around)
+	_, _, err = p.fast.ContextEval(NewBudget(closed).interrupt, a)
+	if r := p.read(nil, err, a, NewBudget(nil)); r.why != whyInterrupted || !r.transient {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,45 @@
+package constraint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+// MaxOpenShift gives the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
+// none. The problem is why what it says cannot be read. It is as tolerant as OLM's maxOpenShiftVersion
+// (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): a number or additional quotes are read, two
+// such properties or a patch version are not.
+func (b *Bundle) MaxOpenShift() (version string, problem string) {
+	found := false
+	for _, p := range b.Properties {
+		if p.Type != typeMaxOpenShift {
+			continue
+		}
+		if found {
+			return "", typeMaxOpenShift + " is given more than once; one is accepted"
+		}
+		found = true
+		version, problem = minorVersion(strings.Trim(string(p.Raw), `"`))
+	}
+	if problem != "" {
+		return "", fmt.Sprintf("%s %s", typeMaxOpenShift, problem)
+	}
+	return version, ""
+}
+
+// minorVersion reads MAJOR.MINOR.
+func minorVersion(text string) (version string, problem string) {
+	if text == "" {
+		return "", "is empty; MAJOR.MINOR such as 4.19 is required"
+	}
+	v, err := semver.ParseTolerant(text)
+	if err != nil {
+		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", shorten(text, valueShown))
+	}
+	if !v.EQ(semver.Version{Major: v.Major, Minor: v.Minor}) {
+		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", shorten(text, valueShown))
+	}
+	return fmt.Sprintf("%d.%d", v.Major, v.Minor), ""
+}

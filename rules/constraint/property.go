@@ -1,0 +1,113 @@
+package constraint
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+// Property types that are known by OLM or by the seed of this project.
+const (
+	typeConstraint   = "olm.constraint"
+	typePackage      = "olm.package"
+	typeGVK          = "olm.gvk"
+	typeLabel        = "olm.label"
+	typeK8s          = "olm.k8s"
+	typeK8sVersion   = "olm.k8sversion"
+	typeKubeVersion  = "olm.kubeversion"
+	typeMaxOpenShift = "olm.maxOpenShiftVersion"
+)
+
+// automaticTypes are the properties that a Set gives the cluster by itself, with the version of Kubernetes.
+var automaticTypes = []string{typeK8s, typeKubeVersion}
+
+func hasType(properties []Property, propertyType string) bool {
+	for _, p := range properties {
+		if p.Type == propertyType {
+			return true
+		}
+	}
+	return false
+}
+
+// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver
+// passes over one that is not without a word.
+func (d *document) properties() []Property {
+	var all []Property
+	for _, e := range d.elements(maxProperties, "any JSON value is accepted") {
+		if d.wellFormed(e) {
+			all = append(all, Property{Type: e.kind, Raw: d.raw(e.value)})
+		}
+	}
+	return all
+}
+
+func (d *document) wellFormed(e element) bool {
+	before := len(*d.faults)
+	path := e.path + ".value"
+	switch e.kind {
+	case typePackage:
+		d.fields(e.value, path, "packageName", "version")
+		if v := e.value.get("version"); v != nil && v.kind == stringNode && v.text != "" {
+			if _, err := semver.Parse(v.text); err != nil {
+				d.shapeFault(path+".version", v.text, "is not a semantic version such as 1.2.3")
+			}
+		}
+	case typeGVK:
+		d.fields(e.value, path, "group", "version", "kind")
+	case typeLabel:
+		d.fields(e.value, path, "label")
+	case typeK8s, typeK8sVersion, typeKubeVersion:
+		d.fields(e.value, path, "version")
+		if v := e.value.get("version"); v != nil && v.kind == stringNode && v.text != "" {
+			if _, err := semver.ParseTolerant(v.text); err != nil {
+				d.shapeFault(path+".version", v.text, "is not a version such as 1.36 or 1.36.3")
+			}
+		}
+	case typeMaxOpenShift:
+		if e.value.kind != stringNode {
+			d.shapeFault(path, string(d.raw(e.value)), fmt.Sprintf(`is %s; a string such as "4.19" is required`, e.value.kind))
+		} else if _, problem := minorVersion(e.value.text); problem != "" {
+			d.shapeFault(path, e.value.text, problem)
+		}
+	}
+	return len(*d.faults) == before
+}
+
+// fields requires an object of exactly these fields, all of them strings that are not empty.
+func (d *document) fields(n *node, path string, names ...string) {
+	want := `{"` + strings.Join(names, `": "...", "`) + `": "..."}`
+	if n.kind != objectNode {
+		d.shapeFault(path, string(d.raw(n)), fmt.Sprintf("is %s; %s is required", n.kind, want))
+		return
+	}
+	for _, name := range names {
+		switch v := n.get(name); {
+		case v == nil:
+			d.shapeFault(path+"."+name, "", "is missing; "+want+" is required")
+		case v.kind != stringNode:
+			d.shapeFault(path+"."+name, string(d.raw(v)), fmt.Sprintf("is %s; a string is required", v.kind))
+		case v.text == "":
+			d.shapeFault(path+"."+name, `""`, "is empty; a string is required")
+		}
+	}
+	for i, key := range n.keys {
+		if !contains(names, key) {
+			d.shapeFault(path+"."+shorten(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
+		}
+	}
+}
+
+func contains(names []string, name string) bool {
+	for _, n := range names {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *document) shapeFault(path, value, message string) {
+	d.faults.add(PropertyShape, path, value, message)
+}

@@ -1,0 +1,234 @@
+package constraint
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Set is all Definitions of the cluster and the facts about it. It is immutable but for what it remembers: judging
+// depends on values only, so the same bundle in the same namespace has the same findings.
+type Set struct {
+	definitions []*Definition
+	given       Cluster // as NewSet got it
+	cluster     Cluster // with all properties
+	around      surroundings
+	judged      boundedMap[factsKey, []Finding]
+	binds       boundedMap[factsKey, bool]
+}
+
+// memoryLimit bounds what a Set remembers, in bytes, roughly.
+const memoryLimit = 32 << 20
+
+// factsKey is the digest of a bundle and a namespace.
+type factsKey [sha256.Size]byte
+
+// NewSet puts definitions together. A nil *Set has no constraints.
+func NewSet(definitions []*Definition, cluster Cluster) *Set {
+	s := &Set{definitions: slices.Clone(definitions), given: cluster, cluster: cluster}
+	slices.SortStableFunc(s.definitions, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
+	s.cluster.Properties = nil
+	for _, d := range s.definitions {
+		s.cluster.Properties = append(s.cluster.Properties, d.Properties...)
+	}
+	if cluster.Version != "" {
+		value, err := json.Marshal(map[string]string{"version": cluster.Version})
+		for _, automatic := range automaticTypes {
+			if err == nil && !hasType(s.cluster.Properties, automatic) {
+				s.cluster.Properties = append(s.cluster.Properties, Property{Type: automatic, Raw: value})
+			}
+		}
+	}
+	s.around = clusterValues(s.cluster)
+	return s
+}
+
+// With is a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s, or put in the place
+// of the one with its name. It is for the preview of a definition that is being admitted.
+func (s *Set) With(d *Definition) *Set {
+	definitions, given := []*Definition{d}, Cluster{}
+	if s != nil {
+		given = s.given
+		for _, other := range s.definitions {
+			if other.Name != d.Name {
+				definitions = append(definitions, other)
+			}
+		}
+	}
+	with := NewSet(definitions, given)
+	with.definitions = []*Definition{d}
+	return with
+}
+
+// Definitions gives the definitions by name. They must not be changed.
+func (s *Set) Definitions() []*Definition {
+	if s == nil {
+		return nil
+	}
+	return s.definitions
+}
+
+// Cluster gives the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
+// with the version of Kubernetes unless a definition gives that type itself.
+func (s *Set) Cluster() Cluster {
+	if s == nil {
+		return Cluster{}
+	}
+	return s.cluster
+}
+
+// Empty tells that there is neither a constraint nor a faulty definition: every bundle passes.
+func (s *Set) Empty() bool {
+	if s == nil {
+		return true
+	}
+	for _, d := range s.definitions {
+		if len(d.Constraints) > 0 || d.fault() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Judge gives the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
+// and constraints. The findings are shared and must not be changed.
+func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
+	if s.Empty() {
+		return nil
+	}
+	key := digest(b, ns)
+	if found, ok := s.judged.get(key); ok {
+		return found
+	}
+	if budget == nil {
+		budget = NewBudget(nil)
+	}
+	around := s.around.in(ns)
+	subject := &subject{bundle: b, around: &around, budget: budget}
+	var found []Finding
+	transient := false
+	weight := int64(256)
+	for _, d := range s.definitions {
+		if fault := d.fault(); fault != nil {
+			found = append(found, Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message})
+			continue
+		}
+		for _, c := range d.Constraints {
+			v := c.check.judge(subject)
+			if v.outcome == Satisfied {
+				continue
+			}
+			transient = transient || v.transient
+			f := Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Why: v.why, Attributes: v.attributes}
+			if f.Message == "" {
+				f.Message = v.message
+			}
+			if text, lasting := c.expressed(v.outcome, subject); text != "" {
+				f.Message = text
+			} else if !lasting {
+				transient = true
+			}
+			found = append(found, f)
+			weight += int64(256 + len(f.Message) + len(f.Why))
+		}
+	}
+	found = slices.Clip(found)
+	if !transient {
+		s.judged.put(key, found, weight, memoryLimit)
+	}
+	return found
+}
+
+// expressed evaluates messageExpression. Like Kubernetes, it is for violations only: elsewhere what it says may depend on what is
+// not known. The message stands where it fails. It is not lasting where the budget stopped it.
+func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lasting bool) {
+	if c.expression == nil || outcome != Violated {
+		return "", true
+	}
+	r := c.expression.eval(s.vars(), s.budget)
+	if r.value == nil {
+		return "", !r.transient
+	}
+	text, _ = r.value.Value().(string)
+	return shorten(strings.TrimSpace(text), messageShown), true
+}
+
+// Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace. It is false only if
+// each required constraint is satisfied there whatever the bundle is: judged with nothing known of it.
+func (s *Set) Binds(ns Namespace) bool {
+	if s.Empty() {
+		return false
+	}
+	anything := &Bundle{Unknown: bundleAttributes}
+	key := digest(anything, ns)
+	if binds, ok := s.binds.get(key); ok {
+		return binds
+	}
+	binds, transient := s.couldRefuse(anything, ns)
+	if !transient {
+		s.binds.put(key, binds, 256, memoryLimit/16)
+	}
+	return binds
+}
+
+func (s *Set) couldRefuse(anything *Bundle, ns Namespace) (binds, transient bool) {
+	around := s.around.in(ns)
+	subject := &subject{bundle: anything, around: &around, budget: NewBudget(nil)}
+	for _, d := range s.definitions {
+		if d.fault() != nil {
+			return true, false
+		}
+		for _, c := range d.Constraints {
+			if c.Action != Require {
+				continue
+			}
+			if v := c.check.judge(subject); v.outcome != Satisfied {
+				return true, v.transient
+			}
+		}
+	}
+	return false, false
+}
+
+// digest is over all that judging depends on besides the Set. Each part goes in with its length, so that no two inputs
+// write the same bytes.
+func digest(b *Bundle, ns Namespace) factsKey {
+	size := 256
+	for _, p := range b.Properties {
+		size += 32 + len(p.Type) + len(p.Raw)
+	}
+	buffer := make([]byte, 0, size)
+	text := func(parts ...string) {
+		for _, part := range parts {
+			buffer = binary.AppendUvarint(buffer, uint64(len(part)))
+			buffer = append(buffer, part...)
+		}
+	}
+	text(b.CSV, b.Package, b.Version, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name)
+	unknown := b.Unknown
+	if ns.Unknown {
+		unknown |= NamespaceLabels
+	}
+	buffer = binary.AppendUvarint(buffer, uint64(unknown))
+	for _, rules := range [][]map[string][]string{b.ClusterPermissions, b.Webhooks} {
+		content, _ := json.Marshal(rules) // texts in lists in maps, in the order of their names: nothing to go wrong
+		text(string(content))
+	}
+	buffer = binary.AppendUvarint(buffer, uint64(len(b.Properties)))
+	for _, p := range b.Properties {
+		text(p.Type)
+		buffer = binary.AppendUvarint(buffer, uint64(len(p.Raw)))
+		buffer = append(buffer, p.Raw...)
+	}
+	keys := make([]string, 0, len(ns.Labels))
+	for k := range ns.Labels {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		text(k, ns.Labels[k])
+	}
+	return sha256.Sum256(buffer)
+}

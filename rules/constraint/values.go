@@ -1,0 +1,207 @@
+package constraint
+
+import (
+	"encoding/json"
+	"math/bits"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// shape says how large the inputs of a rule are, each as a power of two. It is what a cost estimate depends on
+// besides the rule, and small enough to be a key.
+type shape struct {
+	properties uint8 // of the bundle
+	cluster    uint8 // properties of the cluster
+	elements   uint8 // of the largest list or map within a value
+	text       uint8 // characters of the longest text
+	typeText   uint8 // characters of the longest property type
+	weight     uint8 // of the heaviest single property value, see weigh
+}
+
+// hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this
+// shape is refused. Bundles that are larger are judged too, see program.eval.
+var hints = shape{properties: 6, cluster: 5, elements: 6, text: 8, typeText: 6, weight: 6}
+
+func power(n int) uint8 {
+	if n <= 1 {
+		return 0
+	}
+	return uint8(bits.Len(uint(n - 1))) //nolint:gosec // at most 64
+}
+
+// most is the larger of two shapes, dimension by dimension.
+func (s shape) most(o shape) shape {
+	return shape{
+		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster), elements: max(s.elements, o.elements),
+		text: max(s.text, o.text), typeText: max(s.typeText, o.typeText), weight: max(s.weight, o.weight),
+	}
+}
+
+// measure keeps the maxima that a shape is made of.
+type measure struct{ elements, text, typeText, weight int }
+
+func (m *measure) see(texts ...string) {
+	for _, t := range texts {
+		m.text = max(m.text, len(t))
+	}
+}
+
+// seen is a text as rules see it.
+func (m *measure) seen(text string) ref.Val {
+	if len(text) > maxSeenText && utf8.RuneCountInString(text) > maxSeenText {
+		return types.NewErr("the value is a text of more than %d characters", maxSeenText)
+	}
+	m.see(text)
+	return types.String(text)
+}
+
+// value turns decoded JSON into what CEL sees, once for all rules, and weighs it: how much work comparing it deeply
+// is, in cost units. Numbers are doubles, as in OLM.
+func (m *measure) value(v any, depth int) (ref.Val, int) {
+	if depth > maxSeenDepth {
+		return types.NewErr("the value is nested deeper than %d levels", maxSeenDepth), 1
+	}
+	switch v := v.(type) {
+	case string:
+		return m.seen(v), 1 + len(v)/10
+	case float64:
+		return types.Double(v), 1
+	case bool:
+		return types.Bool(v), 1
+	case []any:
+		if len(v) > maxSeenElements {
+			return types.NewErr("the value is a list of more than %d elements", maxSeenElements), 1
+		}
+		m.elements = max(m.elements, len(v))
+		list, weight := make([]ref.Val, len(v)), 1
+		for i := range v {
+			element, w := m.value(v[i], depth+1)
+			list[i] = element
+			weight += w
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, list), weight
+	case map[string]any:
+		if len(v) > maxSeenElements {
+			return types.NewErr("the value is a map of more than %d entries", maxSeenElements), 1
+		}
+		m.elements = max(m.elements, len(v))
+		entries, weight := make(map[string]any, len(v)), 1
+		for key, element := range v {
+			m.see(key)
+			seen, w := m.value(element, depth+1)
+			entries[key] = seen
+			weight += w + 1 + len(key)/10
+		}
+		return types.NewStringInterfaceMap(types.DefaultTypeAdapter, entries), weight
+	default:
+		return types.NullValue, 1
+	}
+}
+
+// properties turns properties into the list of {type, value} that OLM's rules see. A value that cannot be decoded (a
+// number beyond a double's range) leaves an empty element, as in OLM's resolver: celPredicate.Test in
+// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go.
+func (m *measure) properties(properties []Property) ref.Val {
+	list := make([]ref.Val, len(properties))
+	for i, p := range properties {
+		var decoded any
+		if err := json.Unmarshal(p.Raw, &decoded); err != nil {
+			list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{})
+			continue
+		}
+		m.typeText = max(m.typeText, len(p.Type))
+		value, weight := m.value(decoded, 0)
+		m.weight = max(m.weight, weight)
+		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"type": types.String(p.Type), "value": value})
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
+// ruleLists are rules of RBAC or of webhooks: lists of texts under the names of Kubernetes.
+func (m *measure) ruleLists(rules []map[string][]string) ref.Val {
+	list := make([]ref.Val, len(rules))
+	for i, r := range rules {
+		lists := make(map[string]any, len(r))
+		for name, texts := range r {
+			if len(texts) > maxSeenElements {
+				lists[name] = types.NewErr("the value is a list of more than %d elements", maxSeenElements)
+				continue
+			}
+			m.elements = max(m.elements, len(texts))
+			seen := make([]ref.Val, len(texts))
+			for i := range texts {
+				seen[i] = m.seen(texts[i])
+			}
+			lists[name] = types.NewRefValList(types.DefaultTypeAdapter, seen)
+		}
+		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, lists)
+	}
+	m.elements = max(m.elements, len(list))
+	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
+func (m *measure) shape() shape {
+	return shape{elements: power(m.elements), text: power(m.text), typeText: power(m.typeText), weight: power(m.weight)}
+}
+
+// surroundings are the values of the cluster and of a namespace, the same for all bundles that are judged there.
+type surroundings struct {
+	cluster, namespace ref.Val
+	shape              shape
+	unknown            []*interpreter.AttributePattern
+	unknownAttributes  Attributes
+}
+
+// clusterValues are made once for a Set.
+func clusterValues(c Cluster) surroundings {
+	var m measure
+	m.see(c.Version, c.OpenShift)
+	list := m.properties(c.Properties)
+	s := surroundings{
+		cluster: types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+			"version": types.String(c.Version), "openshift": types.String(c.OpenShift), "properties": list,
+		}),
+		shape: m.shape(),
+	}
+	s.shape.cluster = power(len(c.Properties))
+	if c.Version == "" {
+		s.unknownAttributes = ClusterVersion
+		s.unknown = append(s.unknown,
+			interpreter.NewAttributePattern(varCluster).QualString("version"), interpreter.NewAttributePattern(varCluster).QualString("openshift"))
+		// The automatic properties are missing then; the list is only complete where the definitions replace them.
+		for _, automatic := range automaticTypes {
+			if !hasType(c.Properties, automatic) {
+				s.unknown = append(s.unknown, interpreter.NewAttributePattern(varCluster).QualString("properties"))
+				break
+			}
+		}
+	}
+	return s
+}
+
+// in adds a namespace.
+func (s surroundings) in(ns Namespace) surroundings {
+	var m measure
+	m.see(ns.Name)
+	labels := make(map[string]string, len(ns.Labels))
+	for k, v := range ns.Labels {
+		m.see(k, v)
+		labels[k] = v
+	}
+	m.elements = len(labels)
+	s.shape = s.shape.most(m.shape())
+	s.namespace = types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+		"metadata": types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
+			"name": types.String(ns.Name), "labels": types.NewStringStringMap(types.DefaultTypeAdapter, labels),
+		}),
+	})
+	if ns.Unknown {
+		s.unknownAttributes |= NamespaceLabels
+		s.unknown = append(s.unknown[:len(s.unknown):len(s.unknown)],
+			interpreter.NewAttributePattern("namespaceObject").QualString("metadata").QualString("labels"))
+	}
+	return s
+}
