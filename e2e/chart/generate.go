@@ -28,11 +28,11 @@ const (
 
 // Write brings what is made from the chart, and what the chart has from elsewhere, up to date.
 func Write(ctx context.Context, helm string, checkout repo.Checkout) error {
-	definition, err := os.ReadFile(checkout.CRD())
-	if err != nil {
+	// Anew, so that a definition that is generated no longer is shipped no longer.
+	if err := os.RemoveAll(checkout.ChartCRDs()); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(checkout.Chart(), "files", "crd.yaml"), definition, 0o644); err != nil { //nolint:gosec // a source file
+	if err := os.CopyFS(checkout.ChartCRDs(), os.DirFS(checkout.CRDs())); err != nil {
 		return err
 	}
 	files, err := Generate(ctx, helm, checkout)

@@ -94,14 +94,15 @@ func valuesIn(mapping *yaml.Node, known schema, prefix string) ([]Value, error) 
 const readmeHead = `<!-- Made from values.yaml by "make generate": change the comments there. -->
 # Chart opgate
 
-Installs Opgate: the definition of OperatorPolicy, the webhook configurations, their pods, permissions and certificates.
+Installs Opgate: the definitions of OperatorPolicy and Constraint, the webhook configurations, their pods, permissions and
+certificates.
 [docs/install.md](../../../docs/install.md) says how to install, upgrade and remove it.
 
 ` + "```shell" + `
 helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace
 ` + "```" + `
 
-One cluster holds one release: webhook configurations, roles and the definition have fixed names. Values that do not exist,
+One cluster holds one release: webhook configurations, roles and the definitions have fixed names. Values that do not exist,
 and wrong ones, are refused.
 
 | Value | Default | What it is |

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func admissionCases() []valueCase {
 			values: "excludedNamespaces: [sandbox, gate, kube-system]",
 			check: func(t *testing.T, o objects) {
 				for _, hook := range hooksOf(t, o) {
-					same(t, hook.Name, hook.NamespaceSelector, excluding(namespace, "sandbox", "kube-system"))
+					same(t, hook.Name, hook.NamespaceSelector, selectorOf(hook, namespace, "sandbox", "kube-system"))
 				}
 			},
 		},
@@ -56,6 +57,14 @@ func excluding(names ...string) *metav1.LabelSelector {
 	}}}
 }
 
+// selectorOf is the namespace selector that an entry has to have: what lies in no namespace cannot be left out by one.
+func selectorOf(hook admissionregistrationv1.ValidatingWebhook, names ...string) *metav1.LabelSelector {
+	if *hook.Rules[0].Scope == admissionregistrationv1.ClusterScope {
+		return nil
+	}
+	return excluding(names...)
+}
+
 // checkIdentities wants a list of names, in CEL without blanks, wherever conditions name somebody.
 func checkIdentities(t *testing.T, o objects, want string) {
 	t.Helper()
@@ -72,7 +81,7 @@ func checkIdentities(t *testing.T, o objects, want string) {
 			}
 		}
 	}
-	same(t, "conditions that name somebody", lists, 5)
+	same(t, "conditions that name somebody", lists, 7)
 }
 
 // TestWebhookDefaults looks at what failurePolicy and the namespace selector are when nobody says anything.
@@ -80,11 +89,11 @@ func checkIdentities(t *testing.T, o objects, want string) {
 func TestWebhookDefaults(t *testing.T) {
 	for _, hook := range hooksOf(t, defaults) {
 		want := admissionregistrationv1.Fail
-		if strings.HasPrefix(hook.Name, "generated-") {
+		if strings.HasPrefix(hook.Name, "generated-") || strings.HasPrefix(hook.Name, "steps-") {
 			want = admissionregistrationv1.Ignore
 		}
 		same(t, hook.Name, *hook.FailurePolicy, want)
-		same(t, hook.Name, hook.NamespaceSelector, excluding(namespace))
+		same(t, hook.Name, hook.NamespaceSelector, selectorOf(hook, namespace))
 		same(t, hook.Name, hook.ClientConfig.Service.Namespace, namespace)
 		if len(hook.ClientConfig.CABundle) > 0 {
 			t.Errorf("%s has a caBundle, which is filled in at run time", hook.Name)
@@ -93,5 +102,55 @@ func TestWebhookDefaults(t *testing.T) {
 	ignored := slices.DeleteFunc(hooksOf(t, defaults), func(h admissionregistrationv1.ValidatingWebhook) bool {
 		return *h.FailurePolicy == admissionregistrationv1.Fail
 	})
-	same(t, "webhooks that are ignored when nobody answers", len(ignored), 2)
+	same(t, "webhooks that are ignored when nobody answers", len(ignored), 3)
+}
+
+// TestWebhookNumber holds what the manifest says of itself to what is in it.
+func TestWebhookNumber(t *testing.T) {
+	text, err := os.ReadFile(checkout.Webhooks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n#", "\n")), " ")
+	hooks := hooksOf(t, defaults)
+	if want := "There are constantly eleven entries"; len(hooks) != 11 || !strings.Contains(comment, want) {
+		t.Errorf("there are %d entries, and the comment does not say so, or does not say %q", len(hooks), want)
+	}
+	kinds, groups := map[string]bool{}, map[string]bool{}
+	for _, hook := range hooks {
+		for _, rule := range hook.Rules {
+			groups[rule.APIGroups[0]] = true
+			for _, resource := range rule.Resources {
+				kinds[strings.TrimSuffix(resource, "/status")] = true
+			}
+		}
+	}
+	if want := "five kinds of two API groups"; len(kinds) != 5 || len(groups) != 2 || !strings.Contains(comment, want) {
+		t.Errorf("there are kinds %v of groups %v, and the comment does not say so, or does not say %q", kinds, groups, want)
+	}
+}
+
+// TestWebhookRules looks at what the entries for ClusterServiceVersions and Constraints are called for.
+func TestWebhookRules(t *testing.T) {
+	type rule struct {
+		Path, Versions, Resources, Operations, Scope string
+	}
+	rules := map[string]rule{}
+	for _, hook := range hooksOf(t, defaults) {
+		var operations []string
+		for _, operation := range hook.Rules[0].Operations {
+			operations = append(operations, string(operation))
+		}
+		r := hook.Rules[0]
+		rules[hook.Name] = rule{*hook.ClientConfig.Service.Path, strings.Join(r.APIVersions, " "), strings.Join(r.Resources, " "),
+			strings.Join(operations, " "), string(*r.Scope)}
+	}
+	for name, want := range map[string]rule{
+		"clusterserviceversions.opgate.io":       {"/validate/clusterserviceversions", "*", "clusterserviceversions", "CREATE UPDATE", "Namespaced"},
+		"steps-clusterserviceversions.opgate.io": {"/validate/clusterserviceversions", "*", "clusterserviceversions", "CREATE", "Namespaced"},
+		// v2 is the same, and the API server makes it into v1 before it asks.
+		"constraints.opgate.io": {"/validate/constraints", "v1", "constraints", "CREATE UPDATE", "Cluster"},
+	} {
+		same(t, name, rules[name], want)
+	}
 }

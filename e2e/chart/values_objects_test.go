@@ -25,6 +25,14 @@ func objectCases() []valueCase {
 			},
 		},
 		{
+			name:   "nobody reads constraints unasked",
+			values: "constraintReader: {everybody: false}",
+			check: func(t *testing.T, o objects) {
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-constraint-reader")
+				same(t, "role to bind", one[*rbacv1.ClusterRole](t, o, "opgate-constraint-reader"), one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader"))
+			},
+		},
+		{
 			name:   "annotations of the ServiceAccount",
 			values: `serviceAccount: {annotations: {example.com/role: "7"}}`,
 			check: func(t *testing.T, o objects) {

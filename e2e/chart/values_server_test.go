@@ -13,7 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const policyDefinition = "operatorpolicies.policy.open-cluster-management.io"
+// Definitions that the chart has.
+const (
+	policyDefinition     = "operatorpolicies.policy.open-cluster-management.io"
+	constraintDefinition = "constraints.operators.coreos.com"
+)
 
 // serverCases are values that say what the server does.
 func serverCases() []valueCase {
@@ -59,7 +63,7 @@ templates:
 	}
 }
 
-// certificateCases are values about certificates and the definition of policies.
+// certificateCases are values about certificates and definitions.
 func certificateCases() []valueCase {
 	return []valueCase{
 		{
@@ -108,18 +112,20 @@ certificates:
 			},
 		},
 		{
-			name:   "without the definition",
+			name:   "without the definitions",
 			values: "crds: {install: false}",
 			check: func(t *testing.T, o objects) {
-				gone[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition)
+				same(t, "definitions", len(of[*apiextensionsv1.CustomResourceDefinition](o)), 0)
 			},
 		},
 		{
-			name:   "the definition goes with the release",
+			name:   "the definitions go with the release",
 			values: "crds: {keep: false}",
 			check: func(t *testing.T, o objects) {
-				if policy, ok := one[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition).Annotations["helm.sh/resource-policy"]; ok {
-					t.Errorf("helm.sh/resource-policy is %q", policy)
+				for name, definition := range definitionsOf(t, o) {
+					if policy, ok := definition.Annotations["helm.sh/resource-policy"]; ok {
+						t.Errorf("helm.sh/resource-policy of %s is %q", name, policy)
+					}
 				}
 			},
 		},
@@ -136,6 +142,12 @@ func checkCertManager(t *testing.T, o objects) {
 		one[*apiextensionsv1.CustomResourceDefinition](t, o, policyDefinition),
 	} {
 		same(t, fmt.Sprintf("annotation of %T", object), object.GetAnnotations()[annotation], source)
+	}
+	// Nobody converts the others, so there is no caBundle that cert-manager could write.
+	for name, definition := range definitionsOf(t, o) {
+		if value, ok := definition.Annotations[annotation]; ok && name != policyDefinition {
+			t.Errorf("%s of %s is %q", annotation, name, value)
+		}
 	}
 	certificate := one[*certmanagerv1.Certificate](t, o, "opgate-webhook")
 	same(t, "names", certificate.Spec.DNSNames, []string{

@@ -83,8 +83,16 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if opts.Bare {
 		own = ""
 	}
+	if opts.OpenShift != "" {
+		definitions = append(definitions, clusterVersions())
+	}
 	if err := installCRDs(ctx, c.plane.masters(), own, definitions); err != nil {
 		return err
+	}
+	if opts.OpenShift != "" {
+		if err := tellOpenShift(ctx, c.masters, opts.OpenShift); err != nil {
+			return err
+		}
 	}
 	if err := createNamespaces(ctx, c.masters, append(opts.plainNamespaces(), opts.TenantNamespaces...)); err != nil {
 		return err

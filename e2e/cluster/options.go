@@ -36,6 +36,8 @@ type Options struct {
 	// Bare leaves out all that is Opgate's: its resource definition, its namespace, its permissions and the user of that name.
 	// An installation brings them.
 	Bare bool
+	// OpenShift is the version of OpenShift that the cluster says it is, such as "4.19.3". Default: it is none.
+	OpenShift string
 	// Node makes the API server reach Services by way of EgressSocket, where package node answers. Without it, it cannot reach
 	// any but those of type ExternalName.
 	Node bool

@@ -128,6 +128,10 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "watch"},
 		},
 		{
+			User: string(Tenant), Groups: []string{"system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "constraints", Verb: "list"},
+		},
+		{
 			User: OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "opgate", Verb: "watch",

@@ -27,13 +27,16 @@ type snapshotKind struct {
 }
 
 func snapshotKinds() []snapshotKind {
-	olm := schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
+	olm := schema.GroupVersion{Group: operatorsGroup, Version: "v1alpha1"}
 	policy := schema.GroupVersion{Group: "policy.open-cluster-management.io", Version: "v1beta2"}
+	constraint := schema.GroupVersion{Group: operatorsGroup, Version: "v1"}
 	return []snapshotKind{
 		{"operatorpolicies", policy.WithKind("OperatorPolicy")},
 		{"subscriptions", olm.WithKind("Subscription")},
 		{"installplans", olm.WithKind("InstallPlan")},
 		{"clusterserviceversions", olm.WithKind("ClusterServiceVersion")},
+		{"constraints", constraint.WithKind("Constraint")},
+		{"namespaces", schema.GroupVersion{Version: "v1"}.WithKind("Namespace")},
 	}
 }
 

@@ -63,19 +63,17 @@ func (c Checkout) KubernetesTools() string {
 	return filepath.Join(c.Root, "e2e", "tools", "kubernetes")
 }
 
-// CRDs is the directory of Opgate's CustomResourceDefinitions.
+// CRDs is the directory of Opgate's CustomResourceDefinitions, as they are generated.
 func (c Checkout) CRDs() string { return filepath.Join(c.Root, "manifests", "crd") }
-
-// CRD is the file with the definition of OperatorPolicy, as it is generated.
-func (c Checkout) CRD() string {
-	return filepath.Join(c.CRDs(), "policy.open-cluster-management.io_operatorpolicies.yaml")
-}
 
 // Manifests is the directory of all that is installed.
 func (c Checkout) Manifests() string { return filepath.Join(c.Root, "manifests") }
 
 // Chart is the directory of Opgate's Helm chart.
 func (c Checkout) Chart() string { return filepath.Join(c.Manifests(), "chart", "opgate") }
+
+// ChartCRDs is the directory of the chart's copies of Opgate's CustomResourceDefinitions.
+func (c Checkout) ChartCRDs() string { return filepath.Join(c.Chart(), "files", "crds") }
 
 // Webhooks is the file with Opgate's webhook configurations.
 func (c Checkout) Webhooks() string { return filepath.Join(c.Manifests(), "base", "webhooks.yaml") }

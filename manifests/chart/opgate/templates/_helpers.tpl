@@ -4,7 +4,7 @@ app.kubernetes.io/name: opgate
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* Labels of the release for what is not deleted by label: the definition of policies. */}}
+{{/* Labels of the release for what is not deleted by label: the definitions. */}}
 {{- define "opgate.releaseLabels" -}}
 {{- $labels := dict
       "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63)

@@ -1,0 +1,84 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ConditionReady is the type of the condition that tells whether a Constraint is applied as it is written.
+const ConditionReady = "Ready"
+
+// ConstraintStatus is what was observed when the Constraint was last
+// evaluated.
+type ConstraintStatus struct {
+	// The metadata.generation that was last read. If it is less than the
+	// Constraint's generation, the latest change has not been read yet.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The metadata.generation that the counts below are about: the last one whose
+	// constraints were held against what is installed. Absent until then.
+	//
+	// +optional
+	EvaluatedGeneration int64 `json:"evaluatedGeneration,omitempty"`
+
+	// The condition Ready is True if the constraints and properties are applied.
+	// It is False if they cannot be: then every installation and upgrade is held.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// What is installed, counted for each element of spec.constraints. An operator
+	// that is installed in two namespaces counts twice.
+	//
+	// +listType=map
+	// +listMapKey=index
+	// +optional
+	Constraints []ConstraintCount `json:"constraints,omitempty"`
+
+	// How often an installed operator does not satisfy one of the constraints: the
+	// sum of violating over status.constraints. Nothing is done to an operator
+	// that is installed already.
+	//
+	// +optional
+	Violating int `json:"violating"`
+
+	// How many namespaces have a ClusterServiceVersion that shows the properties
+	// of this Constraint to OLM. See the annotation
+	// opgate.io/virtual-operator-namespaces.
+	//
+	// +optional
+	VirtualOperators int `json:"virtualOperators"`
+}
+
+// ConstraintCount says how many installed operators satisfy one constraint.
+type ConstraintCount struct {
+	// Which constraint: its place in the list that spec.constraints holds, from 0.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	Index int `json:"index"`
+
+	// The message of the constraint. Absent if it has none.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// How many installed operators satisfy it.
+	//
+	// +required
+	Satisfied int `json:"satisfied"`
+
+	// How many installed operators do not satisfy it.
+	//
+	// +required
+	Violating int `json:"violating"`
+
+	// For how many installed operators it cannot be told, because not enough is
+	// known of them or because the rule failed.
+	//
+	// +required
+	Unknown int `json:"unknown"`
+}
