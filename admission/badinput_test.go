@@ -159,7 +159,7 @@ func TestNotReady(t *testing.T) {
 // TestMatchConditionsSkipOnlyWhatPasses backs the matchConditions in manifests/base/webhooks.yaml: every write
 // that they keep away from the gate is one that the gate would let through.
 func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir)
+	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,13 +153,13 @@ func BenchmarkSnapshot(b *testing.B) {
 		for i := range n {
 			other := plan.DeepCopy()
 			other.SetName(fmt.Sprintf("install-%d", i))
-			arrive(sources[2], other)
+			arrive(sources[4], other)
 		}
 		feed.build(informers)
 		b.Run(fmt.Sprintf("plan=40KiB/plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				arrive(sources[2], &plan)
+				arrive(sources[4], &plan)
 				feed.build(informers)
 			}
 		})

@@ -35,7 +35,7 @@ func TestRulesDocument(t *testing.T) {
 		t.Errorf("docs/rules.md has the rules\n%q\nthere are\n%q", documented, known)
 	}
 
-	scenarios, err := scenario.Load(scenarioDir)
+	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}

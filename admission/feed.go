@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,8 +17,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // Feed keeps a Store's snapshot current from watches. A snapshot is built from the parts of the last one
@@ -29,10 +32,13 @@ type Feed struct {
 	// more build.
 	changed chan struct{}
 
-	mu        sync.Mutex
-	dirty     map[string]struct{}
-	seen      map[string]Seen // by resource
-	completed map[types.NamespacedName]Completion
+	mu    sync.Mutex
+	dirty map[string]struct{}
+	// cluster is what is known of the cluster; constraintsDirty tells that it, or a Constraint, has changed.
+	cluster          constraint.Cluster
+	constraintsDirty bool
+	seen             map[string]Seen // by resource
+	completed        map[types.NamespacedName]Completion
 	// awaited is since when policies are all that is missing for the first snapshot, denied whether the API
 	// server says that we cannot have them.
 	awaited time.Time
@@ -60,6 +66,13 @@ type FeedOptions struct {
 	// Changed is told the namespaces that differ after each new snapshot; "" stands for the policies that
 	// govern nothing yet. It must return at once. Default: nobody is told.
 	Changed func(namespaces []string)
+	// ConstraintsChanged is told after each new snapshot with other Constraints, other annotations of theirs, or other facts
+	// about the cluster.
+	// It must return at once. Default: nobody is told.
+	ConstraintsChanged func()
+	// Interrupted is told when a watch ended with an error: the API server may come back as another version. It must
+	// return at once. Default: nobody is told.
+	Interrupted func()
 	// Log takes what cannot be read at V(0) and every snapshot at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -90,7 +103,15 @@ type Completion struct {
 // NewFeed makes a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
 	return &Feed{FeedOptions: o, changed: make(chan struct{}, 1), dirty: map[string]struct{}{}, seen: map[string]Seen{},
-		completed: map[types.NamespacedName]Completion{}}
+		completed: map[types.NamespacedName]Completion{}, constraintsDirty: true}
+}
+
+// SetCluster takes what is known of the cluster: its versions.
+func (f *Feed) SetCluster(c constraint.Cluster) {
+	f.mu.Lock()
+	f.cluster, f.constraintsDirty = c, true
+	f.mu.Unlock()
+	f.wake()
 }
 
 // Completed takes what the Completer found. It counts until the policy changes.
@@ -167,6 +188,9 @@ func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSy
 		if src.resource.Resource == resourcePolicies {
 			f.noteFailure(err)
 		}
+		if f.Interrupted != nil {
+			f.Interrupted()
+		}
 		f.Log.Info("watch interrupted, it is tried again", "resource", src.resource.Resource, "error", err.Error())
 	})
 	if err != nil {
@@ -228,6 +252,7 @@ func (f *Feed) note(resource string, obj any, more int) *item {
 	it := obj.(*item)
 	f.mu.Lock()
 	f.dirty[it.concerns] = struct{}{}
+	f.constraintsDirty = f.constraintsDirty || it.constraint != nil
 	if c, ok := f.completed[it.key()]; ok && it.policy != nil {
 		f.dirty[rules.NewPolicy(c.Policy).Concerns()] = struct{}{}
 	}
@@ -284,19 +309,48 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 	f.dirty = map[string]struct{}{}
 	seen := maps.Clone(f.seen)
 	completed := maps.Clone(f.completed)
+	cluster, constraintsDirty := f.cluster, f.constraintsDirty
+	f.constraintsDirty = false
 	f.mu.Unlock()
 
 	next := &Snapshot{generation: 1, built: f.Now(), seen: seen, namespaces: map[string]*rules.Namespace{}}
 	if last := f.Store.Load(); last != nil {
 		next.generation, next.namespaces = last.generation+1, maps.Clone(last.namespaces)
+		next.constraints, next.objects = last.constraints, last.objects
 	}
+	constraintsChanged := false
+	if constraintsDirty {
+		before := next.objects
+		rebuilt := next.setConstraints(informers[resourceConstraints].GetStore(), cluster)
+		if rebuilt {
+			for name := range next.namespaces {
+				dirty[name] = struct{}{}
+			}
+		}
+		constraintsChanged = rebuilt || !slices.EqualFunc(before, next.objects, sameAnnotations)
+	}
+	f.buildNamespaces(next, informers, slices.Collect(maps.Keys(dirty)), completed)
+	f.Store.current.Store(next)
+	names := slices.Sorted(maps.Keys(dirty))
+	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", names)
+	if f.Changed != nil {
+		f.Changed(names)
+	}
+	if constraintsChanged && f.ConstraintsChanged != nil {
+		f.ConstraintsChanged()
+	}
+	next.judgeWaiting(names)
+}
+
+// buildNamespaces puts the namespaces that changed into a snapshot.
+func (f *Feed) buildNamespaces(next *Snapshot, informers map[string]cache.SharedIndexInformer, names []string, completed map[types.NamespacedName]Completion) {
 	policies := f.completePolicies(informers[resourcePolicies].GetIndexer(), completed)
-	for name := range dirty {
-		var cluster rules.Cluster
+	for _, name := range names {
+		cluster := rules.Cluster{Constraints: next.constraints}
 		for _, src := range sources {
 			held, err := informers[src.resource.Resource].GetIndexer().ByIndex(byNamespace, name)
 			if err != nil {
-				panic(err) // the index is made a few lines above; without it no decision could be trusted
+				panic(err) // the index is made where the informer is; without it no decision could be trusted
 			}
 			for _, obj := range held {
 				if it := obj.(*item); policies[it.key()] == nil || it.policy == nil {
@@ -315,11 +369,49 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 			delete(next.namespaces, name)
 		}
 	}
-	f.Store.current.Store(next)
-	names := slices.Sorted(maps.Keys(dirty))
-	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", names)
-	if f.Changed != nil {
-		f.Changed(names)
+}
+
+// setConstraints makes the Constraints of the cluster ready for judging, and tells whether anything that counts for that is new.
+// The loop writes their status all the time: that must not cost what has been judged already.
+func (s *Snapshot) setConstraints(stored cache.Store, cluster constraint.Cluster) (changed bool) {
+	held := stored.List()
+	slices.SortFunc(held, func(a, b any) int { return cmp.Compare(a.(*item).Name, b.(*item).Name) })
+	definitions := make([]*constraint.Definition, len(held))
+	objects := make([]*constraintv1.Constraint, len(held))
+	for i, obj := range held {
+		definitions[i], objects[i] = obj.(*item).constraint.definition, obj.(*item).constraint.object
+	}
+	s.objects = objects
+	known := s.constraints.Cluster()
+	if s.constraints != nil && known.Version == cluster.Version && known.OpenShift == cluster.OpenShift &&
+		slices.EqualFunc(definitions, s.constraints.Definitions(), sameDefinition) {
+		return false
+	}
+	s.constraints = constraint.NewSet(definitions, cluster)
+	return true
+}
+
+func sameDefinition(a, b *constraint.Definition) bool {
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation
+}
+
+func sameAnnotations(a, b *constraintv1.Constraint) bool {
+	return a.UID == b.UID && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// judgeWaiting judges the plans that wait for approval, off the request path: the Constraints remember what they have
+// judged, and who approves one waits the less.
+func (s *Snapshot) judgeWaiting(namespaces []string) {
+	if s.constraints.Empty() {
+		return
+	}
+	for _, name := range namespaces {
+		ns := s.Namespace(name)
+		for _, plan := range ns.Plans() {
+			if plan.Status.Phase == rules.PhaseRequiresApproval && !plan.Spec.Approved {
+				rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
+			}
+		}
 	}
 }
 
@@ -358,6 +450,8 @@ type item struct {
 	// policy is set for OperatorPolicies that decode, faults for those of them with unknown fields.
 	policy *policyv1beta2.OperatorPolicy
 	faults []string
+	// constraint is set for Constraints.
+	constraint *storedConstraint
 }
 
 func (it *item) key() types.NamespacedName {

@@ -25,12 +25,23 @@ type Options struct {
 	// OLMIdentities are the user names that OLM writes as. Whoever can write as one of these can start a plan
 	// past the gate, so it names OLM's own service accounts and nothing else. Required.
 	OLMIdentities []string
+	// Identity gives the user name that Opgate itself writes as, "" while it is not known; nobody else writes virtual
+	// operators. Default: nobody does.
+	Identity func() string
+	// Offers tells what catalogs offer. Default: nothing is known.
+	Offers Offers
 	// ApprovalMode is what becomes of a wrong installPlanApproval. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
 	// Log takes refusals at V(0) and every request at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock for durations. Required.
 	Now func() time.Time
+}
+
+// Offers tells, from memory, what a catalog offers of a package in a channel, or in the default one; nil where that is
+// not known.
+type Offers interface {
+	Offer(pkg, channel string, catalog rules.Catalog) *rules.Offer
 }
 
 // Validate names what is missing or wrong.
@@ -54,6 +65,8 @@ type Gate struct {
 	metrics      *Metrics
 	authorizer   Authorizer
 	olm          map[string]struct{}
+	identity     func() string
+	offers       Offers
 	approvalMode rules.ApprovalMode
 	log          logr.Logger
 	now          func() time.Time
@@ -65,7 +78,7 @@ func New(o Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{store: o.Store, metrics: o.Metrics, authorizer: o.Authorizer, olm: make(map[string]struct{}, len(o.OLMIdentities)),
-		approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
+		identity: o.Identity, offers: o.Offers, approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
 	for _, identity := range o.OLMIdentities {
 		g.olm[identity] = struct{}{}
 	}
@@ -83,6 +96,8 @@ const (
 	PathValidateInstallPlans       = "/validate/installplans"
 	PathValidateInstallPlansStatus = "/validate/installplans-status"
 	PathValidateOperatorPolicies   = "/validate/operatorpolicies"
+	PathValidateCSVs               = "/validate/clusterserviceversions"
+	PathValidateConstraints        = "/validate/constraints"
 )
 
 // Handlers gives the handler of each path.
@@ -94,6 +109,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
+		PathValidateCSVs:               &endpoint[rules.CSV, rules.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
+		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 	}
 }
 
@@ -108,7 +125,7 @@ func (g *Gate) byOLM(username string) bool {
 //
 // Mutating webhooks come before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it in better words, and the validating webhook in any case.
-func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "subscription"}
 	if g.approvalMode != rules.MutateApproval && !g.byOLM(req.User.Username) {
 		return unchanged
@@ -123,18 +140,22 @@ func (g *Gate) mutateSubscription(_ context.Context, s *Snapshot, req *request[j
 			return unchanged
 		}
 	}
-	v := g.judgeSubscription(s, sub, old, req.User.Username, rules.MutateApproval)
+	v := g.judgeSubscription(ctx, s, sub, old, req.User.Username, rules.MutateApproval)
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(_ context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
-	return g.judgeSubscription(s, req.Object, req.OldObject, req.User.Username, rules.DenyApproval)
+func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, req.User.Username, rules.DenyApproval)
 }
 
-func (g *Gate) judgeSubscription(s *Snapshot, sub, old *rules.Subscription, user string, mode rules.ApprovalMode) rules.Verdict {
-	return rules.JudgeSubscription(rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode,
-	})
+func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user string, mode rules.ApprovalMode) rules.Verdict {
+	in := rules.SubscriptionInput{
+		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode, Interrupt: ctx.Done(),
+	}
+	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
+		in.Offer = g.offers.Offer(spec.Package, spec.Channel, rules.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
+	}
+	return rules.JudgeSubscription(in)
 }
 
 func (g *Gate) planCreate(req *request[rules.InstallPlanHead, rules.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
@@ -151,7 +172,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
-	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns}
+	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, Interrupt: ctx.Done()}
 	v := rules.JudgePlanUpdate(in)
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
 		return g.override(ctx, &v, ns, &req.User, reason)
@@ -168,11 +189,13 @@ func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPla
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(_ context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	return rules.JudgePlanStatusUpdate(g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace)))
+	in := g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace))
+	in.Interrupt = ctx.Done()
+	return rules.JudgePlanStatusUpdate(in)
 }
 
 // mutatePolicy fills in what the author left out; what does not decode, has no spec to fill, or has unknown
@@ -196,7 +219,29 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
 }
 
-// decodedPolicies are the two sides of a review of our own kind, the only one that is decoded in full.
+func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
+	user := req.User.Username
+	byOpgate := g.identity != nil && user != "" && user == g.identity()
+	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.Object.Metadata.Namespace),
+		ByOLM: g.byOLM(user), ByOpgate: byOpgate, Interrupt: ctx.Done()})
+}
+
+func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	in := rules.ConstraintInput{Namespaces: s.All(), Constraints: s.constraints, Interrupt: ctx.Done()}
+	var err error
+	if in.Constraint, in.Strict, err = rules.DecodeConstraint(*req.Object); err != nil {
+		return unreadable("constraint", err)
+	}
+	if req.OldObject != nil {
+		// A stored one that does not decode counts as none: then the new one is judged in full.
+		if old, _, err := rules.DecodeConstraint(*req.OldObject); err == nil {
+			in.Old = old
+		}
+	}
+	return rules.JudgeConstraint(in)
+}
+
+// decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.
 type decodedPolicies struct {
 	policy, old *policyv1beta2.OperatorPolicy
 	strict      []error

@@ -19,7 +19,7 @@ import (
 // named gives one scenario.
 func named(t testing.TB, name string) *scenario.Scenario {
 	t.Helper()
-	scenarios, err := scenario.Load(scenarioDir)
+	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestDenyApproval(t *testing.T) {
 // broken is an authorizer that cannot ask.
 type broken struct{}
 
-func (broken) MayOverride(context.Context, *authenticationv1.UserInfo, rules.PolicyName) (bool, error) {
+func (broken) MayOverride(context.Context, *authenticationv1.UserInfo, rules.Guard) (bool, error) {
 	return true, errors.New("the API server is away")
 }
 

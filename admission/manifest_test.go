@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -51,7 +53,7 @@ func TestWebhookManifest(t *testing.T) {
 			Timeout       int32
 		}
 		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5}
-		// Only Subscriptions that OLM makes as steps of a plan may pass while the gate is away.
+		// Only what OLM makes as steps of a plan may pass while the gate is away.
 		onlyOLM := slices.ContainsFunc(h.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
 			return c.Name == "olm" && strings.HasPrefix(c.Expression, "request.userInfo.username in [")
 		})
@@ -61,18 +63,25 @@ func TestWebhookManifest(t *testing.T) {
 		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", h.Name, diff)
 		}
-		if h.ObjectSelector != nil || len(h.NamespaceSelector.MatchLabels) > 0 {
+		var selector metav1.LabelSelector
+		if h.NamespaceSelector != nil {
+			selector = *h.NamespaceSelector
+		}
+		if h.ObjectSelector != nil || len(selector.MatchLabels) > 0 {
 			t.Errorf("%s selects by labels that a tenant may set (threat G12)", h.Name)
 		}
-		for _, e := range h.NamespaceSelector.MatchExpressions {
+		for _, e := range selector.MatchExpressions {
 			if e.Key != "kubernetes.io/metadata.name" {
 				t.Errorf("%s selects namespaces by %s, which a tenant may set (threat G12)", h.Name, e.Key)
 			}
 		}
 		for _, r := range h.Rules {
 			every := []string{"*"}
-			if slices.Equal(r.APIGroups, []string{policyv1beta2.Group}) {
-				every = []string{policyv1beta2.Version} // our own converter brings all others to this one
+			switch { // of our own kinds the API server brings all others to this one
+			case slices.Equal(r.APIGroups, []string{policyv1beta2.Group}):
+				every = []string{policyv1beta2.Version}
+			case slices.Equal(r.Resources, []string{resourceConstraints}):
+				every = []string{constraintv1.Version}
 			}
 			if !slices.Equal(r.APIVersions, every) {
 				t.Errorf("%s leaves out versions of %q (threat G7)", h.Name, r.Resources)

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // Metrics are what the gate counts. Namespaces, users and policies are never labels: they are unbounded.
@@ -29,6 +30,10 @@ func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Ti
 		}, []string{"kind"}),
 	}
 	registry.MustRegister(m.decisions, m.duration,
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "opgate_cel_compilations_total",
+			Help: "CEL expressions of Constraints and bundles compiled, never while a review of a Subscription, plan or operator is answered.",
+		}, func() float64 { return float64(constraint.Compilations()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "opgate_policy_snapshot_generation",
 			Help: "How often the snapshot that judging reads has been built; 0 until the first full one.",

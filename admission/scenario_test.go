@@ -3,18 +3,25 @@ package admission
 import (
 	"encoding/json"
 	"flag"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/controller/packages"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -26,7 +33,7 @@ var update = flag.Bool("update", false, "write the answers that the scenarios ge
 // TestScenarios answers the write of every scenario with the same handlers, reviews and patches as a
 // server does; package e2e runs the same files with kubectl and a real API server.
 func TestScenarios(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir)
+	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +44,7 @@ func TestScenarios(t *testing.T) {
 
 // TestScenariosCoverRules makes sure that no rule is without a scenario.
 func TestScenariosCoverRules(t *testing.T) {
-	scenarios, err := scenario.Load(scenarioDir)
+	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +57,10 @@ func TestScenariosCoverRules(t *testing.T) {
 
 func runScenario(t *testing.T, s *scenario.Scenario) {
 	existing := slices.Concat(s.Cluster, s.Policies)
-	gate := newGate(t, storeOf(t, existing...), overrideBy{"admin"})
+	if s.Write != nil && s.Write.GetNamespace() != "" {
+		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...) // one with labels comes later
+	}
+	gate := newOfferingGate(t, storeOf(t, existing...), overrideBy{"admin"}, offersOf(t, s))
 	old, object := written(t, s, existing)
 	got := send(t, gate, s.User, s.Verb == "replace-status", old, object)
 
@@ -122,7 +132,60 @@ func written(t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstru
 	return old, object
 }
 
-func raw(t *testing.T, u *unstructured.Unstructured) []byte {
+func namespace(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("v1")
+	u.SetKind("Namespace")
+	u.SetName(name)
+	return u
+}
+
+// offersOf gives what the catalogs of a scenario offer, fetched from a server that answers as the package server does.
+func offersOf(t *testing.T, s *scenario.Scenario) Offers {
+	t.Helper()
+	if s.Catalog == nil {
+		return nil
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, u := range s.Catalog {
+			if strings.HasSuffix(r.URL.Path, "/namespaces/"+u.GetNamespace()+"/packagemanifests/"+u.GetName()) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(raw(t, u)) // the reader has gone; the test says so
+				return
+			}
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(chan string, len(s.Catalog))
+	offers := packages.New(packages.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := offers.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(running.Wait)
+	for _, u := range s.Catalog {
+		catalog, _, err := unstructured.NestedString(u.Object, "status", "catalogSource")
+		if err != nil {
+			t.Fatal(err)
+		}
+		offers.Offer(u.GetName(), "", rules.Catalog{Namespace: u.GetNamespace(), Name: catalog})
+		select {
+		case <-known:
+		case <-t.Context().Done():
+			t.Fatal("the package was not fetched")
+		}
+	}
+	return offers
+}
+
+func raw(t testing.TB, u *unstructured.Unstructured) []byte {
 	t.Helper()
 	data, err := json.Marshal(u.Object)
 	if err != nil {
@@ -141,13 +204,16 @@ func rewrite(t *testing.T, s *scenario.Scenario, got outcome) {
 		t.Fatal(err)
 	}
 	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" || f.Name == "warnings" })
+	add := func(name, text string) {
+		archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(versions.Abstract(text))})
+	}
 	want := s.Decision + "\n"
 	if got.message != "" {
 		want += got.message + "\n"
 	}
-	archive.Files = append(archive.Files, txtar.File{Name: "want", Data: []byte(want)})
+	add("want", want)
 	if len(got.warnings) > 0 {
-		archive.Files = append(archive.Files, txtar.File{Name: "warnings", Data: []byte(strings.Join(got.warnings, "\n") + "\n")})
+		add("warnings", strings.Join(got.warnings, "\n")+"\n")
 	}
 	if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
 		t.Fatal(err)

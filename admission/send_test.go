@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // olmUser is the name that OLM writes as in tests.
@@ -29,17 +31,24 @@ const olmUser = "system:serviceaccount:olm:olm-operator-serviceaccount"
 // asks it for real.
 type overrideBy []string
 
-func (o overrideBy) MayOverride(_ context.Context, user *authenticationv1.UserInfo, _ rules.PolicyName) (bool, error) {
+func (o overrideBy) MayOverride(_ context.Context, user *authenticationv1.UserInfo, _ rules.Guard) (bool, error) {
 	return slices.Contains(o, user.Username), nil
 }
 
 func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
+	t.Helper()
+	return newOfferingGate(t, store, authorizer, nil)
+}
+
+// newOfferingGate makes a gate that knows what catalogs offer.
+func newOfferingGate(t testing.TB, store *Store, authorizer Authorizer, offers Offers) *Gate {
 	t.Helper()
 	gate, err := New(Options{
 		Store:         store,
 		Metrics:       NewMetrics(prometheus.NewRegistry(), store, time.Now),
 		Authorizer:    authorizer,
 		OLMIdentities: []string{olmUser},
+		Offers:        offers,
 		Log:           logr.Discard(),
 		Now:           time.Now,
 	})
@@ -49,31 +58,69 @@ func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
 	return gate
 }
 
-// storeOf holds a snapshot of objects, read by the same code as the feed's.
+// versions are those of the cluster in tests.
+var versions = scenario.Versions{Kubernetes: "1.36.2", OpenShift: "4.19.3"}
+
+// storeOf holds a snapshot of objects, read by the same code as the feed's. The namespaces of objects exist, with the
+// labels that they have in the objects, if they are there.
 func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 	t.Helper()
-	kinds := []string{"OperatorPolicy", "Subscription", "InstallPlan", "ClusterServiceVersion"} // in the order of sources
 	var cluster rules.Cluster
+	var definitions []*constraint.Definition
+	for _, namespace := range namespacesOf(objects) {
+		cluster.AddNamespace(namespace, map[string]string{"kubernetes.io/metadata.name": namespace}, false)
+	}
+	snapshot := &Snapshot{generation: 1}
 	for _, u := range objects {
-		i := slices.Index(kinds, u.GetKind())
+		i := slices.IndexFunc(sources, func(s source) bool { return s.resource.Resource == resourceOf(u) })
 		if i < 0 {
 			t.Fatalf("kind %s is not one that the gate follows", u.GetKind())
 		}
-		data, err := json.Marshal(u.Object)
-		if err != nil {
-			t.Fatal(err)
+		if u.GetKind() == "Namespace" {
+			u = u.DeepCopy()
+			labels := u.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels["kubernetes.io/metadata.name"] = u.GetName() // as the API server does
+			u.SetLabels(labels)
 		}
-		r, err := sources[i].read(data)
+		r, err := sources[i].read(raw(t, u))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.add != nil {
 			r.add(&cluster)
 		}
+		if c := r.constraint; c != nil {
+			definitions, snapshot.objects = append(definitions, c.definition), append(snapshot.objects, c.object)
+		}
 	}
+	snapshot.constraints = constraint.NewSet(definitions, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift})
+	cluster.Constraints = snapshot.constraints
+	snapshot.namespaces = cluster.Namespaces()
 	store := &Store{}
-	store.current.Store(&Snapshot{namespaces: cluster.Namespaces(), generation: 1})
+	store.current.Store(snapshot)
 	return store
+}
+
+func namespacesOf(objects []*unstructured.Unstructured) []string {
+	var names []string
+	for _, u := range objects {
+		if name := u.GetNamespace(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// resourceOf is the resource of an object: its kind in lower case and in the plural.
+func resourceOf(u *unstructured.Unstructured) string {
+	kind := strings.ToLower(u.GetKind())
+	if stem, found := strings.CutSuffix(kind, "y"); found {
+		return stem + "ies"
+	}
+	return kind + "s"
 }
 
 // outcome is what a user sees of a write, and what is stored of it.
@@ -84,10 +131,11 @@ type outcome struct {
 	object   []byte
 }
 
-// send passes a write through the mutating and then the validating endpoint, as the API server does.
+// send passes a write through the mutating and then the validating endpoint, as the API server does. The gate is not
+// asked about kinds that it has none for.
 func send(t *testing.T, gate *Gate, user string, status bool, old, object *unstructured.Unstructured) outcome {
 	t.Helper()
-	resource := map[string]string{"OperatorPolicy": "operatorpolicies", "Subscription": "subscriptions", "InstallPlan": "installplans"}[object.GetKind()]
+	resource := resourceOf(object)
 	validate := "/validate/" + resource
 	if status {
 		validate += "-status"
@@ -95,7 +143,7 @@ func send(t *testing.T, gate *Gate, user string, status bool, old, object *unstr
 	if user == "olm" {
 		user = olmUser
 	}
-	got := outcome{object: raw(t, object)}
+	got := outcome{object: raw(t, object), allowed: true}
 	handlers := gate.Handlers()
 	for _, path := range []string{"/mutate/" + resource, validate} {
 		handler, ok := handlers[path]

@@ -2,21 +2,28 @@ package admission
 
 import (
 	"encoding/json"
+	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // Snapshot is everything that judging knows of the cluster at one moment. It is immutable: requests read
 // it without locks while the feed builds the next one.
 type Snapshot struct {
 	namespaces map[string]*rules.Namespace
-	generation uint64
-	built      time.Time
-	seen       map[string]Seen
+	// constraints are in every namespace as well; objects are what they were made from, sorted by name.
+	constraints *constraint.Set
+	objects     []*constraintv1.Constraint
+	generation  uint64
+	built       time.Time
+	seen        map[string]Seen
 }
 
 // Seen says how far a snapshot has followed one resource.
@@ -27,8 +34,31 @@ type Seen struct {
 	Objects int
 }
 
-// Namespace gives what is known of a namespace; nil, which rules read as an empty one, where nothing is.
-func (s *Snapshot) Namespace(name string) *rules.Namespace { return s.namespaces[name] }
+// Namespace gives what is known of a namespace; nil, which rules read as an empty one, where nothing is and no
+// Constraint applies.
+func (s *Snapshot) Namespace(name string) *rules.Namespace {
+	if ns, ok := s.namespaces[name]; ok || s.constraints.Empty() {
+		return ns
+	}
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
+}
+
+// All gives every namespace that is known, sorted by name.
+func (s *Snapshot) All() iter.Seq[*rules.Namespace] {
+	return func(yield func(*rules.Namespace) bool) {
+		for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
+			if !yield(s.namespaces[name]) {
+				return
+			}
+		}
+	}
+}
+
+// Constraints are those of the cluster, made ready for judging, and what is known of the cluster.
+func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }
+
+// ConstraintObjects are the stored Constraints, sorted by name. They must not be changed.
+func (s *Snapshot) ConstraintObjects() []*constraintv1.Constraint { return s.objects }
 
 // Governed lists the namespaces that policies concern, sorted; "" is there if some govern nothing yet.
 func (s *Snapshot) Governed() []string {

@@ -13,9 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	kjson "sigs.k8s.io/json"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // source is one resource that the snapshot follows.
@@ -35,14 +38,27 @@ type read struct {
 	policy   *policyv1beta2.OperatorPolicy
 	// faults are fields of the policy that do not exist, or are there twice.
 	faults []string
+	// constraint is set for Constraints.
+	constraint *storedConstraint
 }
 
-const resourcePolicies = "operatorpolicies"
+// storedConstraint is a Constraint as it is stored, and made ready for judging.
+type storedConstraint struct {
+	object     *constraintv1.Constraint
+	definition *constraint.Definition
+}
+
+const (
+	resourcePolicies    = "operatorpolicies"
+	resourceConstraints = "constraints"
+)
 
 var olm = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 
 var sources = []source{
 	{policyv1beta2.GroupVersion.WithResource(resourcePolicies), readPolicy, salvagePolicy},
+	{constraintv1.GroupVersion.WithResource(resourceConstraints), readConstraint, salvageConstraint},
+	{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, readNamespace, nil},
 	{olm.WithResource("subscriptions"), readSubscription, nil},
 	{olm.WithResource("installplans"), readPlan, nil},
 	{olm.WithResource("clusterserviceversions"), readCSV, nil},
@@ -62,7 +78,29 @@ func readPolicy(raw []byte) (read, error) {
 	if len(faults) > 0 {
 		p = rules.CompletedPolicy(op, faults)
 	}
-	return read{p.Concerns(), func(c *rules.Cluster) { c.AddPolicy(p) }, op, faults}, nil
+	return read{concerns: p.Concerns(), add: func(c *rules.Cluster) { c.AddPolicy(p) }, policy: op, faults: faults}, nil
+}
+
+func readConstraint(raw []byte) (read, error) {
+	object, strict, err := rules.DecodeConstraint(raw)
+	if err != nil {
+		return read{}, err
+	}
+	return read{constraint: &storedConstraint{object, rules.NewDefinition(object, strict)}}, nil
+}
+
+// salvageConstraint keeps a stored Constraint that does not decode as one that holds everything (threat G5).
+func salvageConstraint(u *unstructured.Unstructured, cause error) read {
+	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration()}}
+	return read{constraint: &storedConstraint{object, rules.NewDefinition(object, []error{cause})}}
+}
+
+func readNamespace(raw []byte) (read, error) {
+	n := &metav1.PartialObjectMetadata{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, n); err != nil {
+		return read{}, err
+	}
+	return read{concerns: n.Name, add: func(c *rules.Cluster) { c.AddNamespace(n.Name, n.Labels, n.DeletionTimestamp != nil) }}, nil
 }
 
 // salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
@@ -90,6 +128,7 @@ func readPlan(raw []byte) (read, error) {
 	if err != nil {
 		return read{}, err
 	}
+	p.Prepare()
 	// A plan has dozens of steps. Judging stored plans needs those of CSVs; explaining a failed one, all of them.
 	if p.Status.Phase != rules.PhaseFailed {
 		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s rules.Step) bool { return s.Resource.Kind != "ClusterServiceVersion" })
@@ -98,9 +137,14 @@ func readPlan(raw []byte) (read, error) {
 }
 
 func readCSV(raw []byte) (read, error) {
-	namespace, installed, here, err := rules.DecodeCSV(raw)
-	if err != nil || !here {
-		return read{concerns: namespace}, err
+	csv, err := rules.DecodeCSV(raw)
+	if err != nil {
+		return read{}, err
+	}
+	namespace := csv.Metadata.Namespace
+	installed, here := csv.Installed()
+	if !here {
+		return read{concerns: namespace}, nil
 	}
 	return read{concerns: namespace, add: func(c *rules.Cluster) { c.AddCSV(namespace, installed) }}, nil
 }
@@ -115,7 +159,7 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 		}
 		r := f.read(src, u)
 		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
-			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults}
+			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults, constraint: r.constraint}
 		if it.add == nil {
 			it.add = func(*rules.Cluster) {}
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -35,6 +36,8 @@ var (
 	subscriptions = olmVersion.WithResource("subscriptions")
 	installPlans  = olmVersion.WithResource("installplans")
 	policies      = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta2", Resource: "operatorpolicies"}
+	constraints   = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "constraints"}
+	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
 	// resources are those of the kinds that tests write.
 	resources = map[string]schema.GroupVersionResource{
@@ -43,6 +46,8 @@ var (
 		"ClusterServiceVersion": olmVersion.WithResource("clusterserviceversions"),
 		"CatalogSource":         olmVersion.WithResource("catalogsources"),
 		"OperatorPolicy":        policies,
+		"Constraint":            constraints,
+		"Namespace":             namespaces,
 	}
 )
 
@@ -174,6 +179,12 @@ func (c *client) of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	if !ok {
 		panic("kind " + u.GetKind() + " is not in resources")
 	}
+	if resource == constraints && u.GetAPIVersion() != "" {
+		resource.Version = u.GroupVersionKind().Version // a scenario writes either
+	}
+	if u.GetNamespace() == "" {
+		return c.Resource(resource)
+	}
 	return c.Resource(resource).Namespace(u.GetNamespace())
 }
 
@@ -190,13 +201,19 @@ func (e *env) put(t *testing.T, u *unstructured.Unstructured) *unstructured.Unst
 }
 
 // create creates an object and then writes its status, if it has one. Who writes them on a real cluster does it here: OLM
-// writes plans and every status, an admin the rest.
+// writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
 func (e *env) create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	author := cluster.Admin
-	if u.GetKind() == "InstallPlan" {
-		author = cluster.OLM
+	author := e.clients[cluster.Admin]
+	switch kind := u.GetKind(); {
+	case u.GetLabels()[rules.VirtualOperatorLabel] != "":
+		var err error
+		if author, err = e.inPlaceOfOpgate(); err != nil {
+			return nil, err
+		}
+	case kind == "InstallPlan", kind == "ClusterServiceVersion":
+		author = e.clients[cluster.OLM]
 	}
-	stored, err := e.clients[author].of(u).Create(ctx, u, metav1.CreateOptions{})
+	stored, err := author.of(u).Create(ctx, u, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
@@ -210,6 +227,17 @@ func (e *env) create(ctx context.Context, u *unstructured.Unstructured) (*unstru
 		return nil, fmt.Errorf("write the status of %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}
 	return stored, nil
+}
+
+// inPlaceOfOpgate is an admin who acts as Opgate: what Opgate itself asks for is compared with its rights.
+func (e *env) inPlaceOfOpgate() (*client, error) {
+	config, err := e.RESTConfig(cluster.Admin)
+	if err != nil {
+		return nil, err
+	}
+	config.Impersonate.UserName = cluster.OpgateUserName
+	objects, err := dynamic.NewForConfig(config)
+	return &client{Interface: objects}, err
 }
 
 // remove deletes an object that may be gone. It is for cleaning up, when the context of the test has ended.

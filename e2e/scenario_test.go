@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/e2e/cluster"
@@ -21,24 +22,47 @@ import (
 // TestScenarios plays every file in scenarios with kubectl on a real API server. Package admission plays the same ones without
 // a server, and the two must agree.
 func TestScenarios(t *testing.T) {
-	scenarios, err := scenario.Load("scenarios")
+	e := shared(t)
+	scenarios, err := scenario.Load("scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e), OpenShift: openShift})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := shared(t)
 	e.sync(t)
 	for _, s := range scenarios {
-		t.Run(s.Name, func(t *testing.T) { play(t, e, s) })
+		if !s.ForHandlersOnly() {
+			t.Run(s.Name, func(t *testing.T) { play(t, e, s) })
+		}
 	}
 }
 
+// kubernetesVersion is that of the API server, without the v.
+func kubernetesVersion(t *testing.T, e *env) string {
+	t.Helper()
+	var answered struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	answer := e.clients[cluster.Admin].must(t, request{method: http.MethodGet, path: "/version"})
+	if err := json.Unmarshal(answer.body, &answered); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(answered.GitVersion, "v")
+}
+
 func play(t *testing.T, e *env, s *scenario.Scenario) {
-	objects := slices.Concat(s.Cluster, s.Policies)
+	existing := slices.Concat(s.Cluster, s.Policies)
+	objects := slices.Clone(existing)
 	target := targetOf(t, s)
 	if !slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return same(u, target) }) {
 		objects = append(objects, target)
 	}
+	isNamespace := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Namespace" }
 	e.needNamespaces(t, objects)
+	for _, u := range existing {
+		if isNamespace(u) {
+			e.label(t, u)
+		}
+	}
+	existing, objects = slices.DeleteFunc(existing, isNamespace), slices.DeleteFunc(objects, isNamespace)
 	t.Cleanup(func() {
 		// Without policies first: then the gate minds nothing of what follows.
 		slices.Reverse(objects)
@@ -48,7 +72,7 @@ func play(t *testing.T, e *env, s *scenario.Scenario) {
 		}
 		e.sync(t)
 	})
-	for _, u := range slices.Concat(s.Cluster, s.Policies) {
+	for _, u := range existing {
 		if _, err := e.create(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +110,8 @@ func play(t *testing.T, e *env, s *scenario.Scenario) {
 // checkStored wants that a merge patch changes nothing of an object.
 func checkStored(t *testing.T, e *env, target *unstructured.Unstructured, patch []byte) {
 	t.Helper()
-	stdout := kubectl(t, e.Cluster, cluster.Admin, "", "get", strings.ToLower(target.GetKind()), "-n", target.GetNamespace(), target.GetName(), "-o", "json")
+	args := slices.Concat([]string{"get", strings.ToLower(target.GetKind()), target.GetName(), "-o", "json"}, in(target.GetNamespace()))
+	stdout := kubectl(t, e.Cluster, cluster.Admin, "", args...)
 	var have, want map[string]any
 	if err := json.Unmarshal([]byte(stdout), &have); err != nil {
 		t.Fatal(err)
@@ -125,7 +150,7 @@ func merged(value, patch any) any {
 func command(t *testing.T, s *scenario.Scenario) (stdin string, args []string) {
 	t.Helper()
 	if s.Verb == "patch" {
-		return "", []string{"patch", s.Kind, "-n", s.Namespace, s.Object, "--type=merge", "--patch", string(s.Patch)}
+		return "", slices.Concat([]string{"patch", s.Kind, s.Object, "--type=merge", "--patch", string(s.Patch)}, in(s.Namespace))
 	}
 	object, err := json.Marshal(s.Write.Object)
 	if err != nil {
@@ -141,6 +166,14 @@ func command(t *testing.T, s *scenario.Scenario) (stdin string, args []string) {
 	}
 	t.Fatalf("no kubectl command for %q", s.Verb)
 	return "", nil
+}
+
+// in are kubectl's flags for a namespace, none for an object that belongs to none.
+func in(namespace string) []string {
+	if namespace == "" {
+		return nil
+	}
+	return []string{"-n", namespace}
 }
 
 // said splits what kubectl wrote to stderr into the gate's refusal and its warnings, sorted. The API server warns as well.
@@ -181,9 +214,9 @@ func same(a, b *unstructured.Unstructured) bool {
 	return a.GetKind() == b.GetKind() && a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
 }
 
-// last is 0 for policies, 1 for the rest.
+// last is 0 for Constraints and policies, 1 for the rest.
 func last(u *unstructured.Unstructured) int {
-	if u.GetKind() == "OperatorPolicy" {
+	if kind := u.GetKind(); kind == "Constraint" || kind == "OperatorPolicy" {
 		return 0
 	}
 	return 1
@@ -193,14 +226,45 @@ func last(u *unstructured.Unstructured) int {
 func (e *env) needNamespaces(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range objects {
-		e.needNamespace(t, u.GetNamespace(), u.GetKind() != "OperatorPolicy")
+		switch {
+		case u.GetKind() == "Namespace":
+			e.needNamespace(t, u.GetName(), true)
+		case u.GetNamespace() != "":
+			e.needNamespace(t, u.GetNamespace(), u.GetKind() != "OperatorPolicy")
+		}
+	}
+}
+
+// label gives a namespace the labels of u until the end of the test. The gate knows them after the next sync.
+func (e *env) label(t *testing.T, u *unstructured.Unstructured) {
+	t.Helper()
+	none := map[string]any{}
+	for name := range u.GetLabels() {
+		none[name] = nil
+	}
+	patch := func(labels any) error {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		_, err = e.clients[cluster.Admin].of(u).Patch(context.WithoutCancel(t.Context()), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
+		return err
+	}
+	t.Cleanup(func() {
+		if err := patch(none); err != nil {
+			t.Error(err)
+		}
+		e.sync(t)
+	})
+	if err := patch(u.GetLabels()); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func (e *env) needNamespace(t *testing.T, name string, tenants bool) {
 	t.Helper()
-	namespaces := e.clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	_, err := namespaces.Get(t.Context(), name, metav1.GetOptions{})
+	client := e.clients[cluster.Admin].Resource(namespaces)
+	_, err := client.Get(t.Context(), name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		return
@@ -213,7 +277,7 @@ func (e *env) needNamespace(t *testing.T, name string, tenants bool) {
 		namespace.SetAPIVersion("v1")
 		namespace.SetKind("Namespace")
 		namespace.SetName(name)
-		_, err = namespaces.Create(t.Context(), namespace, metav1.CreateOptions{})
+		_, err = client.Create(t.Context(), namespace, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)

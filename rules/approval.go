@@ -77,14 +77,11 @@ func JudgeApproval(in ApprovalInput) Approval {
 	return a
 }
 
-// waits leaves namespaces alone in which no enforced policy makes OLM wait: whoever set a Subscription to
-// Manual there wants to approve by hand.
+// waits leaves namespaces alone in which neither a policy nor a Constraint makes OLM wait: whoever set a
+// Subscription to Manual there wants to approve by hand.
 func (in *ApprovalInput) waits() bool {
 	plan := in.Plan
-	if plan.Status.Phase != PhaseRequiresApproval || plan.Spec.Approved || !slices.ContainsFunc(in.Namespace.enforcing(), func(p *Policy) bool {
-		mode, _ := p.Approval()
-		return mode == ApprovalManual || len(in.Namespace.subscribers(p.Package)) > 0
-	}) {
+	if plan.Status.Phase != PhaseRequiresApproval || plan.Spec.Approved || !in.Namespace.madeToWait() {
 		return false
 	}
 	return slices.ContainsFunc(in.Namespace.subscriptions, func(s *Subscription) bool {
@@ -94,6 +91,29 @@ func (in *ApprovalInput) waits() bool {
 	})
 }
 
+// Waits tells whether the loop has anything to do in a namespace: policies are there, or a Constraint makes OLM wait.
+func Waits(ns *Namespace) bool { return ns.governed() || ns.madeToWait() }
+
+// madeToWait tells whether it is for a policy, or for a Constraint, that OLM waits for approval here.
+func (n *Namespace) madeToWait() bool {
+	if n == nil {
+		return false
+	}
+	if slices.ContainsFunc(n.enforced, func(p *Policy) bool {
+		mode, _ := p.Approval(n)
+		return mode == ApprovalManual || len(n.subscribers(p.Package)) > 0
+	}) {
+		return true
+	}
+	byHand := func(s *Subscription) bool { return !s.wantsAutomatic() }
+	return slices.ContainsFunc(n.subscriptions, madeManual) && !slices.ContainsFunc(n.subscriptions, byHand)
+}
+
+// madeManual tells whether a Constraint is why a Subscription is Manual.
+func madeManual(s *Subscription) bool {
+	return s.Spec.InstallPlanApproval == ApprovalManual && s.wantsAutomatic()
+}
+
 // wants tells whether a CSV is wanted for its own sake. Policies that overlap, or that are not valid, do
 // nothing, approving included; they refuse all the same.
 func (in *ApprovalInput) wants(c *CSVVerdict) bool {
@@ -101,9 +121,7 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 		return in.idle(c) == ""
 	}
 	return c.Standing == Ungoverned && in.Ungoverned == ApproveUngoverned &&
-		slices.ContainsFunc(in.Namespace.subscribers(c.Package), func(s *Subscription) bool {
-			return s.Spec.InstallPlanApproval != ApprovalManual
-		})
+		slices.ContainsFunc(in.Namespace.subscribers(c.Package), (*Subscription).wantsAutomatic)
 }
 
 // idle says why the policies that allow a CSV do not act, or "".

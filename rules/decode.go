@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // DecodeSubscription reads the JSON of a Subscription.
@@ -20,28 +22,35 @@ func decodeObject[T any](raw []byte) (*T, error) {
 	return into, nil
 }
 
-// DecodeCSV reads what counts of the JSON of a ClusterServiceVersion; here is false for a copy that OLM
-// made of one that is installed in another namespace. A CSV whose properties do not parse is installed
-// all the same, of a package that is not known.
-func DecodeCSV(raw []byte) (namespace string, installed Installed, here bool, err error) {
-	csv, err := decodeObject[struct {
-		Metadata ObjectMeta `json:"metadata"`
-	}](raw)
-	if err != nil {
-		return "", Installed{}, false, err
-	}
-	installed.CSV = csv.Metadata.Name
-	if properties := csv.Metadata.Annotations.Properties; properties != "" {
+// DecodeCSV reads the JSON of a ClusterServiceVersion.
+func DecodeCSV(raw []byte) (*CSV, error) { return decodeObject[CSV](raw) }
+
+// Installed is what the ClusterServiceVersion tells of what is installed; here is false for a copy that OLM made of
+// one that is installed in another namespace, and for a virtual operator, which installs nothing. A CSV whose
+// properties do not parse is installed all the same, of a package that is not known.
+func (c *CSV) Installed() (installed Installed, here bool) {
+	installed.CSV, installed.spec = c.Metadata.Name, &c.Spec
+	if properties := c.Metadata.Annotations.Properties; properties != "" {
 		if bundle, err := ParseBundle(properties); err == nil {
 			installed.Package, installed.Version = bundle.Package, bundle.Version
+			installed.Properties, installed.Described = bundle.Properties, true
 		}
 	}
-	return csv.Metadata.Namespace, installed, csv.Metadata.Labels.CopiedFrom == "", nil
+	return installed, c.Metadata.Labels.CopiedFrom == "" && !c.virtualOperator()
 }
 
 // Cluster collects objects of any number of namespaces and sorts them into Namespaces.
 type Cluster struct {
+	// Constraints are put into every Namespace.
+	Constraints *constraint.Set
+
 	contents map[string]*NamespaceContents
+}
+
+// AddNamespace adds what is known of a namespace itself.
+func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting bool) {
+	n := c.namespace(name)
+	n.Exists, n.Labels, n.Deleting = true, labels, deleting
 }
 
 // AddPolicy adds a policy to the namespace that it concerns.
@@ -82,6 +91,7 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {
+		contents.Constraints = c.Constraints
 		namespaces[name] = NewNamespace(name, *contents)
 	}
 	return namespaces

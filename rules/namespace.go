@@ -3,19 +3,24 @@ package rules
 import (
 	"cmp"
 	"slices"
+
+	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Namespace is what Opgate knows of one namespace: the policies that govern packages in it and the OLM
-// objects that stand in it. It is immutable, so that any number of requests read it at once. A nil
-// Namespace is one in which nothing is known to exist.
+// Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
+// cluster, and the OLM objects that stand in it. It is immutable, so that any number of requests read it at once. A
+// nil Namespace is one in which nothing is known to exist, on a cluster without Constraints.
 type Namespace struct {
 	name          string
+	facts         constraint.Namespace
+	constraints   *constraint.Set
 	policies      []*Policy
 	byPackage     map[string][]*Policy
 	subscriptions []*Subscription
 	installed     []Installed
 	plans         []*InstallPlan
 	enforced      []*Policy
+	deleting      bool
 }
 
 // Installed is a ClusterServiceVersion that stands in a namespace.
@@ -24,6 +29,15 @@ type Installed struct {
 	// Package is empty where nothing tells.
 	Package string
 	Version string
+	// Properties are those of its bundle; Described is false where they are not known.
+	Properties []constraint.Property
+	Described  bool
+	// Channel and Catalog are those of the Subscription that installed it, empty where there is none.
+	Channel string
+	Catalog Catalog
+
+	// spec is nil where only a Subscription tells that this is installed.
+	spec *CSVSpec
 }
 
 // NamespaceContents is what NewNamespace builds from. The slices are not kept, the objects are.
@@ -34,6 +48,13 @@ type NamespaceContents struct {
 	// CSVs leaves out copies (label olm.copiedFrom): those are installed elsewhere.
 	CSVs  []Installed
 	Plans []*InstallPlan
+	// Exists is false where no such namespace was seen yet, so that its labels are not known.
+	Exists bool
+	// Deleting is set where the namespace is being deleted.
+	Deleting bool
+	Labels   map[string]string
+	// Constraints are those of the cluster, and what is known of it.
+	Constraints *constraint.Set
 }
 
 // NewNamespace indexes what a namespace holds.
@@ -43,6 +64,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		policies:      slices.Clone(c.Policies),
 		subscriptions: slices.Clone(c.Subscriptions),
 		plans:         slices.Clone(c.Plans),
+		facts:         constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
+		deleting:      c.Deleting,
+		constraints:   c.Constraints,
 		byPackage:     make(map[string][]*Policy, len(c.Policies)),
 	}
 	slices.SortFunc(n.policies, func(a, b *Policy) int { return cmp.Compare(a.key(), b.key()) })
@@ -68,15 +92,52 @@ func installedIn(csvs []Installed, subscriptions []*Subscription) []Installed {
 			continue
 		}
 		i := slices.IndexFunc(installed, func(c Installed) bool { return c.CSV == s.Status.InstalledCSV })
-		switch {
-		case i < 0:
-			installed = append(installed, Installed{CSV: s.Status.InstalledCSV, Package: s.Spec.Package})
-		case installed[i].Package == "":
-			installed[i].Package = s.Spec.Package
+		if i < 0 {
+			i = len(installed)
+			installed = append(installed, Installed{CSV: s.Status.InstalledCSV})
+		}
+		installed[i].Package = cmp.Or(installed[i].Package, s.Spec.Package)
+		if installed[i].Package == s.Spec.Package {
+			installed[i].Channel, installed[i].Catalog = s.Spec.Channel, s.catalog()
 		}
 	}
 	slices.SortFunc(installed, func(a, b Installed) int { return cmp.Compare(a.CSV, b.CSV) })
 	return installed
+}
+
+// Name is the name of the namespace.
+func (n *Namespace) Name() string {
+	if n == nil {
+		return ""
+	}
+	return n.name
+}
+
+// Deleting tells whether the namespace is being deleted.
+func (n *Namespace) Deleting() bool { return n != nil && n.deleting }
+
+// Constraints are those of the cluster, the same in every namespace; nil where there are none.
+func (n *Namespace) Constraints() *constraint.Set {
+	if n == nil {
+		return nil
+	}
+	return n.constraints
+}
+
+// Facts are what Constraints may look at of the namespace.
+func (n *Namespace) Facts() constraint.Namespace {
+	if n == nil {
+		return constraint.Namespace{Unknown: true}
+	}
+	return n.facts
+}
+
+// Installed lists what is installed here, sorted by name.
+func (n *Namespace) Installed() []Installed {
+	if n == nil {
+		return nil
+	}
+	return n.installed
 }
 
 // Policies lists the policies that govern packages here, sorted by namespace and name.
@@ -181,5 +242,6 @@ func (n *Namespace) withPolicy(p *Policy) *Namespace {
 		}
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs = n.subscriptions, n.plans, n.installed
+	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = !n.facts.Unknown, n.deleting, n.facts.Labels, n.constraints
 	return NewNamespace(n.name, contents)
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // The types below are the parts of OLM's objects that rules read, and nothing more. They are decoded
@@ -33,11 +35,30 @@ type annotations struct {
 	GeneratedBy string `json:"olm.generated-by"`
 	// OverrideReason is the break-glass annotation on InstallPlans.
 	OverrideReason string `json:"opgate.io/override-reason"`
+	// RequestedApproval is what a Subscription asked for before a Constraint made it wait.
+	RequestedApproval string `json:"opgate.io/requested-approval"`
+	// AuthorProperties is where authors of bundles keep properties by hand, as a plain list.
+	AuthorProperties string `json:"olm.properties"`
+
+	// present tells whether the object has any annotations: a JSON patch can add one only to others.
+	present bool
+}
+
+// UnmarshalJSON also notes that there are annotations at all.
+func (a *annotations) UnmarshalJSON(raw []byte) error {
+	type plain annotations
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(a)); err != nil {
+		return err
+	}
+	a.present = !bytes.Equal(raw, []byte("null"))
+	return nil
 }
 
 type labels struct {
 	// CopiedFrom marks the copies that OLM makes of a ClusterServiceVersion for other namespaces.
 	CopiedFrom string `json:"olm.copiedFrom"`
+	// VirtualOperator marks the ClusterServiceVersions by which cluster properties reach OLM's resolver.
+	VirtualOperator string `json:"opgate.io/virtual-operator"`
 }
 
 // OverrideReasonAnnotation is where a break-glass approver gives a reason (DESIGN Section 3).
@@ -59,6 +80,16 @@ type SubscriptionSpec struct {
 	SourceNamespace     string `json:"sourceNamespace"`
 	StartingCSV         string `json:"startingCSV"`
 	InstallPlanApproval string `json:"installPlanApproval"`
+}
+
+// catalog is where the Subscription takes its package from.
+func (s *Subscription) catalog() Catalog {
+	return Catalog{Namespace: s.Spec.SourceNamespace, Name: s.Spec.Source}
+}
+
+// wantsAutomatic tells whether OLM would approve plans for this Subscription by itself, had no Constraint made it wait.
+func (s *Subscription) wantsAutomatic() bool {
+	return s.Spec.InstallPlanApproval != ApprovalManual || s.Metadata.Annotations.RequestedApproval == ApprovalAutomatic
 }
 
 // SubscriptionStatus is what OLM says of a Subscription.
@@ -140,13 +171,20 @@ type Catalog struct {
 	Name      string `json:"name"`
 }
 
-// Step is one object that a plan will write; it compares with ==. Status says whether OLM has written it
-// already: it skips steps that are Present or Created.
+// Step is one object that a plan will write. Status says whether OLM has written it already: it skips steps that are
+// Present or Created.
 type Step struct {
 	Resolving string       `json:"resolving"`
 	Status    string       `json:"status"`
 	Optional  bool         `json:"optional"`
 	Resource  StepResource `json:"resource"`
+}
+
+// sameStep tells whether two steps write the same in the same way. What was read of a manifest does not count: its
+// digest says more.
+func sameStep(a, b Step) bool {
+	a.Resource.Manifest.Spec, b.Resource.Manifest.Spec = nil, nil
+	return a == b
 }
 
 // StepResource is the object of a Step.
@@ -165,8 +203,11 @@ type StepResource struct {
 type Manifest struct {
 	// Digest is the SHA-256 of the manifest as it stands in the object's JSON.
 	Digest [sha256.Size]byte
-	// Properties is annotation operatorframework.io/properties of the object in the manifest.
-	Properties string
+	// Properties is annotation operatorframework.io/properties of the object in the manifest, and AuthorProperties
+	// its annotation olm.properties.
+	Properties, AuthorProperties string
+	// Spec is that of a ClusterServiceVersion; nil where the manifest is not in the plan.
+	Spec *CSVSpec
 	// Unreadable is set where the manifest should have properties and does not decode.
 	Unreadable bool
 }
@@ -180,25 +221,113 @@ func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	if !bytes.Contains(raw, propertiesAnnotation) {
 		return nil
 	}
-	var err error
-	m.Properties, err = manifestProperties(raw)
-	m.Unreadable = err != nil // it holds the plan; the rest of the object is read all the same
+	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read all the same
 	return nil
 }
 
-// manifestProperties reads the annotation of the object whose JSON is in a JSON string.
-func manifestProperties(raw []byte) (string, error) {
+// read takes what counts from the object whose JSON is in a JSON string.
+func (m *Manifest) read(raw []byte) error {
 	var text string
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
-		return "", err
+		return err
 	}
-	var object struct {
-		Metadata struct {
-			Annotations annotations `json:"annotations"`
-		} `json:"metadata"`
+	csv, err := DecodeCSV([]byte(text))
+	if err != nil {
+		return err
 	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object)
-	return object.Metadata.Annotations.Properties, err
+	m.Properties, m.AuthorProperties = csv.Metadata.Annotations.Properties, csv.Metadata.Annotations.AuthorProperties
+	m.Spec = &csv.Spec
+	return nil
+}
+
+// CSV is what rules read of operators.coreos.com/v1alpha1 ClusterServiceVersion.
+type CSV struct {
+	Metadata ObjectMeta `json:"metadata"`
+	Spec     CSVSpec    `json:"spec"`
+}
+
+// CSVSpec is what rules read of what an operator is.
+type CSVSpec struct {
+	// MinKubeVersion is the oldest Kubernetes that the operator runs on. OLM looks at it after it has installed it.
+	MinKubeVersion string `json:"minKubeVersion"`
+	Install        struct {
+		Spec struct {
+			ClusterPermissions []struct {
+				Rules []permissionRule `json:"rules"`
+			} `json:"clusterPermissions"`
+		} `json:"spec"`
+	} `json:"install"`
+	Webhooks []struct {
+		Type  string        `json:"type"`
+		Rules []webhookRule `json:"rules"`
+	} `json:"webhookdefinitions"`
+
+	// digest is the SHA-256 of the whole spec as it stands in the object's JSON.
+	digest [sha256.Size]byte
+}
+
+type permissionRule struct {
+	APIGroups       []string `json:"apiGroups"`
+	Resources       []string `json:"resources"`
+	ResourceNames   []string `json:"resourceNames"`
+	NonResourceURLs []string `json:"nonResourceURLs"`
+	Verbs           []string `json:"verbs"`
+}
+
+type webhookRule struct {
+	APIGroups   []string `json:"apiGroups"`
+	APIVersions []string `json:"apiVersions"`
+	Resources   []string `json:"resources"`
+	Operations  []string `json:"operations"`
+}
+
+// clusterPermissions are the rights that the operator asks for on the whole cluster, as Constraints see them.
+func (s *CSVSpec) clusterPermissions() []map[string][]string {
+	var rules []map[string][]string
+	for _, p := range s.Install.Spec.ClusterPermissions {
+		for _, r := range p.Rules {
+			rules = append(rules, map[string][]string{"apiGroups": r.APIGroups, "resources": r.Resources,
+				"resourceNames": r.ResourceNames, "nonResourceURLs": r.NonResourceURLs, "verbs": r.Verbs})
+		}
+	}
+	return rules
+}
+
+// webhooks are the rules of the operator's webhooks, as Constraints see them. One for conversion has none.
+func (s *CSVSpec) webhooks() []map[string][]string {
+	var rules []map[string][]string
+	for _, w := range s.Webhooks {
+		for _, r := range w.Rules {
+			rules = append(rules, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups, "apiVersions": r.APIVersions,
+				"resources": r.Resources, "operations": r.Operations})
+		}
+	}
+	return rules
+}
+
+// UnmarshalJSON also notes what the rest of the spec is.
+func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
+	type plain CSVSpec
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(s)); err != nil {
+		return err
+	}
+	s.digest = sha256.Sum256(raw)
+	return nil
+}
+
+// Prepare compiles the constraints that the bundles of the plan bring along, so that no judging has to.
+func (p *InstallPlan) Prepare() {
+	prepare := func(properties string) {
+		if b, err := ParseBundle(properties); err == nil {
+			constraint.Prepare(b.Properties)
+		}
+	}
+	for i := range p.Status.BundleLookups {
+		prepare(p.Status.BundleLookups[i].Properties)
+	}
+	for i := range p.Status.Steps {
+		prepare(p.Status.Steps[i].Resource.Manifest.Properties)
+	}
 }
 
 // key is namespace/name, with the generated part of a name that the API server has not given yet left open.
@@ -206,6 +335,9 @@ func (m *ObjectMeta) key() string {
 	name := m.Name
 	if name == "" && m.GenerateName != "" {
 		name = m.GenerateName + "*"
+	}
+	if m.Namespace == "" {
+		return name
 	}
 	return m.Namespace + "/" + name
 }

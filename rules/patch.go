@@ -4,7 +4,7 @@ package rules
 type PatchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // Patch gives changes as a JSON patch.
@@ -12,6 +12,9 @@ func Patch(changes []Change) []PatchOperation {
 	operations := make([]PatchOperation, len(changes))
 	for i, c := range changes {
 		operations[i] = PatchOperation{Op: "add", Path: c.Path, Value: c.Value}
+		if c.Remove {
+			operations[i] = PatchOperation{Op: "remove", Path: c.Path}
+		}
 	}
 	return operations
 }

@@ -44,15 +44,17 @@ type PlanInput struct {
 	Plan *InstallPlan
 	// Namespace is the plan's namespace; nil where nothing is known in it.
 	Namespace *Namespace
+	// Interrupt ends the evaluation of Constraints when it is closed; what was not judged is held. Nil never is.
+	Interrupt <-chan struct{}
 }
 
-// csvRules are judged in this order, all of them, for every CSV of a plan and every policy of its package.
-var csvRules = []struct {
+// contentRules judge what a ClusterServiceVersion is, in this order, all of them, for every policy of its package.
+var contentRules = []struct {
 	id    RuleID
-	judge func(*PlanInput, *planCSV, *Policy) finding
+	judge func(*planCSV, *Policy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(_ *PlanInput, c *planCSV, p *Policy) finding { return unreadable(p, shown(c.name)) }},
+	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, shown(c.name)) }},
 	// What must not be there is not installed.
 	{RulePlanMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -61,6 +63,13 @@ var csvRules = []struct {
 	{RulePlanVersion, unlistedCSV},
 	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
 	{RulePlanVersionRange, outOfRangeCSV},
+}
+
+// comingRules judge, after these, how a plan comes to it.
+var comingRules = []struct {
+	id    RuleID
+	judge func(*PlanInput, *planCSV, *Policy) finding
+}{
 	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},
 	// What OLM resolved along another channel is not what the policy wants.
@@ -69,22 +78,25 @@ var csvRules = []struct {
 
 // JudgePlan answers whether a plan may be approved, by anyone: every ClusterServiceVersion in it must be
 // let through by every enforcing policy of its package (threat O7: one allowed operator must not carry
-// another). In a namespace without policies every plan may.
+// another), and by every Constraint. Where there are neither every plan may; what cannot work is warned of.
 func JudgePlan(in PlanInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
-	if !in.Namespace.governed() {
-		return v
+	j := newPlanJudge(in)
+	if !in.Namespace.judged() {
+		for i := range j.csvs {
+			j.judgeNeeds(&j.csvs[i], &v)
+		}
+		return v.sorted()
 	}
-	csvs := csvsOf(in.Plan, in.Namespace)
-	if f := unfinished(in.Plan, len(csvs)); !f.silent() {
+	if f := unfinished(in.Plan, len(j.csvs)); !f.silent() {
 		recordForNamespace(&v, in.Namespace, RulePlanPhase, f)
 		return v // whatever else is missing is only missing because of this
 	}
-	v.CSVs = make([]CSVVerdict, len(csvs))
-	for i := range csvs {
-		v.CSVs[i] = judgeCSV(&in, &csvs[i], &v)
+	v.CSVs = make([]CSVVerdict, len(j.csvs))
+	for i := range j.csvs {
+		v.CSVs[i] = j.judgeCSV(&j.csvs[i], &v)
 	}
-	markRequired(csvs, v.CSVs)
+	markRequired(j.csvs, v.CSVs)
 	return v.sorted()
 }
 
@@ -104,57 +116,50 @@ func unfinished(plan *InstallPlan, csvs int) finding {
 		accepted: "waits until OLM has written its steps and asks for approval (phase " + PhaseRequiresApproval + ")"}
 }
 
-// recordForNamespace records a finding that is no single policy's: it refuses where the namespace has an
-// enforcing policy, in the name of the first of these, and warns where policies only inform.
-func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
-	speaker := ns.policies[0]
-	if enforcing := ns.enforcing(); len(enforcing) > 0 {
-		speaker = enforcing[0]
-	}
-	v.record(id, speaker, f)
-}
-
-func judgeCSV(in *PlanInput, c *planCSV, v *Verdict) (verdict CSVVerdict) {
-	verdict = CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
+// judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by what its
+// bundle needs.
+func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
+	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
-	defer func() {
-		for _, r := range v.Reasons[before:] {
-			verdict.Because = append(verdict.Because, r.Message)
-		}
-	}()
-	if c.unknown != "" {
-		verdict.Standing = Held
-		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
-			what:     "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and the plan is held",
-			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
-		return verdict
-	}
-	for _, p := range in.Namespace.governing(c.pkg) {
-		worst := Allow
-		for _, rule := range csvRules {
-			f := rule.judge(in, c, p)
-			v.record(rule.id, p, f)
-			if !f.silent() {
-				worst = max(worst, f.decision)
-			}
-		}
-		if !p.Enforced {
-			continue
-		}
-		switch {
-		case worst == Deny:
+	verdict.Standing, verdict.By = judgeByPolicies(&j.PlanInput, c, v)
+	j.judgeConstraints(c, v)
+	j.judgeNeeds(c, v)
+	for _, r := range v.Reasons[before:] {
+		verdict.Because = append(verdict.Because, r.Message)
+		switch r.Decision {
+		case Deny:
 			verdict.Standing = Denied
-		case worst == Hold:
+		case Hold:
 			verdict.Standing = max(verdict.Standing, Held)
-		case !p.MustNotHave:
-			verdict.Standing = max(verdict.Standing, Allowed)
-			verdict.By = append(verdict.By, p.Source())
+		case Allow: // no reason is one
 		}
 	}
 	if verdict.Standing != Allowed {
 		verdict.By = nil
 	}
 	return verdict
+}
+
+// judgeByPolicies gives where a ClusterServiceVersion stands if no policy refuses it, and the policies that allow it.
+func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (standing Standing, by []string) {
+	if c.unknown != "" && in.Namespace.governed() {
+		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
+			what:     "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and the plan is held",
+			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
+		return Held, nil
+	}
+	for _, p := range in.Namespace.governing(c.pkg) {
+		for _, rule := range contentRules {
+			v.record(rule.id, p, rule.judge(c, p))
+		}
+		for _, rule := range comingRules {
+			v.record(rule.id, p, rule.judge(in, c, p))
+		}
+		if p.Enforced && !p.MustNotHave {
+			standing, by = Allowed, append(by, p.Source())
+		}
+	}
+	return standing, by
 }
 
 // markRequired marks what the allowed CSVs require.
@@ -209,7 +214,7 @@ func (p *Policy) matches(c *planCSV) (match, sure bool) {
 		return true, true
 	}
 	if len(c.catalogs) == 0 {
-		return false, false
+		return false, c.pastOLM
 	}
 	for _, catalog := range c.catalogs {
 		if !p.catalogMismatch(catalog) {
@@ -219,7 +224,7 @@ func (p *Policy) matches(c *planCSV) (match, sure bool) {
 	return false, true
 }
 
-func forbiddenCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+func forbiddenCSV(c *planCSV, p *Policy) finding {
 	if !p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
@@ -250,9 +255,12 @@ func (p *Policy) scope() string {
 	return strings.Join(parts, " ")
 }
 
-func foreignCSVCatalog(_ *PlanInput, c *planCSV, p *Policy) finding {
+func foreignCSVCatalog(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return finding{}
+	}
+	if c.pastOLM {
+		return finding{decision: Deny, what: shown(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
 	}
 	if len(c.catalogs) == 0 {
 		return finding{decision: Hold, what: "the catalog of " + shown(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
@@ -266,14 +274,14 @@ func foreignCSVCatalog(_ *PlanInput, c *planCSV, p *Policy) finding {
 	return finding{}
 }
 
-func unlistedCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+func unlistedCSV(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
 		return finding{}
 	}
 	return finding{decision: Deny, what: shown(c.name) + " is not allowed", accepted: p.acceptedVersions()}
 }
 
-func outOfRangeCSV(_ *PlanInput, c *planCSV, p *Policy) finding {
+func outOfRangeCSV(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
 		return finding{}
 	}

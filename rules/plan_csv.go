@@ -1,6 +1,11 @@
 package rules
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
 
 // planCSV is one ClusterServiceVersion of a plan with all that the plan, and the namespace, tell of it.
 type planCSV struct {
@@ -13,6 +18,17 @@ type planCSV struct {
 	catalogs []Catalog
 	provides []capability
 	requires []capability
+	// properties are those of the bundle; described is false where the plan does not have them.
+	// They are disputed where two places in the plan have different ones.
+	properties []constraint.Property
+	described  bool
+	disputed   bool
+	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil where the plan does not have
+	// the manifest, as for bundles by image.
+	authored string
+	spec     *CSVSpec
+	// pastOLM is set where no plan brings it, so that it comes from no catalog.
+	pastOLM bool
 }
 
 // csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,
@@ -49,6 +65,7 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 			c.unknown = "its manifest in the plan cannot be read"
 		}
 		c.describe(r.Manifest.Properties)
+		c.authored, c.spec = r.Manifest.AuthorProperties, r.Manifest.Spec
 	}
 	for i := range csvs {
 		csvs[i].attribute(ns)
@@ -72,13 +89,20 @@ func (c *planCSV) describe(properties string) {
 	switch {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
-	case b.Package == "":
 		return
-	case c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
+	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
 		c.unknown = "the plan says both package " + shown(c.pkg) + " " + shown(c.version) + " and package " + shown(b.Package) + " " + shown(b.Version)
-	default:
+		return
+	}
+	if b.Package != "" {
 		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.provides, b.requires
 	}
+	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
+	c.properties, c.described = b.Properties, true
+}
+
+func sameProperty(a, b constraint.Property) bool {
+	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
 }
 
 // attribute settles the package: by the bundle's olm.package property, else by the Subscription that moves

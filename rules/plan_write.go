@@ -26,7 +26,7 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 func JudgePlanCreate(in PlanCreateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
 	switch {
-	case in.NeverRefused() || !in.Namespace.governed():
+	case in.NeverRefused() || !in.Namespace.judged():
 	case !in.ByOLM:
 		recordForNamespace(&v, in.Namespace, RulePlanCreate, finding{decision: Deny, what: "creating an InstallPlan by hand is not allowed",
 			accepted: "OLM creates plans from Subscriptions; create or change one of these"})
@@ -41,6 +41,12 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 // Subscription of the namespace is under a policy that must judge plans first. A Subscription that is
 // switched to Manual makes OLM write the plan anew, and then it is judged with all its contents.
 func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
+	if in.Namespace.bound() {
+		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
+			what:     "a plan that is approved from the start is held",
+			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + ApprovalManual + ", since " + in.Namespace.bindingText()})
+		return
+	}
 	for _, name := range in.Plan.Spec.CSVNames {
 		pkg, disputed := in.Namespace.claimed(name)
 		if pkg == "" || disputed {
@@ -53,7 +59,7 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			what = shown(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			if mode, because := p.Approval(); mode == ApprovalManual && !p.passesByName(name) {
+			if mode, because := p.Approval(in.Namespace); mode == ApprovalManual && !p.passesByName(name) {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
 					what:     what,
 					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + ApprovalManual + ", since " + because})
@@ -78,7 +84,7 @@ func (n *Namespace) startedBy(csv string) string {
 func (n *Namespace) slipped() []*Policy {
 	var found []*Policy
 	for _, p := range n.enforced {
-		if mode, _ := p.Approval(); mode != ApprovalManual {
+		if mode, _ := p.Approval(n); mode != ApprovalManual {
 			continue
 		}
 		if len(n.subscribers(p.Package)) > 0 {
@@ -101,14 +107,24 @@ type PlanUpdateInput struct {
 	// Old is the stored object.
 	Old       *InstallPlan
 	Namespace *Namespace
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
 }
 
 // JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict,
 // whoever does it, cluster admins and OLM included; what the plan holds does not change (threat O2).
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
-	if !in.Namespace.governed() {
-		return v
+	if in.New.Spec.Approved && !in.Old.Spec.Approved {
+		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
+		v.CSVs = approval.CSVs
+		v.Warnings = append(v.Warnings, approval.Warnings...)
+		for _, r := range approval.Reasons {
+			v.refuse(r)
+		}
+	}
+	if !in.Namespace.judged() {
+		return v.sorted()
 	}
 	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
 		frozen(&v, in.Namespace, "spec.clusterServiceVersionNames")
@@ -118,14 +134,6 @@ func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	}
 	if in.New.Spec.Generation != in.Old.Spec.Generation {
 		frozen(&v, in.Namespace, "spec.generation")
-	}
-	if in.New.Spec.Approved && !in.Old.Spec.Approved {
-		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
-		v.CSVs = approval.CSVs
-		v.Warnings = append(v.Warnings, approval.Warnings...)
-		for _, r := range approval.Reasons {
-			v.refuse(r)
-		}
 	}
 	return v.sorted()
 }
@@ -141,6 +149,8 @@ type PlanStatusInput struct {
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
 	ByOLM bool
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
 }
 
 // NeverRefused tells, before anything is known of the namespace, that a write passes whatever state the gate
@@ -152,13 +162,13 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 // The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
-	if in.NeverRefused() || !in.Namespace.governed() {
+	if in.NeverRefused() || !in.Namespace.judged() {
 		return v
 	}
 	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
 		frozen(&v, in.Namespace, "status.bundleLookups")
 	}
-	if !slices.Equal(in.New.Status.Steps, in.Old.Status.Steps) {
+	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, sameStep) {
 		frozen(&v, in.Namespace, "status.plan")
 	}
 	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
@@ -170,7 +180,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	accepted := "only OLM moves the phase of a plan"
 	if to == PhaseInstalling {
-		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace})
+		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		switch {
 		case approval.Decision != Allow:
 			for _, r := range approval.Reasons {
@@ -193,10 +203,8 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
 	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV,
+	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
 }
-
-// PolicyName names an OperatorPolicy.
-type PolicyName struct{ Namespace, Name string }
 
 // OverrideAsked gives the reason that an update adds in annotation opgate.io/override-reason. The reason
 // must come with the approval itself: one that somebody else left on the plan earlier does not count.
@@ -208,26 +216,22 @@ func (in *PlanUpdateInput) OverrideAsked() string {
 	return strings.TrimSpace(reason)
 }
 
-// OverrideNeeds lists the policies on which an approver needs the RBAC verb override to set this refusal
-// aside; ok is false where that is not possible. A reason that is no single policy's needs all the
-// enforcing policies of the namespace.
-func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyName, ok bool) {
-	need := func(p *Policy) {
-		name := PolicyName{Namespace: p.Namespace, Name: p.Name}
-		if !slices.Contains(needs, name) {
-			needs = append(needs, name)
-		}
-	}
+// OverrideNeeds lists the guards on which an approver needs the RBAC verb override to set this refusal
+// aside; ok is false where that is not possible. A reason that is no single guard's needs all those that
+// may refuse something in the namespace.
+func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []Guard, ok bool) {
 	for _, r := range v.Reasons {
+		from := []Guard{r.guard}
 		switch {
 		case !slices.Contains(overridable, r.Rule):
 			return nil, false
-		case r.Rule == RulePlanUnknownCSV:
-			for _, p := range ns.enforcing() {
-				need(p)
+		case r.guard == Guard{} || r.Rule == RulePlanUnknownCSV:
+			from = ns.guards()
+		}
+		for _, g := range from {
+			if !slices.Contains(needs, g) {
+				needs = append(needs, g)
 			}
-		default:
-			need(r.policy)
 		}
 	}
 	return needs, len(needs) > 0
@@ -238,7 +242,7 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyName, ok bool) {
 func (v *Verdict) Overridden(reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
-		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, policy: r.policy,
+		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, guard: r.guard,
 			Message: sentence("overridden with reason "+quote(reason), RulePlanOverride, r.Message)})
 	}
 	return allowed.sorted()

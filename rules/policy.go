@@ -125,10 +125,10 @@ func (p *Policy) restrictsVersions() bool {
 	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
 }
 
-// Approval is the installPlanApproval that a Subscription under this policy must have, and why. Automatic
-// lets OLM approve by itself, so it is right only where every version and every upgrade may pass
+// Approval is the installPlanApproval that a Subscription under this policy must have in a namespace, and why.
+// Automatic lets OLM approve by itself, so it is right only where every version and every upgrade may pass
 // (seed 001, "Only when the policy's spec.upgradeApproval is set to Automatic, and ...").
-func (p *Policy) Approval() (mode, because string) {
+func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
 		return ApprovalManual, "the policy cannot be read"
@@ -140,6 +140,8 @@ func (p *Policy) Approval() (mode, because string) {
 		return ApprovalManual, "the policy is mustnothave"
 	case !p.ApproveUpgrades:
 		return ApprovalManual, "spec.upgradeApproval is not Automatic"
+	case ns.bound():
+		return ApprovalManual, ns.bindingText()
 	}
 	return ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
@@ -197,7 +199,7 @@ func plainText(s string) string {
 // not, accepted says what it wants instead.
 func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &planCSV{name: csv, version: version}
-	if unlistedCSV(nil, c, p).silent() && outOfRangeCSV(nil, c, p).silent() {
+	if unlistedCSV(c, p).silent() && outOfRangeCSV(c, p).silent() {
 		return true, ""
 	}
 	return false, p.acceptance()

@@ -57,11 +57,7 @@ func JudgePolicy(in PolicyInput) Verdict {
 		return v
 	}
 	for _, problem := range in.Strict {
-		fix := "correct its name or remove it"
-		if strings.HasPrefix(problem.Error(), "duplicate field") {
-			fix = "keep one of the two"
-		}
-		v.refuse(Reason{Rule: RulePolicyUnknownField, Decision: Deny, Message: sentence(problem.Error(), RulePolicyUnknownField, fix)})
+		v.refuse(Reason{Rule: RulePolicyUnknownField, Decision: Deny, Message: sentence(problem.Error(), RulePolicyUnknownField, fixOf(problem))})
 	}
 	for _, err := range ValidatePolicy(op) {
 		id := RulePolicyField
@@ -74,6 +70,14 @@ func JudgePolicy(in PolicyInput) Verdict {
 		previewPolicy(&in, NewPolicy(op), &v)
 	}
 	return v.sorted()
+}
+
+// fixOf says what to do about what a strict decode has found.
+func fixOf(problem error) string {
+	if strings.HasPrefix(problem.Error(), "duplicate field") {
+		return "keep one of the two"
+	}
+	return "correct its name or remove it"
 }
 
 // previewPolicy warns of what the policy will and will not do.
@@ -153,7 +157,7 @@ func previewPlan(plan *InstallPlan, p *Policy, ns *Namespace, preview func(id Ru
 		names = append(names, shown(c.CSV))
 		concerned = concerned || c.Package == p.Package
 	}
-	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.policy == p })
+	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.guard == p.guard() })
 	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
 	switch {
 	case ours >= 0:

@@ -122,7 +122,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Hold {
 				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
 			}
-			if mode, _ := p.Approval(); mode != ApprovalManual {
+			if mode, _ := p.Approval(nil); mode != ApprovalManual {
 				t.Errorf("approval is %s", mode)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // Property types of bundles that rules read; OLM's manual, Section 2.4, lists them.
@@ -20,6 +22,8 @@ type Bundle struct {
 	// Package and Version come from olm.package; empty where it is missing.
 	Package string
 	Version string
+	// Properties are all of them, as they are written.
+	Properties []constraint.Property
 	// provides and requires are capabilities: a package, or a group, version and kind.
 	provides []capability
 	requires []capability
@@ -36,18 +40,13 @@ type capability struct {
 // types are left alone, as OLM's resolver does; a known type with a value of the wrong shape, or two
 // packages in one bundle, is an error.
 func ParseBundle(properties string) (Bundle, error) {
-	var wrapper struct {
-		Properties []struct {
-			Type  string          `json:"type"`
-			Value json.RawMessage `json:"value"`
-		} `json:"properties"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(properties), &wrapper); err != nil {
+	list, err := constraint.ParseBundleProperties(properties)
+	if err != nil {
 		return Bundle{}, fmt.Errorf("read bundle properties: %w", err)
 	}
-	var b Bundle
-	for i, p := range wrapper.Properties {
-		if err := b.add(p.Type, p.Value); err != nil {
+	b := Bundle{Properties: list}
+	for i, p := range list {
+		if err := b.add(p.Type, p.Raw); err != nil {
 			return Bundle{}, fmt.Errorf("read bundle property %d (%s): %w", i, p.Type, err)
 		}
 	}

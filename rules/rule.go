@@ -21,6 +21,8 @@ const (
 	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
 	RuleSubscriptionApproval      RuleID = "subscription/approval"
 	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
+	RuleSubscriptionConstraint    RuleID = "subscription/constraint"
+	RuleSubscriptionUnknownCSV    RuleID = "subscription/unknown-csv"
 
 	RulePlanMustNotHave  RuleID = "plan/mustnothave"
 	RulePlanVersion      RuleID = "plan/version"
@@ -36,6 +38,15 @@ const (
 	RulePlanStatusPhase  RuleID = "plan/status-phase"
 	RulePlanOverride     RuleID = "plan/override"
 
+	RulePlanConstraint       RuleID = "plan/constraint"
+	RulePlanBundleConstraint RuleID = "plan/bundle-constraint"
+	RulePlanKubeVersion      RuleID = "plan/kube-version"
+	RulePlanOpenShiftVersion RuleID = "plan/openshift-version"
+
+	RuleCSVConstraint      RuleID = "csv/constraint"
+	RuleCSVPolicy          RuleID = "csv/policy"
+	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
+
 	RulePolicyField         RuleID = "operatorpolicy/field"
 	RulePolicyUnknownField  RuleID = "operatorpolicy/unknown-field"
 	RulePolicyContradiction RuleID = "operatorpolicy/contradiction"
@@ -44,6 +55,14 @@ const (
 	RulePolicyOverlap       RuleID = "operatorpolicy/overlap"
 	RulePolicyUncovered     RuleID = "operatorpolicy/uncovered"
 	RulePolicyPending       RuleID = "operatorpolicy/pending"
+
+	RuleConstraintField       RuleID = "constraint/field"
+	RuleConstraintSyntax      RuleID = "constraint/syntax"
+	RuleConstraintSize        RuleID = "constraint/size"
+	RuleConstraintRule        RuleID = "constraint/rule"
+	RuleConstraintProperty    RuleID = "constraint/property"
+	RuleConstraintIneffective RuleID = "constraint/ineffective"
+	RuleConstraintViolated    RuleID = "constraint/violated"
 )
 
 // Rule describes one rule for readers: `opgate explain`, documentation and tests.
@@ -60,7 +79,7 @@ type Rule struct {
 func GateRules() []Rule {
 	return []Rule{
 		{RuleGateNotReady, "Hold", "the gate has not read all policies and operators yet, a few seconds after its start"},
-		{RuleGateUnreadable, "Deny", "the review, or the OperatorPolicy in it, cannot be read"},
+		{RuleGateUnreadable, "Deny", "the review, or the object in it, cannot be read"},
 		{RuleGateUnexpected, "Deny", "the API server asks about an operation or a subresource that this version of the gate does not know"},
 	}
 }
@@ -76,6 +95,8 @@ func Rules() []Rule {
 		{RuleSubscriptionStartingCSV, "Deny", "spec.startingCSV is not a version that the policy allows"},
 		{RuleSubscriptionApproval, "Deny", "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"},
 		{RuleSubscriptionContradiction, "Warn", "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"},
+		{RuleSubscriptionConstraint, "Deny", "what a Subscription asks for does not satisfy a Constraint, or (Warn) what it will most likely bring will not"},
+		{RuleSubscriptionUnknownCSV, "Warn", "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without a word"},
 		{RulePlanMustNotHave, "Deny", "a mustnothave policy forbids a ClusterServiceVersion of the plan"},
 		{RulePlanVersion, "Deny", "a ClusterServiceVersion of the plan is not in the policy's versions"},
 		{RulePlanVersionRange, "Deny", "the version of a ClusterServiceVersion is outside the policy's versionRange, or (Hold) not known"},
@@ -89,6 +110,13 @@ func Rules() []Rule {
 		{RulePlanFrozen, "Deny", "the contents of a stored plan are changed by somebody else than OLM"},
 		{RulePlanStatusPhase, "Deny", "the phase of a plan is written by somebody else than OLM"},
 		{RulePlanOverride, "Warn", "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
+		{RulePlanConstraint, "Deny", "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"},
+		{RulePlanBundleConstraint, "Hold", "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"},
+		{RulePlanKubeVersion, "Hold", "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"},
+		{RulePlanOpenShiftVersion, "Hold", "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"},
+		{RuleCSVConstraint, "Deny", "a ClusterServiceVersion that is made past OLM does not satisfy a Constraint, or (Hold) it cannot be told whether it does"},
+		{RuleCSVPolicy, "Deny", "a ClusterServiceVersion that is made past OLM is not one that a policy allows, or (Hold) it cannot be told whether it is"},
+		{RuleCSVVirtualOperator, "Deny", "somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"},
 		{RulePolicyField, "Deny", "a field of an OperatorPolicy has a value that cannot work"},
 		{RulePolicyUnknownField, "Deny", "an OperatorPolicy has a field that does not exist, or one twice"},
 		{RulePolicyContradiction, "Deny", "two fields of an OperatorPolicy contradict each other"},
@@ -97,5 +125,12 @@ func Rules() []Rule {
 		{RulePolicyOverlap, "Warn", "another OperatorPolicy governs the same package in the same namespace"},
 		{RulePolicyUncovered, "Warn", "an installed ClusterServiceVersion is not one that the OperatorPolicy allows"},
 		{RulePolicyPending, "Warn", "what the OperatorPolicy does to InstallPlans that wait for approval"},
+		{RuleConstraintField, "Deny", "a field of a Constraint does not exist, is there twice, or has a value that cannot work"},
+		{RuleConstraintSyntax, "Deny", "spec.constraints or spec.properties of a Constraint is not the JSON that it should be"},
+		{RuleConstraintSize, "Deny", "a Constraint is too large, too deep or too long"},
+		{RuleConstraintRule, "Deny", "a rule of a Constraint is not a CEL expression for true or false, may cost too much, or names a version range that is none"},
+		{RuleConstraintProperty, "Deny", "a property of a Constraint, of a type that OLM knows, has a value of another shape"},
+		{RuleConstraintIneffective, "Warn", "something in a Constraint cannot have the effect that its author will expect"},
+		{RuleConstraintViolated, "Warn", "an installed operator does not satisfy the Constraint"},
 	}
 }

@@ -25,6 +25,10 @@ type SubscriptionInput struct {
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
 	ByOLM bool
+	// Offer is what the catalog is known to offer; nil where nothing is known.
+	Offer *Offer
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
 	// Mode is what to do about installPlanApproval. The validating webhook always denies: after it nothing
 	// can be changed any more.
 	Mode ApprovalMode
@@ -55,13 +59,14 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		return v // what rules read is unchanged: labels and status are nobody's business here
 	}
 	policies := in.Namespace.governing(sub.Spec.Package)
-	if !in.fromJudgedPlan() {
+	if !in.fromJudgedPlan() && !in.onlyWaits() {
 		for _, p := range policies {
 			for _, rule := range subscriptionRules {
 				v.record(rule.id, p, rule.judge(&in, p))
 			}
 		}
 		judgePackageChange(&in, &v)
+		judgeOffer(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
@@ -85,6 +90,17 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	})
 }
 
+// onlyWaits tells whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
+// new, and that it waits from now on is never wrong.
+func (in *SubscriptionInput) onlyWaits() bool {
+	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != ApprovalManual {
+		return false
+	}
+	before := in.Old.Spec
+	before.InstallPlanApproval = ApprovalManual
+	return before == in.Subscription.Spec
+}
+
 // judgePackageChange keeps a Subscription with its governed package: the ClusterServiceVersions that the
 // Subscription claims in its status would pass for those of the new package.
 func judgePackageChange(in *SubscriptionInput, v *Verdict) {
@@ -99,13 +115,14 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 }
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
-// enough), records what is to be done about another value, and returns the value that will be stored.
+// enough) or, where none decides, from the Constraints, records what is to be done about another value, and returns
+// the value that will be stored.
 func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var decider *Policy
 	var want, because string
 	for _, p := range policies {
-		mode, why := p.Approval()
+		mode, why := p.Approval(in.Namespace)
 		if !p.Enforced {
 			if mode == ApprovalManual && have != mode {
 				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
@@ -116,18 +133,38 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 			decider, want, because = p, mode, why
 		}
 	}
-	if decider == nil || have == want {
+	switch {
+	case decider == nil:
+		return judgeUngovernedApproval(in, v)
+	case have == want:
 		return have
-	}
-	if in.Mode == MutateApproval {
+	case in.Mode == MutateApproval:
 		v.Changes = append(v.Changes, Change{
-			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: "/spec/installPlanApproval", Value: want,
+			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
 			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", quote(have), want, decider.Source()),
 				RuleSubscriptionApproval, because),
 		})
 		return want
 	}
 	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
+	return have
+}
+
+// judgeUngovernedApproval makes a Subscription that no policy decides on wait, where a Constraint binds: OLM judges by
+// none, and a plan that is approved from the start tells too little to be judged.
+func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
+	have := in.Subscription.Spec.InstallPlanApproval
+	guard, bound := in.Namespace.bindingGuard()
+	if !bound || have == ApprovalManual {
+		return have
+	}
+	if in.Mode == MutateApproval {
+		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
+		return ApprovalManual
+	}
+	f := approvalFinding(have, ApprovalManual, "it has to judge each plan first")
+	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + ApprovalAutomatic + " Opgate approves what is allowed"
+	v.recordAs(RuleSubscriptionApproval, guard, true, f)
 	return have
 }
 

@@ -15,6 +15,23 @@ func quote(s string) string {
 	return strconv.QuoteToASCII(s)
 }
 
+// printable shows text of an admin or of a bundle's author, a rule or a message, as it is: without quotes, but with what
+// is not printable ASCII escaped, so that nothing in it can play with a terminal.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if r >= ' ' && r <= '~' {
+			b.WriteRune(r)
+			continue
+		}
+		b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+	}
+	return b.String()
+}
+
 // shown is quote for names that are plain in the normal case: it leaves these without quotes.
 func shown(name string) string {
 	if len(name) > 253 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {

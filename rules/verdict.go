@@ -34,8 +34,8 @@ func (d Decision) String() string {
 // Reason is why a verdict refuses or warns.
 type Reason struct {
 	Rule RuleID
-	// Source is the policy that the rule comes from, as "OperatorPolicy policies/etcd", or empty where no
-	// single policy is behind it.
+	// Source is the policy or the Constraint that the rule comes from, as "OperatorPolicy policies/etcd", or empty
+	// where none is behind it.
 	Source string
 	// Decision is what this reason alone would give. Warnings carry Allow.
 	Decision Decision
@@ -45,8 +45,8 @@ type Reason struct {
 	// parentheses, then what would be accepted.
 	Message string
 
-	// policy is what the reason comes from; it decides who may override it.
-	policy *Policy
+	// guard is what the reason comes from; it decides who may override it. Zero where it is no single one.
+	guard Guard
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces what is there).
@@ -56,7 +56,10 @@ type Change struct {
 	// Path is a JSON pointer.
 	Path  string
 	Value any
-	// Message says what was changed and why; it is shown as an admission warning.
+	// Remove makes it a "remove" of RFC 6902 instead.
+	Remove bool
+	// Message says what was changed and why; it is shown as an admission warning. Empty for a change that goes
+	// without saying.
 	Message string
 }
 
@@ -155,18 +158,29 @@ type finding struct {
 func (f finding) silent() bool { return f.what == "" }
 
 // record turns a finding into a reason under an enforcing policy and into a warning under an informing one.
-func (v *Verdict) record(id RuleID, p *Policy, f finding) {
+func (v *Verdict) record(id RuleID, p *Policy, f finding) { v.recordAs(id, p.guard(), p.Enforced, f) }
+
+// recordAs is record for any guard.
+func (v *Verdict) recordAs(id RuleID, g Guard, enforced bool, f finding) {
 	if f.silent() {
 		return
 	}
-	r := Reason{Rule: id, Source: p.Source(), Decision: f.decision, Field: f.field, policy: p}
-	if p.Enforced {
+	r := Reason{Rule: id, Source: g.String(), Decision: f.decision, Field: f.field, guard: g}
+	if enforced {
 		r.Message = sentence(f.what+" by "+r.Source, id, f.accepted)
 		v.refuse(r)
 		return
 	}
-	r.Message = sentence(f.what+" by "+r.Source+", which only informs", id, f.accepted)
+	r.Message = sentence(f.what+" by "+r.Source+", which only "+onlyDoes(g), id, f.accepted)
 	v.warn(r)
+}
+
+// onlyDoes says what a guard does that does not refuse.
+func onlyDoes(g Guard) string {
+	if g.Kind == GuardConstraint {
+		return "warns"
+	}
+	return "informs"
 }
 
 func sentence(what string, id RuleID, accepted string) string {

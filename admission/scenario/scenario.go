@@ -9,11 +9,18 @@
 //	user:  tenant                                admin, tenant or olm
 //	do:    create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME
 //
-// Its files are cluster.yaml (objects of OLM that exist before, status included) and policies.yaml, written
-// in this order before the gate judges; write.yaml (or, for patch, a merge patch in write.json); want, whose
-// first line is Allow, Deny or Hold and whose second, for a refusal, is the exact message; warnings, one
-// exact warning on each line, in any order; and stored.json, a merge patch that must change nothing of what
-// is stored after an allowed write. Without warnings there must be none.
+// An object without a namespace is named NAME alone.
+//
+// Its files are cluster.yaml (objects of OLM that exist before, status included, and Namespaces that have
+// labels), policies.yaml and constraints.yaml, written in this order before the gate judges; write.yaml (or,
+// for patch, a merge patch in write.json); want, whose first line is Allow, Deny or Hold and whose second, for
+// a refusal, is the exact message; warnings, one exact warning on each line, in any order; and stored.json, a
+// merge patch that must change nothing of what is stored after an allowed write. Without warnings there must be
+// none. catalog.yaml holds the PackageManifests that catalogs offer.
+//
+// ${KUBERNETES} and ${OPENSHIFT} stand in any file for the versions of the cluster.
+//
+// A bare API server has no package server: what needs one is for the handlers alone.
 package scenario
 
 import (
@@ -46,8 +53,10 @@ type Scenario struct {
 	Verb string
 	// Kind, Namespace and Object name the target of a patch.
 	Kind, Namespace, Object string
-	// Cluster and Policies exist before, in this order.
+	// Cluster and Policies exist before, in this order. Policies are OperatorPolicies, then Constraints.
 	Cluster, Policies []*unstructured.Unstructured
+	// Catalog are the PackageManifests that are served; nil where nothing is known of catalogs.
+	Catalog []*unstructured.Unstructured
 	// Write is the object written; nil for a patch.
 	Write *unstructured.Unstructured
 	// Patch is the merge patch sent; nil for the other verbs.
@@ -60,8 +69,29 @@ type Scenario struct {
 	Stored []byte
 }
 
-// Load reads all scenarios of a directory, sorted by name.
-func Load(dir string) ([]*Scenario, error) {
+// ForHandlersOnly tells whether a scenario needs what a bare API server does not have.
+func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
+
+// Versions are those of the cluster that scenarios are played on, such as "1.36.2" and "4.19.3".
+type Versions struct{ Kubernetes, OpenShift string }
+
+const (
+	kubernetesPlaceholder = "${KUBERNETES}"
+	openShiftPlaceholder  = "${OPENSHIFT}"
+)
+
+// Insert writes the versions where text has placeholders for them.
+func (v *Versions) Insert(text string) string {
+	return strings.NewReplacer(kubernetesPlaceholder, v.Kubernetes, openShiftPlaceholder, v.OpenShift).Replace(text)
+}
+
+// Abstract is the opposite of Insert.
+func (v *Versions) Abstract(text string) string {
+	return strings.NewReplacer(v.Kubernetes, kubernetesPlaceholder, v.OpenShift, openShiftPlaceholder).Replace(text)
+}
+
+// Load reads all scenarios of a directory, sorted by name, for a cluster.
+func Load(dir string, versions Versions) ([]*Scenario, error) {
 	files := os.DirFS(dir)
 	paths, err := fs.Glob(files, "*.txtar")
 	if err != nil {
@@ -76,7 +106,7 @@ func Load(dir string) ([]*Scenario, error) {
 		if err != nil {
 			return nil, err
 		}
-		if scenarios[i], err = parse(strings.TrimSuffix(path, ".txtar"), data); err != nil {
+		if scenarios[i], err = parse(strings.TrimSuffix(path, ".txtar"), []byte(versions.Insert(string(data)))); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
@@ -142,11 +172,11 @@ func (s *Scenario) parseDo(words []string) error {
 			if s.Verb == "approve" {
 				s.Verb, s.Patch = "patch", []byte(`{"spec":{"approved":true}}`)
 			}
-			var found bool
-			s.Kind = words[1]
-			if s.Namespace, s.Object, found = strings.Cut(words[2], "/"); found {
-				return nil
+			s.Kind, s.Object = words[1], words[2]
+			if namespace, name, found := strings.Cut(words[2], "/"); found {
+				s.Namespace, s.Object = namespace, name
 			}
+			return nil
 		}
 	}
 	return fmt.Errorf("do %q is not one of: create, replace, replace-status, approve KIND NS/NAME, patch KIND NS/NAME", strings.Join(words, " "))
@@ -158,6 +188,12 @@ func (s *Scenario) parseFile(name string, data []byte) (err error) {
 		s.Cluster, err = objects(data)
 	case "policies.yaml":
 		s.Policies, err = objects(data)
+	case "constraints.yaml": // behind policies.yaml
+		var constraints []*unstructured.Unstructured
+		constraints, err = objects(data)
+		s.Policies = append(s.Policies, constraints...)
+	case "catalog.yaml":
+		s.Catalog, err = objects(data)
 	case "write.yaml":
 		var written []*unstructured.Unstructured
 		if written, err = objects(data); err == nil && len(written) != 1 {

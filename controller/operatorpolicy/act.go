@@ -34,7 +34,7 @@ func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, 
 			object = (&unstructured.Unstructured{Object: a.Object}).DeepCopy()
 		}
 		err := r.do(ctx, a, object)
-		r.Metrics.wrote(string(a.Verb), object.GetKind(), err)
+		r.Metrics.Wrote(string(a.Verb), object.GetKind(), err)
 		logger := log.FromContext(ctx).WithValues("policy", client.ObjectKeyFromObject(op), "verb", a.Verb,
 			"kind", object.GetKind(), "namespace", object.GetNamespace(), "name", object.GetName())
 		if err != nil {

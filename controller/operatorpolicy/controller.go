@@ -100,6 +100,11 @@ func (l *Loop) lead(ctx context.Context) error {
 			return fmt.Errorf("watch: %w", err)
 		}
 	}
+	for _, other := range o.Also {
+		if err := other.AddTo(mgr); err != nil {
+			return err
+		}
+	}
 	defer o.Changes.follow(nil)
 	defer o.Metrics.stopped()
 	return mgr.Start(ctx)
@@ -117,8 +122,8 @@ func (r *reconciler) sources() []watched {
 		source.TypedFunc[string](func(_ context.Context, q queue) error {
 			r.Metrics.leading.Set(1)
 			r.Changes.follow(func(namespace string) { q.Add(namespace) })
-			for _, namespace := range r.governed() {
-				q.Add(namespace)
+			for ns := range r.Store.Load().All() {
+				q.Add(ns.Name())
 			}
 			return nil
 		}),

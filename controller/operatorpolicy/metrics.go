@@ -67,7 +67,8 @@ func (m *Metrics) approved(err error) {
 	m.approvals.WithLabelValues(result).Inc()
 }
 
-func (m *Metrics) wrote(verb, kind string, err error) {
+// Wrote counts a write of the loop, or of a Companion.
+func (m *Metrics) Wrote(verb, kind string, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"

@@ -94,7 +94,7 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 	} else {
 		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{NudgeAnnotation: now}}}))
 	}
-	r.Metrics.wrote("patch", gvkSubscription.Kind, err)
+	r.Metrics.Wrote("patch", gvkSubscription.Kind, err)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return after, nil // it changed, which is what this is for

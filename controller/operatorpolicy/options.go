@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/controller/packages"
@@ -25,6 +26,8 @@ type Options struct {
 	Packages *packages.Cache
 	// Metrics count what the loop does. Required.
 	Metrics *Metrics
+	// Also run where the loop leads: what else one replica alone may write. Default: none.
+	Also []Companion
 	// LeaderElectionNamespace is where the Lease is by which replicas agree on who works. Required.
 	LeaderElectionNamespace string
 	// Identity names this process in compliance events, such as the name of the pod. Default: none.
@@ -41,6 +44,12 @@ type Options struct {
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
+}
+
+// Companion is a controller that shares the loop's Lease and manager. It is added to one manager after another, as
+// the Lease is lost and won.
+type Companion interface {
+	AddTo(mgr manager.Manager) error
 }
 
 // UngovernedAnnotation of a namespace says, with approve or hold, what becomes there of operators without a

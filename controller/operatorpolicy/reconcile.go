@@ -36,7 +36,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	for _, gone := range r.known.replace(namespace, ns.Policies()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
-	if len(ns.Policies()) == 0 {
+	if !rules.Waits(ns) {
 		return reconcile.Result{}, nil
 	}
 	mode, err := r.ungoverned(ctx, namespace)
@@ -46,6 +46,9 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	// First, since it is all that somebody waits for; the rest is looking and telling.
 	approvals, err := r.approve(ctx, ns, mode)
 	if approvals.stale {
+		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
+	}
+	if len(ns.Policies()) == 0 {
 		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
 	}
 	after, failed := r.evaluateAll(ctx, namespace, ns, approvals.byPlan)
@@ -132,7 +135,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 		return
 	}
 	err := r.client.Create(ctx, event)
-	r.Metrics.wrote("create", "Event", err)
+	r.Metrics.Wrote("create", "Event", err)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op))
 	}
@@ -149,7 +152,7 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status po
 	next := before.DeepCopy()
 	next.Status = status
 	err := r.client.Status().Patch(ctx, next, client.MergeFrom(before))
-	r.Metrics.wrote("patch", "OperatorPolicy", err)
+	r.Metrics.Wrote("patch", "OperatorPolicy", err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // it was deleted in the meantime

@@ -38,6 +38,7 @@ func decode(object map[string]any) *compliance.Package {
 			continue
 		}
 		head := child(channel, "currentCSVDesc")
+		c.MinKubeVersion = name(head, "minKubeVersion")
 		c.SuggestedNamespace = name(child(head, "annotations"), suggestedNamespace)
 		for _, mode := range objects(head, "installModes", 16) {
 			kind := name(mode, "type")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 const (
@@ -25,6 +26,11 @@ spec:
 kind: Subscription
 metadata: {name: etcd, namespace: shop}
 spec: {name: etcd, source: s, sourceNamespace: olm}
+`
+	constraintText = `apiVersion: operators.coreos.com/v2
+kind: Constraint
+metadata: {name: curated}
+spec: {constraints: '[{"type":"olm.constraint","value":{"rule":"catalog.name == \"curated\""}}]'}
 `
 )
 
@@ -97,6 +103,17 @@ func TestAttacks(t *testing.T) {
 		{"an object of 3 MiB", policyText + "---\n" + strings.Replace(forbidden, "namespace: shop", "namespace: shop, annotations: {a: "+strings.Repeat("x", 3<<20)+"}", 1), 1, "1 allowed, 0 held, 1 denied"},
 		{"a JSON object of 3 MiB", `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"x"},"spec":{"name":"` + strings.Repeat("x", 3<<20) + `"}}`, 2, "spec.source is missing"},
 		{"3 MiB of markers", strings.Repeat("---\n", 3<<18), 0, "nothing to judge"},
+		{"a subscription to what a Constraint refuses", constraintText + "---\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a Constraint in a list", "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(constraintText, "\n", "\n  ") + "\n---\n" + forbidden, 1, "1 allowed, 0 held, 1 denied"},
+		{"a Constraint by the kind of its proposal", strings.Replace(constraintText, "Constraint", "constraint", 1), 2, "it is written kind Constraint, apiVersion operators.coreos.com/v1"},
+		{"a Constraint with a letter that only looks alike", strings.Replace(constraintText, "Constraint", "C\u043enstraint", 1), 2, "must be ASCII"},
+		{"a Constraint under another name of its field", strings.Replace(constraintText, "constraints:", "Constraints:", 1) + "---\n" + forbidden, 1, "0 allowed, 1 held, 1 denied"},
+		{"a Constraint that is no JSON", strings.Replace(constraintText, "'[", "'", 1) + "---\n" + forbidden, 1, "0 allowed, 1 held, 1 denied"},
+		{"a rule that runs for a minute", strings.Replace(constraintText, `catalog.name == \"curated\"`, "properties.all(a, properties.all(b, properties.all(c, a != b || b != c)))", 1), 1, "costs too much: up to"},
+		{"10,000 levels in a Constraint", strings.Replace(constraintText, "'[", "'"+strings.Repeat("[", 10_000), 1), 1, "(constraint/size)"},
+		{"1 MiB in a Constraint", strings.Replace(constraintText, "'[", "'["+strings.Repeat(" ", 1<<20), 1), 1, "(constraint/size)"},
+		{"objects in a Namespace", constraintText + "---\n" + `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"},"items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"etcd","namespace":"shop"},"spec":{"name":"etcd","source":"s","sourceNamespace":"olm"}}]}`, 1, "1 allowed, 0 held, 1 denied"},
+		{"labels of a Namespace that are numbers", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {tenant: 1}}\n", 2, "metadata.labels"},
 		{"more than is read", strings.Repeat("#", maxInput+1), 2, "stdin: cannot be read: it is larger than 64 MiB"},
 	}
 	for _, test := range tests {
@@ -136,7 +153,7 @@ func TestManyDocuments(t *testing.T) {
 // judged, each judged object with a whole verdict.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
-		policyText + "---\n" + forbidden, "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
+		policyText + "---\n" + forbidden, constraintText + "---\n" + forbidden + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {a: b}}\n", "a: &a\n- *a\n", "{\"items\":[{}]}", "--- |\n x\n...\n%TAG ! a\n---\n", "\ufeff{}\r---\u2028", "<<: *x",
 		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"operators.coreos.com/v1alpha1","kind":"InstallPlan","metadata":{"generateName":"a"},"spec":{"approval":"","approved":false,"clusterServiceVersionNames":["a"]},"status":{"phase":"RequiresApproval","plan":[{"resource":{"kind":"ClusterServiceVersion","manifest":"{}"}}]}}]}`,
 		"kind: SubscriptionList\napiVersion: operators.coreos.com/v1alpha1\nitems: [&a {metadata: {name: x}, spec: {name: p, source: s, sourceNamespace: t, sourceNamespace: t}}, *a]\n",
 	} {
@@ -157,9 +174,9 @@ func FuzzLoad(f *testing.F) {
 		if len(m.problems) > 0 {
 			return
 		}
-		judged := judge(m, rules.MutateApproval)
+		judged := judge(m, rules.MutateApproval, constraint.Cluster{})
 		for _, j := range judged {
-			if j.namespace == "" || j.shownName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
+			if (j.namespace == "") != j.cluster || j.shownName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}

@@ -42,20 +42,23 @@ type options struct {
 	output       string
 	namespace    string
 	approvalMode string
+	versions     versions
 }
 
 const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
 
 Every Subscription is judged as if it were created now, every InstallPlan as if it were approved now, and every
-OperatorPolicy as if it were created now. Everything that the input holds is context for everything else: the
-OperatorPolicies are the ones in force, invalid ones included, and Subscriptions and ClusterServiceVersions say
-what is installed. Objects of other kinds are ignored.
+OperatorPolicy and Constraint as if it were created now. Everything that the input holds is context for everything
+else: the OperatorPolicies and Constraints are the ones in force, invalid ones included, Subscriptions and
+ClusterServiceVersions say what is installed, and Namespaces which labels they have. Objects of other kinds are
+ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
+Namespaces, and the versions of the cluster by --kubernetes-version and --openshift-version.
 
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
 names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. What
 kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
 object twice) makes the input unusable: all such faults are reported, and nothing is judged. Unknown fields of
-an OperatorPolicy are a verdict on it.
+an OperatorPolicy or a Constraint are a verdict on it.
 
 The text output leaves out what the gate only fills in with defaults. The JSON output is a list, in the order of
 the input, of
@@ -63,25 +66,27 @@ the input, of
   {"file", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}]}
 
-in which the patch is what the mutating webhook would change. "opgate explain RULE" tells more about a rule.
+in which namespace is empty for a Constraint, and the patch is what the mutating webhook would change.
+"opgate explain RULE" tells more about a rule.
 
 Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
-plan/status-phase, plan/override), need a cluster and are not judged here.
+plan/status-phase, plan/override, those of ClusterServiceVersions), and about what catalogs offer
+(subscription/unknown-csv), need a cluster and are not judged here.
 
 Exit codes:
   0  everything is allowed, or the input holds nothing that is judged
   1  something is refused or held
   2  the command line or the input cannot be used; nothing was judged`
 
-const example = `  # every sample that comes with opgate
-  opgate check -f manifests/samples
+const example = `  # one of the samples that come with opgate
+  opgate check -f manifests/samples/plan-version-deny.yaml
 
   # what the policies of a repository say of the Subscriptions of another, for a pipeline
   opgate check -f policies/ -f ../apps/subscription.yaml -o json
 
   # may the plans that wait on a cluster be approved?
-  kubectl get operatorpolicies,subscriptions.operators.coreos.com,installplans,clusterserviceversions -A -o yaml |
-    opgate check -f -
+  kubectl get constraints.operators.coreos.com,namespaces,operatorpolicies,subscriptions.operators.coreos.com,installplans,clusterserviceversions \
+    -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
 
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
   opgate check -f manifests/ --approval-mode=deny`
@@ -118,6 +123,10 @@ func Command() *cobra.Command {
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"what becomes of a wrong installPlanApproval: mutate (it is changed) or deny (it is refused)")
+	flags.StringVar(&o.versions.kubernetes, "kubernetes-version", "",
+		"version of Kubernetes on the cluster, such as 1.36.3 (default not known)")
+	flags.StringVar(&o.versions.openshift, "openshift-version", "",
+		"version of OpenShift on the cluster, such as 4.19.3 (default not known; none where that of Kubernetes is given)")
 	return cmd
 }
 
@@ -149,6 +158,10 @@ func (o *options) validate() error {
 
 // run reads, judges and prints.
 func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	cluster, err := o.versions.cluster()
+	if err != nil {
+		return err
+	}
 	inputs, problems := gather(o.files, stdin)
 	loaded := load(inputs, o.namespace)
 	if problems = append(problems, loaded.problems...); len(problems) > 0 {
@@ -157,7 +170,7 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		}
 		return &exitError{exitUnusable, "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
 	}
-	judged := judge(loaded, rules.ApprovalMode(o.approvalMode))
+	judged := judge(loaded, rules.ApprovalMode(o.approvalMode), cluster)
 	write := printText
 	if o.output == "json" {
 		write = printJSON

@@ -2,9 +2,13 @@ package check
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // judgement is the verdict on one object, with what explains an allowed one.
@@ -14,10 +18,10 @@ type judgement struct {
 	notes   []string
 }
 
-// judge judges the objects of the input, in its order, each as if it were written now to a cluster that
-// holds all the others.
-func judge(m *manifests, mode rules.ApprovalMode) []judgement {
-	cluster := clusterOf(m)
+// judge judges the objects of the input, in its order, each as if it were written now to a cluster of these versions
+// that holds all the others.
+func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) []judgement {
+	cluster := clusterOf(m, versions)
 	judged := []judgement{}
 	for _, o := range m.objects {
 		j := judgement{object: o}
@@ -25,16 +29,21 @@ func judge(m *manifests, mode rules.ApprovalMode) []judgement {
 		case o.policy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Strict: o.strict,
-				Namespace: func(name string) *rules.Namespace { return cluster[name] }})
+				Namespace: cluster.namespace})
 			j.verdict.Changes = append(rules.NormalizePolicy(o.policy, nil), j.verdict.Changes...)
 			j.notes = policyNotes(o.guard)
+		case o.constraint != nil:
+			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
+				Namespaces: cluster.all(), Constraints: cluster.constraints})
+			j.notes = constraintNotes(o.definition)
 		case o.subscription != nil:
-			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{
-				Subscription: o.subscription, Namespace: cluster[o.namespace], Mode: mode})
-			j.notes = subscriptionNotes(m, o)
+			ns := cluster.namespace(o.namespace)
+			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode})
+			j.notes = append(subscriptionNotes(m, o), cluster.judgedBy(ns)...)
 		case o.plan != nil:
-			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: cluster[o.namespace]})
-			j.notes = planNotes(o, &j.verdict)
+			ns := cluster.namespace(o.namespace)
+			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: ns})
+			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
 		default:
 			continue
 		}
@@ -43,9 +52,22 @@ func judge(m *manifests, mode rules.ApprovalMode) []judgement {
 	return judged
 }
 
-// clusterOf makes the context: what a cluster would know that holds the whole input.
-func clusterOf(m *manifests) map[string]*rules.Namespace {
-	var c rules.Cluster
+// context is what a cluster would know that holds the whole input.
+type context struct {
+	namespaces  map[string]*rules.Namespace
+	constraints *constraint.Set
+	// alone has a set for each of the constraints, to tell where it has a say.
+	alone []*constraint.Set
+}
+
+func clusterOf(m *manifests, versions constraint.Cluster) *context {
+	var definitions []*constraint.Definition
+	for _, o := range m.objects {
+		if o.definition != nil {
+			definitions = append(definitions, o.definition)
+		}
+	}
+	c := rules.Cluster{Constraints: constraint.NewSet(definitions, versions)}
 	for _, o := range m.objects {
 		switch {
 		case o.policy != nil:
@@ -56,9 +78,34 @@ func clusterOf(m *manifests) map[string]*rules.Namespace {
 			c.AddPlan(o.plan)
 		case o.installed != nil:
 			c.AddCSV(o.namespace, *o.installed)
+		case o.labels != nil:
+			c.AddNamespace(o.name, o.labels, false)
 		}
 	}
-	return c.Namespaces()
+	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints}
+	for _, d := range made.constraints.Definitions() {
+		made.alone = append(made.alone, constraint.NewSet([]*constraint.Definition{d}, made.constraints.Cluster()))
+	}
+	return made
+}
+
+// namespace gives what is known of a namespace. Where that is nothing, the Constraints apply all the same.
+func (c *context) namespace(name string) *rules.Namespace {
+	if ns, ok := c.namespaces[name]; ok {
+		return ns
+	}
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints})
+}
+
+// all gives every namespace that is known, sorted by name.
+func (c *context) all() iter.Seq[*rules.Namespace] {
+	return func(yield func(*rules.Namespace) bool) {
+		for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
+			if !yield(c.namespaces[name]) {
+				return
+			}
+		}
+	}
 }
 
 func policyNotes(p *rules.Policy) []string {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
@@ -20,14 +22,21 @@ type kind struct {
 	schema.GroupVersionKind
 	// read decodes an object and fills in what it is.
 	read func(raw []byte, o *object) []fieldFault
+	// cluster is set where objects belong to no namespace.
+	cluster bool
+	// unchecked is set for context of which the fields are not checked.
+	unchecked bool
 }
 
 var kinds = []kind{
-	{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), readPolicy},
-	{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), readEarlierPolicy},
-	{operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), readSubscription},
-	{operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), readPlan},
-	{operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), readCSV},
+	{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), read: readPolicy},
+	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
+	{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
+	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
+	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), read: readSubscription},
+	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), read: readPlan},
+	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), read: readCSV, unchecked: true},
+	{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, read: readNamespace, cluster: true, unchecked: true},
 }
 
 // The fields in spec that OLM's schemas require. Without a package a Subscription would be governed by
@@ -122,6 +131,7 @@ func readPlan(raw []byte, o *object) []fieldFault {
 	if err != nil {
 		return orFault(faults, err)
 	}
+	p.Prepare()
 	o.plan = p
 	o.identify(&p.Metadata)
 	return faults
@@ -136,11 +146,11 @@ func readCSV(raw []byte, o *object) []fieldFault {
 		return []fieldFault{wrongType(raw, &object, err)}
 	}
 	o.identify(&object.Metadata)
-	_, installed, here, err := rules.DecodeCSV(raw)
+	csv, err := rules.DecodeCSV(raw)
 	if err != nil {
 		return orFault(nil, err)
 	}
-	if here {
+	if installed, here := csv.Installed(); here {
 		o.installed = &installed
 	}
 	return nil

@@ -2,20 +2,25 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
-// object is one object of the input. One of policy, subscription and plan is set, or installed, or, for a
-// copy of a ClusterServiceVersion, none.
+// object is one object of the input. One of policy, constraint, subscription and plan is set, or, for context,
+// installed or labels, or, for a copy of a ClusterServiceVersion, none.
 type object struct {
 	place
 	kind string
+	// cluster is set for an object that belongs to no namespace.
+	cluster bool
 	// identified is set once the three below have been read.
 	identified                    bool
 	namespace, name, generateName string
@@ -25,9 +30,15 @@ type object struct {
 	strict []error
 	guard  *rules.Policy
 
+	// constraint has its unknown fields in strict as well; definition is the Constraint made ready for judging.
+	constraint *constraintv1.Constraint
+	definition *constraint.Definition
+
 	subscription *rules.Subscription
 	plan         *rules.InstallPlan
 	installed    *rules.Installed
+	// labels are those of a Namespace; nil for everything else.
+	labels map[string]string
 }
 
 func (o *object) identify(m *rules.ObjectMeta) {
@@ -43,6 +54,14 @@ func (o *object) shownName() string {
 	return o.name
 }
 
+// key names the object among those of its kind.
+func (o *object) key() string {
+	if o.cluster {
+		return o.shownName()
+	}
+	return o.namespace + "/" + o.shownName()
+}
+
 // manifests is all that was read.
 type manifests struct {
 	// objects are in the order of the input.
@@ -56,14 +75,14 @@ type loader struct {
 	manifests
 	// namespace is the one of objects that name none.
 	namespace string
-	seen      map[identity]place
+	seen      map[identity]*object
 }
 
 type identity struct{ kind, namespace, name string }
 
 // load reads the objects of all inputs, and everything that is wrong with them.
 func load(inputs []input, namespace string) *manifests {
-	l := &loader{namespace: namespace, seen: map[identity]place{}}
+	l := &loader{namespace: namespace, seen: map[identity]*object{}}
 	for _, in := range inputs {
 		documents, problems := documentsOf(in)
 		l.problems = append(l.problems, problems...)
@@ -106,7 +125,7 @@ func (l *loader) value(d document, from origin) {
 	switch {
 	case err != nil:
 		l.fault(d, []fieldFault{{"kind", err.Error()}})
-	case k != nil && k.Kind != "ClusterServiceVersion", k != nil && !h.list:
+	case k != nil && (!k.unchecked || !h.list):
 		l.object(d, k)
 	case h.list:
 		l.list(d, &h)
@@ -129,10 +148,10 @@ func (l *loader) list(d document, h *head) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &object{place: d.place, kind: k.Kind}
+	o := &object{place: d.place, kind: k.Kind, cluster: k.cluster}
 	faults := k.read(d.raw, o)
 	if o.identified {
-		if o.namespace == "" {
+		if o.namespace == "" && !o.cluster {
 			o.settle(l.namespace)
 		}
 		faults = append(faults, nameFaults(o)...)
@@ -143,14 +162,21 @@ func (l *loader) object(d document, k *kind) {
 	}
 	if o.name != "" {
 		id := identity{o.kind, o.namespace, o.name}
-		if first, ok := l.seen[id]; ok {
-			l.problems = append(l.problems, problem{d.place, fmt.Sprintf("%s %s/%s is there twice, first in %s", o.kind, o.namespace, o.name, first)})
+		first, twice := l.seen[id]
+		switch {
+		case twice && o.labels != nil && maps.Equal(o.labels, first.labels):
+			return // a namespace comes with everything that is installed in it
+		case twice:
+			l.problems = append(l.problems, problem{d.place, fmt.Sprintf("%s %s is there twice, first in %s", o.kind, o.key(), first.place)})
 			return
 		}
-		l.seen[id] = d.place
+		l.seen[id] = o
 	}
 	if o.policy != nil {
 		o.guard = rules.NewPolicy(o.policy)
+	}
+	if o.constraint != nil {
+		o.definition = rules.NewDefinition(o.constraint, o.strict)
 	}
 	l.objects = append(l.objects, o)
 }
@@ -184,7 +210,12 @@ func nameFaults(o *object) (faults []fieldFault) {
 	default:
 		faults = append(faults, fieldFault{"metadata.name", "metadata.name is missing"})
 	}
-	add("metadata.namespace", o.namespace, utilvalidation.IsDNS1123Label(o.namespace))
+	switch {
+	case !o.cluster:
+		add("metadata.namespace", o.namespace, utilvalidation.IsDNS1123Label(o.namespace))
+	case o.namespace != "":
+		add("metadata.namespace", o.namespace, []string{"a " + o.kind + " belongs to no namespace; remove it"})
+	}
 	return faults
 }
 

@@ -22,14 +22,14 @@ func printProblems(w io.Writer, problems []problem) error {
 func printText(w io.Writer, judged []judgement) error {
 	out := bufio.NewWriter(w)
 	if len(judged) == 0 {
-		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Subscription or InstallPlan")
+		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Constraint, Subscription or InstallPlan")
 		return out.Flush()
 	}
 	count := map[rules.Decision]int{}
 	for i := range judged {
 		j := &judged[i]
 		count[j.verdict.Decision]++
-		fmt.Fprintf(out, "%-5s %s %s/%s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.namespace, j.shownName(), printable(shownFile(j.file)))
+		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), printable(shownFile(j.file)))
 		for _, line := range lines(j) {
 			fmt.Fprintln(out, "  "+printable(line))
 		}

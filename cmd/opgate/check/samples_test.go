@@ -25,11 +25,24 @@ import (
 const samplesDir = "../../../manifests/samples"
 
 // sample is one file of the samples. Its name ends in what becomes of it: -allow, -deny, -hold, -warn, or
-// -write where the rule is about a write on a cluster.
+// -write where the rule is about a write on a cluster. A recipe shows no rule and has any name.
 type sample struct {
 	path, name, rule, outcome string
+	recipe                    bool
 	text                      []byte
 }
+
+// flags are those of the command that the sample says to try, such as --kubernetes-version.
+func (s *sample) flags() []string {
+	m := regexp.MustCompile(`(?m)^#   opgate check -f manifests/samples/` + s.name + `\.yaml (.*)$`).FindSubmatch(s.text)
+	if m == nil {
+		return nil
+	}
+	return strings.Fields(string(m[1]))
+}
+
+// everywhere tells whether the sample has a Constraint, which counts in all namespaces.
+func (s *sample) everywhere() bool { return bytes.Contains(s.text, []byte("\nkind: Constraint\n")) }
 
 func samples(t *testing.T) (list []sample) {
 	t.Helper()
@@ -37,7 +50,7 @@ func samples(t *testing.T) (list []sample) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no samples: %v", err)
 	}
-	header := regexp.MustCompile(`^# rule: (\S+)\n#\n# \w`)
+	header := regexp.MustCompile(`^# (?:rule: (\S+)|recipe)\n#\n# \w`)
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -46,27 +59,28 @@ func samples(t *testing.T) (list []sample) {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		m := header.FindSubmatch(text)
 		if m == nil {
-			t.Errorf("%s does not begin with a line `# rule: ID` and what the sample shows", name)
+			t.Errorf("%s does not begin with a line `# rule: ID`, or `# recipe`, and what the sample shows", name)
 			continue
 		}
-		list = append(list, sample{path, name, string(m[1]), name[strings.LastIndexByte(name, '-')+1:], text})
+		list = append(list, sample{path: path, name: name, rule: string(m[1]), outcome: name[strings.LastIndexByte(name, '-')+1:],
+			recipe: m[1] == nil, text: text})
 	}
 	return list
 }
 
-// judged is the JSON output for a path.
-func judged(t *testing.T, path string) (items []item, code int) {
+// judged is the JSON output for arguments.
+func judged(t *testing.T, args ...string) (items []item, code int) {
 	t.Helper()
 	cmd := Command()
 	var out, errs bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	cmd.SetArgs([]string{"-f", path, "-o", "json"})
+	cmd.SetArgs(append(args, "-o", "json"))
 	if err, ok := errors.AsType[*exitError](cmd.Execute()); ok {
 		code = err.ExitCode()
 	}
 	if errs.Len() > 0 {
-		t.Fatalf("%s: %s", path, errs.String())
+		t.Fatalf("%s: %s", args, errs.String())
 	}
 	if err := json.Unmarshal(out.Bytes(), &items); err != nil {
 		t.Fatal(err)
@@ -78,8 +92,14 @@ func judged(t *testing.T, path string) (items []item, code int) {
 func TestSamplesShowEveryRule(t *testing.T) {
 	shown := map[string]bool{}
 	for _, s := range samples(t) {
+		items, code := judged(t, append(s.flags(), "-f", s.path)...)
+		if s.recipe {
+			if code != 0 || slices.ContainsFunc(items, func(i item) bool { return len(i.Warnings) > 0 }) {
+				t.Errorf("recipe %s is not let through without a word: %v", s.name, items)
+			}
+			continue
+		}
 		shown[s.rule] = true
-		items, code := judged(t, s.path)
 		refused := map[string][]string{}
 		var warned []string
 		for _, item := range items {
@@ -125,14 +145,20 @@ func TestSamplesShowEveryRule(t *testing.T) {
 	}
 }
 
-// The samples do not disturb one another: each is judged in the directory as it is alone.
+// The samples do not disturb one another, but for those with a Constraint: each is judged with the others as it is
+// alone.
 func TestSamplesTogether(t *testing.T) {
 	var alone []item
+	var all []string
 	for _, s := range samples(t) {
-		items, _ := judged(t, s.path)
+		if s.everywhere() {
+			continue
+		}
+		all = append(all, "-f", s.path)
+		items, _ := judged(t, "-f", s.path)
 		alone = append(alone, items...)
 	}
-	together, code := judged(t, samplesDir)
+	together, code := judged(t, all...)
 	if code != exitRefused {
 		t.Errorf("exit code %d, want %d", code, exitRefused)
 	}
@@ -166,16 +192,20 @@ func mustJSON(t *testing.T, v any) string {
 // A real API server takes every object of the samples: the schemas of the CRDs have nothing against it and
 // would prune nothing. What the gate refuses is up to the gate.
 func TestSamplesFitTheSchemas(t *testing.T) {
-	text, err := os.ReadFile("../../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var policies apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &policies); err != nil {
-		t.Fatal(err)
+	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(), crds.ClusterServiceVersion()}
+	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "operators.coreos.com_constraints"} {
+		text, err := os.ReadFile("../../../manifests/crd/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		definitions = append(definitions, &crd)
 	}
 	schemas := map[string]*apiextensions.JSONSchemaProps{}
-	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{&policies, crds.Subscription(), crds.InstallPlan()} {
+	for _, crd := range definitions {
 		for _, version := range crd.Spec.Versions {
 			props := &apiextensions.JSONSchemaProps{}
 			if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, props, nil); err != nil {

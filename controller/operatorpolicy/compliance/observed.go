@@ -131,7 +131,9 @@ type Channel struct {
 	SuggestedNamespace string
 	// InstallModes are those that the newest version supports; nil where it lists none.
 	InstallModes map[string]bool
-	Entries      []Entry
+	// MinKubeVersion is the oldest Kubernetes that its newest version runs on; empty where it does not say.
+	MinKubeVersion string
+	Entries        []Entry
 }
 
 // Entry is a version in a Channel.

@@ -55,7 +55,7 @@ func (in *Input) wanted() (*wanted, []string) {
 		w.subscription["config"] = config
 	}
 	if spec.IsEnforced() {
-		w.subscription["installPlanApproval"], _ = in.Rules.Approval()
+		w.subscription["installPlanApproval"], _ = in.Rules.Approval(in.Namespace)
 	}
 	if group := spec.OperatorGroup; group != nil {
 		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}

@@ -1,0 +1,100 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// readConstraint reads either version: their schemas are one.
+func readConstraint(raw []byte, o *object) []fieldFault {
+	c, strict, err := rules.DecodeConstraint(raw)
+	if err != nil {
+		return []fieldFault{wrongType(raw, c, err)}
+	}
+	o.constraint, o.strict = c, strict
+	o.identify(&rules.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName, Namespace: c.Namespace})
+	return missing(raw, nil)
+}
+
+// readNamespace reads the labels of a Namespace. It is context, not judged, so its fields are not checked.
+func readNamespace(raw []byte, o *object) []fieldFault {
+	var n metav1.PartialObjectMetadata
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
+		return []fieldFault{wrongType(raw, &n, err)}
+	}
+	o.identify(&rules.ObjectMeta{Name: n.Name, GenerateName: n.GenerateName, Namespace: n.Namespace})
+	o.labels = map[string]string{}
+	for name, value := range n.Labels {
+		o.labels[name] = value
+	}
+	o.labels["kubernetes.io/metadata.name"] = n.Name // as every API server does
+	return nil
+}
+
+// versions are what the command line tells of the cluster.
+type versions struct{ kubernetes, openshift string }
+
+// cluster is what is known of the cluster.
+func (v *versions) cluster() (c constraint.Cluster, err error) {
+	for _, f := range []struct {
+		flag, value, example string
+		into                 *string
+	}{{"kubernetes-version", v.kubernetes, "1.36.3", &c.Version}, {"openshift-version", v.openshift, "4.19.3", &c.OpenShift}} {
+		if f.value == "" {
+			continue
+		}
+		// What vendors append (v1.36.3-eks-1234) would make it older than the release; OLM leaves it out as well.
+		number, _, _ := strings.Cut(strings.TrimPrefix(f.value, "v"), "-")
+		version, err := semver.ParseTolerant(number)
+		if err != nil {
+			return c, usage("--%s %q is not a version such as %s", f.flag, f.value, f.example)
+		}
+		*f.into = fmt.Sprintf("%d.%d.%d", version.Major, version.Minor, version.Patch)
+	}
+	return c, nil
+}
+
+// constraintNotes says what a Constraint asks for, and what it offers.
+func constraintNotes(d *constraint.Definition) (notes []string) {
+	warn := 0
+	for _, c := range d.Constraints {
+		if c.Action == constraint.Warn {
+			warn++
+		}
+	}
+	if require := len(d.Constraints) - warn; require > 0 {
+		notes = append(notes, "requires "+counted(require, "constraint")+" of every operator")
+	}
+	if warn > 0 {
+		notes = append(notes, "warns of "+counted(warn, "constraint"))
+	}
+	switch n := len(d.Properties); n {
+	case 0:
+	case 1:
+		notes = append(notes, "offers 1 property")
+	default:
+		notes = append(notes, fmt.Sprintf("offers %d properties", n))
+	}
+	return notes
+}
+
+// judgedBy names the Constraints that have a say in a namespace.
+func (c *context) judgedBy(ns *rules.Namespace) (notes []string) {
+	for i, d := range c.constraints.Definitions() {
+		switch {
+		case c.alone[i].Binds(ns.Facts()):
+			notes = append(notes, "judged by Constraint "+d.Name)
+		case slices.ContainsFunc(d.Constraints, func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
+			notes = append(notes, "judged by Constraint "+d.Name+", only warns")
+		}
+	}
+	return notes
+}

@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"iter"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
+// approval: the loop approves for it what the Constraints allow, and gives it back when none binds any more. Who
+// wants to approve by hand removes it.
+const RequestedApprovalAnnotation = "opgate.io/requested-approval"
+
+const (
+	pathApproval    = "/spec/installPlanApproval"
+	pathAnnotations = "/metadata/annotations"
+	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
+)
+
+// bindingText names what makes plans of a namespace wait for judgement.
+func (n *Namespace) bindingText() string {
+	for _, d := range n.Constraints().Definitions() {
+		if refuses(d) {
+			return "each plan has to be judged by " + constraintGuard(d).String() + " first"
+		}
+	}
+	return ""
+}
+
+// bindingGuard is the first Constraint that may refuse something here.
+func (n *Namespace) bindingGuard() (Guard, bool) {
+	if !n.bound() {
+		return Guard{}, false
+	}
+	for _, d := range n.Constraints().Definitions() {
+		if refuses(d) {
+			return constraintGuard(d), true
+		}
+	}
+	return Guard{}, false
+}
+
+// governs tells whether an enforcing policy decides on installPlanApproval of a Subscription.
+func (n *Namespace) decides(pkg string) bool {
+	for _, p := range n.governing(pkg) {
+		if p.Enforced {
+			return true
+		}
+	}
+	return false
+}
+
+// ApprovalChanges are the changes that a stored Subscription needs because of Constraints: Manual where one binds,
+// and back to what it asked for where none does any more. Where a policy decides there are none.
+func ApprovalChanges(s *Subscription, ns *Namespace) []Change {
+	if ns.decides(s.Spec.Package) {
+		return nil
+	}
+	if ns.Facts().Unknown || ns.Constraints().Cluster().Version == "" {
+		return nil // what binds may change when that is known, in a moment
+	}
+	guard, bound := ns.bindingGuard()
+	switch {
+	case bound && s.Spec.InstallPlanApproval != ApprovalManual:
+		return holdApproval(s, guard)
+	case !bound && madeManual(s):
+		return []Change{
+			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: ApprovalAutomatic,
+				Message: sentence("spec.installPlanApproval was changed back to "+ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
+			{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true},
+		}
+	}
+	return nil
+}
+
+// holdApproval makes a Subscription wait, and notes that it had not asked for that.
+func holdApproval(s *Subscription, guard Guard) []Change {
+	changes := []Change{{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathApproval, Value: ApprovalManual,
+		Message: sentence("spec.installPlanApproval was changed from "+quote(s.Spec.InstallPlanApproval)+" to "+ApprovalManual+" by "+guard.String(),
+			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+ApprovalAutomatic)}}
+	note := Change{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathRequested, Value: ApprovalAutomatic}
+	if !s.Metadata.Annotations.present {
+		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: ApprovalAutomatic}
+	}
+	return append(changes, note)
+}
+
+// Count is how many installed operators satisfy one constraint of a Constraint, and how many do not.
+type Count struct {
+	// Index is that of the constraint in spec.constraints.
+	Index                         int
+	Satisfied, Violating, Unknown int
+}
+
+// Tally counts for one Constraint of a Set over all that is installed in namespaces that have this Set.
+func Tally(d *constraint.Definition, namespaces iter.Seq[*Namespace]) []Count {
+	counts := make([]Count, len(d.Constraints))
+	for i, c := range d.Constraints {
+		counts[i].Index = c.Index
+	}
+	for ns := range namespaces {
+		for i := range ns.Installed() {
+			// A budget for each: what is counted here is not a request that somebody waits for.
+			findings := ns.Constraints().Judge(ns.installed[i].bundle(), ns.Facts(), constraint.NewBudget(nil))
+			for j := range counts {
+				counts[j].add(d, findings)
+			}
+		}
+	}
+	return counts
+}
+
+func (c *Count) add(d *constraint.Definition, findings []constraint.Finding) {
+	for _, f := range findings {
+		if f.Definition.Name == d.Name && (f.Constraint == nil || f.Constraint.Index == c.Index) {
+			if f.Outcome == constraint.Violated {
+				c.Violating++
+			} else {
+				c.Unknown++
+			}
+			return
+		}
+	}
+	c.Satisfied++
+}

@@ -1,0 +1,369 @@
+package rules
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// kubernetes is the version of the cluster in these tests.
+const kubernetes = "1.36.3"
+
+// ruleOf is a Constraint with one CEL rule, in the syntax of seed 004.
+func ruleOf(name, rule, message string, action constraint.Action) *constraint.Definition {
+	value := map[string]any{"rule": rule, "message": message, "action": map[string]any{"id": action}}
+	text, err := json.Marshal([]any{map[string]any{"type": "olm.constraint", "value": value}})
+	if err != nil {
+		panic(err)
+	}
+	return constraint.Define(constraint.Meta{Name: name}, string(text), "")
+}
+
+func under(definitions ...*constraint.Definition) *constraint.Set {
+	return constraint.NewSet(definitions, constraint.Cluster{Version: kubernetes})
+}
+
+var (
+	certified = ruleOf("certified", `properties.exists(p, p.type == "certified")`, "only certified operators", constraint.Require)
+	curated   = ruleOf("curated", `!("tenant" in namespaceObject.metadata.labels) || catalog.name == "curated"`, "tenants use the curated catalog", constraint.Require)
+)
+
+// with adds properties to all bundles of a plan.
+func (p *InstallPlan) with(properties string) *InstallPlan {
+	for i := range p.Status.BundleLookups {
+		l := &p.Status.BundleLookups[i]
+		l.Properties = strings.TrimSuffix(l.Properties, `]}`) + `,` + properties + `]}`
+	}
+	return p
+}
+
+// step adds the ClusterServiceVersion of an inline bundle as a step.
+func (p *InstallPlan) step(csv string, m Manifest) *InstallPlan {
+	p.Status.Steps = append(p.Status.Steps, Step{Resource: StepResource{Kind: "ClusterServiceVersion", Name: csv, Manifest: m}})
+	return p
+}
+
+// TestConstraintsNamedAsAttacks judges plans under Constraints in namespaces without a policy.
+func TestConstraintsNamedAsAttacks(t *testing.T) {
+	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[{"type":`, "")
+	erring := ruleOf("erring", `properties.exists_one(p, p.value.certified == true)`, "", constraint.Require)
+	warning := ruleOf("warning", `packageName != "etcd"`, "etcd goes", constraint.Warn)
+	const yes = `{"type":"certified","value":true}`
+	twoLists := pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", Manifest{Properties: properties("etcd", "0.9.2")})
+	for name, c := range map[string]struct {
+		plan     *InstallPlan
+		contents NamespaceContents
+		want     Decision
+		says     string
+	}{
+		"satisfied":                             {pendingPlan("etcd 0.9.2").with(yes), NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"violated":                              {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(certified)}, Deny, "only certified operators"},
+		"one certified carries one that is not": {mixed(yes), NamespaceContents{Constraints: under(certified)}, Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
+		"properties that nothing tells":         {nameless("etcd.v0.9.2"), NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
+		"properties told twice and differently": {twoLists, NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
+		"a Constraint that cannot be read":      {pendingPlan("etcd 0.9.2").with(yes), NamespaceContents{Constraints: under(faulty)}, Hold, "Constraint faulty"},
+		"one cannot be read, another refuses":   {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(faulty, certified)}, Deny, "only certified operators"},
+		"an error at run time":                  {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring)}, Hold, "Constraint erring"},
+		"an error at run time beside others":    {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring, certified)}, Deny, "only certified operators"},
+		"a warning refuses nothing":             {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(warning)}, Allow, ""},
+		"labels that nobody has seen yet":       {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(curated)}, Hold, "Constraint curated"},
+		"a namespace of nobody":                 {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true, Constraints: under(curated)}, Allow, ""},
+		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "tenants use the curated catalog"},
+		"two catalogs for one bundle": {pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{}).from("curated"),
+			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Hold, "Constraint curated"},
+		"a newer Kubernetes is needed": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("1.40.0")),
+			NamespaceContents{Constraints: under(certified)}, Hold, "needs Kubernetes 1.40.0 or newer"},
+		"a newer Kubernetes is needed, and nothing may refuse": {pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", inline("1.40.0")),
+			NamespaceContents{Constraints: under()}, Allow, ""},
+		"an older Kubernetes would do": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("v1.36")),
+			NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"a version that is none": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("soon")),
+			NamespaceContents{Constraints: under(certified)}, Hold, "(plan/kube-version)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.plan.Prepare()
+			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.contents)})
+			if v.Decision != c.want {
+				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
+			}
+			if !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("refusal has no %q: %s", c.says, v.Refusal())
+			}
+		})
+	}
+}
+
+// inline is the manifest of a bundle that lies in the catalog itself.
+func inline(minKubeVersion string) Manifest {
+	return Manifest{Spec: &CSVSpec{MinKubeVersion: minKubeVersion}}
+}
+
+// mixed is a plan of which the first bundle alone has a property.
+func mixed(property string) *InstallPlan {
+	plan := pendingPlan("etcd 0.9.2").with(property)
+	other := pendingPlan("vault 0.1.9")
+	plan.Spec.CSVNames = append(plan.Spec.CSVNames, other.Spec.CSVNames...)
+	plan.Status.BundleLookups = append(plan.Status.BundleLookups, other.Status.BundleLookups...)
+	return plan
+}
+
+// from names a catalog for the last step.
+func (p *InstallPlan) from(catalog string) *InstallPlan {
+	last := &p.Status.Steps[len(p.Status.Steps)-1].Resource
+	last.CatalogNamespace, last.CatalogName = "olm", catalog
+	return p
+}
+
+// TestOwnConstraints judges what bundles bring along.
+func TestOwnConstraints(t *testing.T) {
+	const needs = `{"type":"olm.constraint","value":{"failureMessage":"needs a secured cluster","cel":{"rule":"properties.exists(p, p.type == \"olm.label\" && p.value.label == \"secured\")"}}}`
+	secured := constraint.Define(constraint.Meta{Name: "offers"}, "", `[{"type":"olm.label","value":{"label":"secured"}}]`)
+	const label = `{"type":"olm.label","value":{"label":"secured"}}`
+	installed := func(pkg string) []Installed {
+		csv := &CSV{Metadata: ObjectMeta{Name: pkg + ".v1.0.0", Annotations: annotations{
+			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"1.0.0"}},` + label + `]}`}}}
+		i, _ := csv.Installed()
+		return []Installed{i}
+	}
+	guard := policyFor("etcd", nil)
+	for name, c := range map[string]struct {
+		contents NamespaceContents
+		want     Decision
+		warnings int
+	}{
+		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{guard}, Constraints: under()}, Hold, 0},
+		"nothing offers it, and nothing may refuse": {NamespaceContents{Constraints: under()}, Allow, 1},
+		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(secured)}, Allow, 0},
+		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
+		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := pendingPlan("etcd 0.9.2").with(needs)
+			plan.Prepare()
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", c.contents)})
+			if v.Decision != c.want || len(v.Warnings) != c.warnings {
+				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want, c.warnings, v.Refusal(), v.WarningTexts())
+			}
+			if v.Decision == Hold && !strings.Contains(v.Refusal(), "needs a secured cluster") {
+				t.Errorf("the refusal does not say why: %s", v.Refusal())
+			}
+		})
+	}
+}
+
+// TestBinding shows which Subscriptions Constraints make wait, and that they get back what they had asked for.
+func TestBinding(t *testing.T) {
+	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}
+	nobody := NamespaceContents{Exists: true, Constraints: under(curated)}
+	sub := func(approval, requested string) *Subscription {
+		s := subscriptionTo("etcd")
+		s.Spec.InstallPlanApproval = approval
+		s.Metadata.Annotations = annotations{RequestedApproval: requested, present: requested != ""}
+		return s
+	}
+	governed := tenant
+	governed.Policies = []*Policy{policyFor("etcd", nil)}
+	for name, c := range map[string]struct {
+		contents NamespaceContents
+		sub      *Subscription
+		want     string // the JSON patch
+	}{
+		"Automatic waits":           {tenant, sub("Automatic", ""), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
+		"nothing said waits":        {tenant, sub("", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations/opgate.io~1requested-approval","value":"Automatic"}]`},
+		"Manual by hand stays":      {tenant, sub("Manual", ""), `[]`},
+		"waiting goes on":           {tenant, sub("Manual", "Automatic"), `[]`},
+		"where nothing binds":       {nobody, sub("Automatic", ""), `[]`},
+		"given back":                {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
+		"by hand is not given back": {nobody, sub("Manual", ""), `[]`},
+		"a policy decides":          {governed, sub("Automatic", ""), `[]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch, err := json.Marshal(Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(patch) != c.want {
+				t.Errorf("patch is\n%s\nwant\n%s", patch, c.want)
+			}
+		})
+	}
+	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != ApprovalManual || !strings.Contains(because, "Constraint curated") {
+		t.Errorf("under a Constraint the policy wants %s, since %s", mode, because)
+	}
+}
+
+// TestLoopUnderConstraints shows which plans the loop approves where no policy governs anything.
+func TestLoopUnderConstraints(t *testing.T) {
+	const yes = `{"type":"certified","value":true}`
+	following := func(pkg, approval, requested string) *Subscription {
+		s := subscribed(pkg, pkg+".v0.9.2", "")
+		s.Spec.InstallPlanApproval = approval
+		s.Status.InstallPlan.Name = "install-x7"
+		s.Metadata.Name = pkg
+		s.Metadata.Annotations.RequestedApproval = requested
+		return s
+	}
+	for name, c := range map[string]struct {
+		subscriptions []*Subscription
+		plan          *InstallPlan
+		mode          UngovernedMode
+		waits, should bool
+	}{
+		"asked for Automatic":                {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, true, true},
+		"violates":                           {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2"), ApproveUngoverned, true, false},
+		"a person wants to approve":          {[]*Subscription{following("etcd", "Manual", "")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, false, false},
+		"a neighbour's person does":          {[]*Subscription{following("etcd", "Manual", "Automatic"), following("vault", "Manual", "")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, false, false},
+		"held by the namespace":              {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2").with(yes), HoldUngoverned, true, false},
+		"a dependency that nobody asked for": {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2", "vault 0.1.9").with(yes), ApproveUngoverned, true, false},
+		"a dependency that is required":      {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2 vault", "vault 0.1.9").with(yes), ApproveUngoverned, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*InstallPlan{c.plan}, Constraints: under(certified)})
+			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
+			if a.Waits != c.waits || a.Should() != c.should {
+				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.Waits, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
+			}
+		})
+	}
+}
+
+// TestCSVNamedAsAttacks judges ClusterServiceVersions that somebody writes without OLM, or in its name.
+func TestCSVNamedAsAttacks(t *testing.T) {
+	csv := func(name, props string, edit ...func(*CSV)) *CSV {
+		c := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations{Properties: props, present: true}}}
+		for _, e := range edit {
+			e(c)
+		}
+		return c
+	}
+	fake := func(c *CSV) { c.Metadata.Labels.VirtualOperator = "offers" }
+	copied := func(c *CSV) { c.Metadata.Labels.CopiedFrom = "elsewhere" }
+	const etcd = `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`
+	running := func(approval string, phase string) *InstallPlan {
+		p := pendingPlan("etcd 0.9.2")
+		p.Spec.Approval, p.Spec.Approved, p.Status.Phase = approval, true, phase
+		return p
+	}
+	pinned := policyFor("etcd", versions("etcd.v0.9.4"))
+	for name, c := range map[string]struct {
+		in       CSVInput
+		contents NamespaceContents
+		want     Decision
+		says     string
+	}{
+		"past OLM, satisfied":              {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
+		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "(csv/constraint)"},
+		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/policy)"},
+		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*Policy{pinned}}, Hold, "(csv/policy)"},
+		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
+		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"a step of a judged plan":          {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true}, NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseInstalling)}}, Allow, ""},
+		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
+			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Automatic", PhaseInstalling)}}, Deny, "(csv/constraint)"},
+		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
+			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseComplete)}}, Deny, "(csv/constraint)"},
+		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
+		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
+		"by Opgate":                 {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"other properties":          {CSVInput{Old: csv("v", etcd, fake), New: csv("v", properties("etcd", "0.9.2"), fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
+		"the label taken off":       {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
+		"OLM's own annotations":     {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true}, NamespaceContents{}, Allow, ""},
+		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
+			NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
+		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, Allow, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in.Namespace = NewNamespace("shop", c.contents)
+			v := JudgeCSV(c.in)
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("decision is %s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
+			}
+		})
+	}
+}
+
+// TestContents judges by what is in a ClusterServiceVersion, which a plan tells only for bundles that lie in the catalog
+// itself (threat O13).
+func TestContents(t *testing.T) {
+	set := under(
+		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require),
+		ruleOf("no-webhooks", `!webhooks.exists(w, sets.intersects(w.apiGroups, ["*", "policy.open-cluster-management.io"]))`, "no webhooks on policies", constraint.Require),
+	)
+	contents := func(spec string) CSVSpec {
+		csv, err := DecodeCSV([]byte(`{"spec":` + spec + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return csv.Spec
+	}
+	plain := contents(`{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":["apps"],"resources":["*"],"verbs":["*"]},{"nonResourceURLs":["/metrics"],"verbs":["get"]}]}]}},
+		"webhookdefinitions":[{"type":"ConversionWebhook"},{"type":"ValidatingAdmissionWebhook","rules":[{"apiGroups":["etcd.example.com"],"resources":["*"]}]}]}`)
+	admin := contents(`{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":["apps"],"resources":["*"],"verbs":["*"]}]},{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get","*"]}]}]}}}`)
+	hook := contents(`{"webhookdefinitions":[{"type":"MutatingAdmissionWebhook","rules":[{"apiGroups":["apps"]},{"apiGroups":["policy.open-cluster-management.io"]}]}]}`)
+	for name, c := range map[string]struct {
+		spec CSVSpec
+		want Decision
+		says string
+	}{
+		"plain":    {plain, Allow, ""},
+		"admin":    {admin, Deny, "no cluster admins"},
+		"webhooks": {hook, Deny, "no webhooks on policies"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := NewNamespace("shop", NamespaceContents{Constraints: set})
+			inCatalog := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{Spec: &c.spec})})
+			byImage := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2")})
+			running := pendingPlan("etcd 0.9.2")
+			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = ApprovalManual, true, PhaseInstalling
+			step := JudgeCSV(CSVInput{ByOLM: true, New: &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
+				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*InstallPlan{running}})})
+			if byImage.Decision != Allow || len(byImage.Warnings) != 2 {
+				t.Errorf("by image the plan is judged %s with warnings %q, want Allow with two", byImage.Decision, byImage.WarningTexts())
+			}
+			for what, v := range map[string]Verdict{"in a plan": inCatalog, "as a step": step} {
+				if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+					t.Errorf("%s it is %s, want %s with %q: %s", what, v.Decision, c.want, c.says, v.Refusal())
+				}
+			}
+		})
+	}
+}
+
+// TestPlansBornApprovedUnderConstraints holds what OLM would run at once.
+func TestPlansBornApprovedUnderConstraints(t *testing.T) {
+	plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", GenerateName: "install-"}, Spec: InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
+	for name, c := range map[string]struct {
+		contents NamespaceContents
+		byOLM    bool
+		want     Decision
+	}{
+		"by OLM, where a Constraint binds":  {NamespaceContents{Constraints: under(certified)}, true, Hold},
+		"by OLM, where none does":           {NamespaceContents{Exists: true, Constraints: under(curated)}, true, Allow},
+		"by hand, where a Constraint binds": {NamespaceContents{Constraints: under(certified)}, false, Deny},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: NewNamespace("shop", c.contents), ByOLM: c.byOLM})
+			if v.Decision != c.want {
+				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
+			}
+		})
+	}
+}
+
+// TestOverrideOfConstraints names what an approver needs who sets a Constraint aside.
+func TestOverrideOfConstraints(t *testing.T) {
+	plan := pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", inline("1.99.0"))
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
+	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
+	needs, ok := v.OverrideNeeds(ns)
+	want := []Guard{{Kind: GuardConstraint, Name: "certified"}, {Kind: GuardPolicy, Namespace: "policies", Name: "etcd"}}
+	slices.SortFunc(needs, func(a, b Guard) int { return strings.Compare(a.String(), b.String()) })
+	if !ok || !slices.Equal(needs, want) {
+		t.Errorf("needs %v, %v; want %v", needs, ok, want)
+	}
+}

@@ -1,0 +1,119 @@
+package rules
+
+import (
+	"iter"
+	"reflect"
+
+	labelselector "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// ConstraintInput is all that judging a Constraint needs.
+type ConstraintInput struct {
+	Constraint *constraintv1.Constraint
+	// Strict are what DecodeConstraint found: unknown and repeated fields.
+	Strict []error
+	// Old is the stored Constraint on update, nil on create.
+	Old *constraintv1.Constraint
+	// Namespaces are all that are known, for the preview; nil for none.
+	Namespaces iter.Seq[*Namespace]
+	// Constraints are those of the cluster.
+	Constraints *constraint.Set
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
+}
+
+// DecodeConstraint reads a Constraint as the API server does, and lists the fields that do not exist or stand there
+// twice, with their paths.
+func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, err error) {
+	c = &constraintv1.Constraint{}
+	strict, err = kjson.UnmarshalStrict(raw, c)
+	return c, SpecFaults(strict), err
+}
+
+// NewDefinition makes a Constraint ready for judging. Strict is what DecodeConstraint found: a misspelt field would be
+// a guard that silently does not exist.
+func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
+	d := constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties)
+	if len(strict) > 0 {
+		d = d.WithFault(constraint.Fault{Kind: constraint.Syntax, Path: "spec", Message: strict[0].Error()})
+	}
+	return d
+}
+
+// faultRules give the rule for each kind of fault.
+var faultRules = map[constraint.FaultKind]RuleID{
+	constraint.Syntax: RuleConstraintSyntax, constraint.Size: RuleConstraintSize, constraint.Rule: RuleConstraintRule,
+	constraint.PropertyShape: RuleConstraintProperty, constraint.Ineffective: RuleConstraintIneffective,
+}
+
+// JudgeConstraint decides on creating or updating a Constraint: what cannot be read or may cost too much is denied,
+// and what is installed and does not satisfy it is previewed in warnings. A stored Constraint whose spec and
+// annotations do not change passes.
+func JudgeConstraint(in ConstraintInput) Verdict {
+	c := in.Constraint
+	v := Verdict{Object: "constraint " + (&ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).key()}
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) && reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
+		return v
+	}
+	for _, problem := range in.Strict {
+		v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Message: sentence(problem.Error(), RuleConstraintField, fixOf(problem))})
+	}
+	if selector, ok := c.Annotations[VirtualOperatorNamespacesAnnotation]; ok {
+		path := field.NewPath("metadata", "annotations").Key(VirtualOperatorNamespacesAnnotation)
+		if _, err := labelselector.Parse(selector); err != nil {
+			v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Field: path.String(), Message: sentence(
+				field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField, `write a label selector, for example "team in (a, b)"`)})
+		}
+	}
+	d := constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties)
+	for _, f := range d.Faults {
+		what := f.Path
+		if f.Value != "" {
+			what += " (" + printable(f.Value) + ")"
+		}
+		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(what+" "+printable(f.Message), faultRules[f.Kind], "")}
+		if f.Warning() {
+			v.warn(r)
+		} else {
+			v.refuse(r)
+		}
+	}
+	if len(d.Constraints)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
+			RuleConstraintIneffective, "write spec.constraints or spec.properties")})
+	}
+	if v.Decision == Allow && in.Namespaces != nil {
+		in.preview(d, &v)
+	}
+	return v.sorted()
+}
+
+// preview warns of what is installed and does not satisfy the Constraint. Nothing is done to it.
+func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
+	const most = 100 // warnings are cut at 20; beyond that only their number is told
+	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
+	for ns := range in.Namespaces {
+		for i := range ns.Installed() {
+			installed := &ns.installed[i]
+			for _, f := range set.Judge(installed.bundle(), ns.Facts(), budget) {
+				if f.Definition != d || f.Outcome == constraint.Satisfied || f.Outcome == constraint.Undecided {
+					continue
+				}
+				more := mustSatisfy(&f)
+				if f.Outcome == constraint.Failed {
+					more = cannotJudge("it", &f)
+				}
+				v.warn(Reason{Rule: RuleConstraintViolated, Message: sentence(shown(installed.CSV)+" is installed in namespace "+ns.Name()+
+					" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
+			}
+			if len(v.Warnings) > most {
+				return
+			}
+		}
+	}
+}

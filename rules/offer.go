@@ -1,0 +1,117 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// Offer is what a catalog is known to offer a Subscription. It comes from PackageManifests, which lag behind, leave
+// out deprecated versions, and tell much of the newest version in a channel and next to nothing of the others.
+type Offer struct {
+	// Channel is the one that the Subscription follows: that of its spec, else the default of the package.
+	Channel string
+	// Versions are those of the channel, newest first.
+	Versions []OfferedVersion
+	// MinKubeVersion is that of the newest version; empty where it asks for none.
+	MinKubeVersion string
+}
+
+// OfferedVersion is one version in a channel.
+type OfferedVersion struct{ CSV, Version string }
+
+func (o *Offer) version(csv string) (OfferedVersion, bool) {
+	i := slices.IndexFunc(o.Versions, func(v OfferedVersion) bool { return v.CSV == csv })
+	if i < 0 {
+		return OfferedVersion{}, false
+	}
+	return o.Versions[i], true
+}
+
+// judgeOffer holds a Subscription against the Constraints, as far as what it will bring is known before there is a
+// plan. What is certain is refused; what is likely is warned of, and judged again on the plan.
+func judgeOffer(in *SubscriptionInput, v *Verdict) {
+	asked := askedFor(in)
+	set, facts, budget := in.Namespace.Constraints(), in.Namespace.Facts(), constraint.NewBudget(in.Interrupt)
+	spoken := map[*constraint.Constraint]bool{}
+	for _, f := range set.Judge(asked, facts, budget) {
+		if f.Outcome == constraint.Undecided {
+			continue // the plan will tell
+		}
+		spoken[f.Constraint] = true
+		what := "package " + quote(asked.Package)
+		if asked.Unknown&constraint.CSV == 0 {
+			what = shown(asked.CSV)
+		}
+		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
+	}
+	judgeStart(in, v)
+	newest := newestOf(in, *asked)
+	if newest == nil {
+		return
+	}
+	for _, f := range set.Judge(newest, facts, budget) {
+		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
+			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
+				shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", will not be allowed by "+constraintGuard(f.Definition).String(),
+				RuleSubscriptionConstraint, mustSatisfy(&f))})
+		}
+	}
+	if what, accepted := tooOldFor(in.Offer.MinKubeVersion, set.Cluster().Version); what != "" {
+		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
+			shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", "+what, RulePlanKubeVersion, accepted)})
+	}
+}
+
+// askedFor is all that is certain of what a Subscription will bring first.
+func askedFor(in *SubscriptionInput) *constraint.Bundle {
+	spec := &in.Subscription.Spec
+	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: constraint.Catalog(in.Subscription.catalog()),
+		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.Contents}
+	if spec.Channel == "" {
+		b.Unknown |= constraint.Channel // the catalog's default, which may change
+	}
+	if in.Old != nil || spec.StartingCSV == "" {
+		return b
+	}
+	b.CSV, b.Unknown = spec.StartingCSV, b.Unknown&^constraint.CSV
+	if in.Offer != nil {
+		if offered, ok := in.Offer.version(spec.StartingCSV); ok && offered.Version != "" {
+			b.Version, b.Unknown = offered.Version, b.Unknown&^constraint.Version
+		}
+	}
+	return b
+}
+
+// newestOf is what OLM will most likely bring, where nothing says where to start; nil where that is not known.
+func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle {
+	if in.Offer == nil || len(in.Offer.Versions) == 0 || in.Subscription.Spec.StartingCSV != "" {
+		return nil
+	}
+	newest := in.Offer.Versions[0]
+	asked.CSV, asked.Channel = newest.CSV, in.Offer.Channel
+	asked.Unknown &^= constraint.CSV | constraint.Channel
+	if newest.Version != "" {
+		asked.Version, asked.Unknown = newest.Version, asked.Unknown&^constraint.Version
+	}
+	return &asked
+}
+
+// judgeStart warns of a startingCSV that the catalog does not offer: OLM would wait for it without a word.
+func judgeStart(in *SubscriptionInput, v *Verdict) {
+	start := in.Subscription.Spec.StartingCSV
+	if in.Offer == nil || len(in.Offer.Versions) == 0 || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
+		return
+	}
+	if _, ok := in.Offer.version(start); ok {
+		return
+	}
+	names := make([]string, len(in.Offer.Versions))
+	for i, o := range in.Offer.Versions {
+		names[i] = shown(o.CSV)
+	}
+	catalog := in.Subscription.catalog()
+	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: "spec.startingCSV", Message: sentence(
+		"spec.startingCSV "+quote(start)+" is not in channel "+shown(in.Offer.Channel)+" of catalog "+shown(catalog.Namespace)+"/"+shown(catalog.Name),
+		RuleSubscriptionUnknownCSV, "it has "+joined(names))})
+}

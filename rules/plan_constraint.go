@@ -1,0 +1,266 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// planJudge is what judging one plan gathers once for all its ClusterServiceVersions.
+type planJudge struct {
+	PlanInput
+	csvs   []planCSV
+	budget *constraint.Budget
+	// strict tells whether something may refuse here; elsewhere what cannot work is only warned of.
+	strict bool
+	// others are all that may satisfy the constraints that a bundle brings along; nil until somebody asks.
+	others []*constraint.Bundle
+}
+
+func newPlanJudge(in PlanInput) *planJudge {
+	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.guarded()}
+}
+
+// candidates are the bundles of the plan, and those that are installed and that the plan does not replace.
+func (j *planJudge) candidates() []*constraint.Bundle {
+	if j.others != nil {
+		return j.others
+	}
+	for i := range j.csvs {
+		j.others = append(j.others, j.csvs[i].bundle(j.Namespace))
+	}
+	for _, installed := range j.Namespace.Installed() {
+		replaced := func(c planCSV) bool { return c.pkg != "" && c.pkg == installed.Package || c.name == installed.CSV }
+		if !slices.ContainsFunc(j.csvs, replaced) {
+			j.others = append(j.others, installed.bundle())
+		}
+	}
+	return j.others
+}
+
+// bundle is a ClusterServiceVersion of a plan as Constraints see it.
+func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
+	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Properties: c.properties}
+	if c.pkg == "" {
+		b.Unknown |= constraint.Package | constraint.Channel
+	}
+	if c.version == "" {
+		b.Unknown |= constraint.Version
+	}
+	if c.unknown != "" || !c.described || c.disputed {
+		b.Unknown |= constraint.Properties
+		b.Properties = nil
+	}
+	if c.spec != nil {
+		b.ClusterPermissions, b.Webhooks = c.spec.clusterPermissions(), c.spec.webhooks()
+	} else {
+		b.Unknown |= constraint.Contents
+	}
+	if len(c.catalogs) == 1 {
+		b.Catalog = constraint.Catalog(c.catalogs[0])
+	} else {
+		b.Unknown |= constraint.CatalogSource
+	}
+	// What comes along for another operator follows no channel until it has a Subscription.
+	for _, s := range ns.subscribers(c.pkg) {
+		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
+			b.Unknown |= constraint.Channel // the catalog's default, which the plan does not tell
+		}
+		b.Channel = s.Spec.Channel
+	}
+	return b
+}
+
+// bundle is an installed ClusterServiceVersion as Constraints see it.
+func (c *Installed) bundle() *constraint.Bundle {
+	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
+		Channel: c.Channel, Catalog: constraint.Catalog(c.Catalog)}
+	for _, missing := range []struct {
+		missing bool
+		what    constraint.Attributes
+	}{
+		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version}, {!c.Described, constraint.Properties},
+		{c.Channel == "", constraint.Channel}, {c.Catalog == Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
+	} {
+		if missing.missing {
+			b.Unknown |= missing.what
+		}
+	}
+	if c.spec != nil {
+		b.ClusterPermissions, b.Webhooks = c.spec.clusterPermissions(), c.spec.webhooks()
+	}
+	return b
+}
+
+// judgeConstraints holds a bundle against the Constraints of the cluster.
+func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
+	set := j.Namespace.Constraints()
+	if set.Empty() {
+		return
+	}
+	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
+		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
+			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
+				shown(c.name)+" is judged by "+constraintGuard(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
+				RulePlanConstraint, mustSatisfy(&f))})
+			continue
+		}
+		v.recordConstraint(RulePlanConstraint, shown(c.name), &f)
+	}
+}
+
+// recordConstraint records that something does not satisfy a Constraint: it refuses, or warns where the Constraint
+// says so.
+func (v *Verdict) recordConstraint(id RuleID, what string, f *constraint.Finding) {
+	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
+	v.recordAs(id, constraintGuard(f.Definition), enforced, constraintFinding(what, f))
+}
+
+func constraintFinding(what string, f *constraint.Finding) finding {
+	field := constraintPath(f)
+	switch f.Outcome {
+	case constraint.Violated:
+		return finding{decision: Deny, field: field, what: what + " is not allowed", accepted: mustSatisfy(f)}
+	case constraint.Undecided:
+		return finding{decision: Hold, field: field, what: what + " is held",
+			accepted: field + " cannot be judged, since " + printable(f.Why) + "; " + mustSatisfy(f)}
+	case constraint.Failed:
+		return finding{decision: Hold, field: field, what: what + " is held", accepted: cannotJudge(field, f)}
+	case constraint.Satisfied:
+	}
+	return finding{}
+}
+
+// constraintPath is where the constraint stands in its object.
+func constraintPath(f *constraint.Finding) string {
+	if f.Constraint == nil {
+		return "spec"
+	}
+	return fmt.Sprintf("spec.constraints[%d]", f.Constraint.Index)
+}
+
+// cannotJudge says why a constraint failed, and what it asks.
+func cannotJudge(field string, f *constraint.Finding) string {
+	why := field + " cannot be judged: " + printable(f.Why)
+	if f.Rule == "" {
+		return why
+	}
+	return why + "; " + mustSatisfy(f)
+}
+
+// mustSatisfy says what is asked, in the words of the admin if there are any.
+func mustSatisfy(f *constraint.Finding) string {
+	rule := "it must satisfy " + printable(f.Rule)
+	if f.Message == "" {
+		return rule
+	}
+	return printable(f.Message) + " (" + rule + ")"
+}
+
+// judgeNeeds judges what a bundle needs of others and of the cluster. OLM's resolver has looked at the first, but
+// not at versions of the cluster: it installs, and then the operator waits for ever.
+func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
+	set := j.Namespace.Constraints()
+	held := func(id RuleID, what, accepted string) {
+		if j.strict {
+			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(shown(c.name)+" "+what+" and is held", id, accepted)})
+			return
+		}
+		v.warn(Reason{Rule: id, Message: sentence(shown(c.name)+" "+what, id, accepted)})
+	}
+	if constraint.BringsOwn(c.properties) {
+		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.Facts(), j.budget) {
+			held(RulePlanBundleConstraint, "has a constraint that nothing satisfies", missing(&f))
+		}
+	}
+	cluster := set.Cluster()
+	if what, accepted := tooOldFor(c.minKubeVersion(), cluster.Version); what != "" {
+		held(RulePlanKubeVersion, what, accepted)
+	}
+	if what, accepted := tooNewFor(c, cluster.OpenShift); what != "" {
+		held(RulePlanOpenShiftVersion, what, accepted)
+	}
+}
+
+// missing says what a bundle's own constraint asks for.
+func missing(f *constraint.Finding) string {
+	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + printable(f.Rule)
+	if f.Outcome == constraint.Failed {
+		why = "it cannot be judged: " + printable(f.Why)
+	}
+	if f.Message != "" {
+		return quote(f.Message) + "; " + why
+	}
+	return why
+}
+
+func (c *planCSV) minKubeVersion() string {
+	if c.spec == nil {
+		return ""
+	}
+	return c.spec.MinKubeVersion
+}
+
+// tooOldFor tells what is wrong with spec.minKubeVersion on this cluster, and what would be accepted.
+func tooOldFor(minKube, kubernetes string) (what, accepted string) {
+	if minKube == "" || kubernetes == "" {
+		return "", ""
+	}
+	has, err := semver.ParseTolerant(kubernetes)
+	if err != nil {
+		return "", "" // what the API server says of itself is nobody's fault here
+	}
+	needs, err := semver.ParseTolerant(minKube)
+	switch {
+	case err != nil:
+		return "has minKubeVersion " + quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
+	case has.LT(needs):
+		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes + "; OLM would install it, and it would wait for ever"
+	}
+	return "", ""
+}
+
+// tooNewFor tells what is wrong with property olm.maxOpenShiftVersion on this cluster.
+func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
+	if openshift == "" {
+		return "", ""
+	}
+	has, err := semver.ParseTolerant(openshift)
+	if err != nil {
+		return "", ""
+	}
+	limit, problem := (&constraint.Bundle{Properties: c.allProperties()}).MaxOpenShift()
+	if problem != "" {
+		return "has a property olm.maxOpenShiftVersion that cannot be read", problem
+	}
+	most, err := semver.ParseTolerant(limit)
+	if limit == "" || err != nil {
+		return "", ""
+	}
+	if has.Major > most.Major || has.Major == most.Major && has.Minor > most.Minor {
+		return "is for OpenShift " + limit + " at most", "this cluster has " + openshift
+	}
+	return "", ""
+}
+
+// allProperties are those of the bundle and those that its author wrote into the ClusterServiceVersion.
+func (c *planCSV) allProperties() []constraint.Property {
+	if strings.TrimSpace(c.authored) == "" {
+		return c.properties
+	}
+	written, err := constraint.ParseBundleProperties(`{"properties":` + c.authored + `}`)
+	if err != nil {
+		return c.properties // OLM's own check of catalogs warns of it
+	}
+	all := slices.Clone(c.properties)
+	for _, p := range written {
+		if !slices.ContainsFunc(all, func(o constraint.Property) bool { return sameProperty(o, p) }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}

@@ -1,0 +1,245 @@
+package rules
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// offered is an etcd operator that comes to namespace shop.
+type offered struct {
+	version string
+	catalog string
+	// properties are what its bundle has besides olm.package, with a comma in front.
+	properties string
+	// spec is that of its ClusterServiceVersion, as JSON; where it is empty the bundle is an image.
+	spec string
+	// edit changes the Constraints before they judge.
+	edit func(*constraintv1.ConstraintSpec)
+}
+
+// recipes has, for each recipe of docs/constraints.md, what it refuses and what it lets through.
+var recipes = map[string]struct {
+	labels           map[string]string
+	subscribes       bool
+	refused, allowed []offered
+}{
+	"Certified only": {
+		refused: []offered{{}, {properties: `,{"type":"olm.label","value":{"label":"certified"}}`}},
+		allowed: []offered{{properties: `,{"type":"certified","value":null}`}},
+	},
+	"Minimum Kubernetes": {
+		refused: []offered{
+			{properties: `,{"type":"olm.k8sversion","value":{"version":"1.99"}}`},
+			{properties: `,{"type":"olm.k8sversion","value":{"version":"1.24.9"}}`},
+			{},
+		},
+		allowed: []offered{{properties: `,{"type":"olm.k8sversion","value":{"version":"1.30"}}`}},
+	},
+	"Curated catalog for tenants": {
+		labels: map[string]string{"tenant": "a"}, subscribes: true,
+		refused: []offered{{}, {catalog: "community"}},
+		allowed: []offered{{catalog: "curated"}},
+	},
+	"No cluster-admin bundles": {
+		refused: []offered{{spec: permissions(`"*"`)}},
+		allowed: []offered{{spec: permissions(`"apps"`)}, {spec: `{}`}},
+	},
+	"No webhooks on our group": {
+		refused: []offered{{spec: hooks("policy.open-cluster-management.io")}, {spec: hooks("*")}},
+		allowed: []offered{{spec: hooks("etcd.database.coreos.com")}, {spec: `{"webhookdefinitions":[{"type":"ConversionWebhook"}]}`}},
+	},
+	"One version line across namespaces": {
+		refused: []offered{{version: "0.10.0"}, {version: "0.10.0-rc.1"}, {version: "0.8.9"}},
+		allowed: []offered{{version: "0.9.0"}, {version: "0.9.4"}},
+	},
+	"Deny a CVE range": {
+		refused: []offered{{version: "0.9.2"}, {version: "0.9.0"}},
+		allowed: []offered{{version: "0.9.4"}, {version: "0.8.0"}},
+	},
+	"Require a label": {
+		refused: []offered{{properties: `,{"type":"olm.label","value":{"label":"fast"}}`}, {}},
+		allowed: []offered{{properties: `,{"type":"olm.label","value":{"label":"fast"}},{"type":"olm.label","value":{"label":"secured"}}`}},
+	},
+	"Maintenance freeze by property": {
+		refused: []offered{{}},
+		allowed: []offered{{edit: func(s *constraintv1.ConstraintSpec) { s.Properties = strings.ReplaceAll(s.Properties, "true", "false") }}},
+	},
+	"GVK ban": {
+		refused: []offered{{properties: gvk("etcd.database.coreos.com", "v1beta2")}, {properties: gvk("etcd.database.coreos.com", "v1")}},
+		allowed: []offered{{properties: gvk("etcd.example.com", "v1beta2")}, {}},
+	},
+}
+
+func permissions(groups string) string {
+	return `{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":[` + groups + `],"resources":["*"],"verbs":["*"]}]}]}}}`
+}
+
+func hooks(group string) string {
+	return `{"webhookdefinitions":[{"type":"ValidatingAdmissionWebhook","rules":[{"apiGroups":["` + group + `"],"resources":["*"]}]}]}`
+}
+
+func gvk(group, version string) string {
+	return `,{"type":"olm.gvk","value":{"group":"` + group + `","version":"` + version + `","kind":"EtcdCluster"}}`
+}
+
+// under gives the verdict of some Constraints on it.
+func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string, subscribes bool) Verdict {
+	t.Helper()
+	var definitions []*constraint.Definition
+	for _, c := range objects {
+		c := c.DeepCopy()
+		if o.edit != nil {
+			o.edit(&c.Spec)
+		}
+		definitions = append(definitions, NewDefinition(c, nil))
+	}
+	if o.version == "" {
+		o.version = "0.9.4"
+	}
+	if o.catalog == "" {
+		o.catalog = "operatorhubio-catalog"
+	}
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: under(definitions...)})
+	if subscribes {
+		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: &Subscription{
+			Metadata: ObjectMeta{Namespace: "shop", Name: "etcd"},
+			Spec:     SubscriptionSpec{Package: "etcd", Channel: "stable", Source: o.catalog, SourceNamespace: "olm"},
+		}})
+	}
+	name := "etcdoperator.v" + o.version
+	var steps []Step
+	if o.spec != "" {
+		csv, err := DecodeCSV([]byte(`{"spec":` + o.spec + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, Step{Resource: StepResource{Kind: "ClusterServiceVersion", Name: name, Manifest: Manifest{Spec: &csv.Spec}}})
+	}
+	return JudgePlan(PlanInput{Namespace: ns, Plan: &InstallPlan{
+		Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Spec:     InstallPlanSpec{CSVNames: []string{name}, Approval: ApprovalManual},
+		Status: InstallPlanStatus{Phase: PhaseRequiresApproval, Steps: steps, BundleLookups: []BundleLookup{{
+			Identifier: name, Catalog: Catalog{Namespace: "olm", Name: o.catalog},
+			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` + o.version + `"}}` + o.properties + `]}`,
+		}}},
+	}})
+}
+
+var fenced = regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```")
+
+// TestRecipes holds docs/constraints.md to what Opgate does: every recipe is admitted without a word, refuses with the very
+// message that the document has, and lets pass what it should.
+func TestRecipes(t *testing.T) {
+	text, err := os.ReadFile("../docs/constraints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all, found := strings.Cut(string(text), "\n# Ten recipes\n")
+	if !found {
+		t.Fatal("the document has no recipes")
+	}
+	var titles []string
+	for _, section := range strings.Split(all, "\n## ")[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		titles = append(titles, title)
+		t.Run(title, func(t *testing.T) {
+			r, ok := recipes[title]
+			if !ok {
+				t.Fatal("no test has something for it to judge")
+			}
+			var objects []*constraintv1.Constraint
+			refusal := ""
+			for _, block := range fenced.FindAllStringSubmatch(section, -1) {
+				if block[1] == "text" {
+					refusal = strings.TrimSpace(block[2])
+					continue
+				}
+				for _, document := range strings.Split(block[2], "\n---\n") {
+					objects = append(objects, admitted(t, document))
+				}
+			}
+			for i, o := range r.refused {
+				switch v := o.under(t, objects, r.labels, r.subscribes); {
+				case v.Decision == Allow:
+					t.Errorf("%+v is not refused", o)
+				case i == 0 && v.Refusal() != refusal:
+					t.Errorf("it is refused with\n%s\nand the document says\n%s", v.Refusal(), refusal)
+				}
+			}
+			for _, o := range r.allowed {
+				if v := o.under(t, objects, r.labels, r.subscribes); v.Decision != Allow || len(v.Warnings) > 0 {
+					t.Errorf("%+v is refused or warned of: %s %q", o, v.Refusal(), v.WarningTexts())
+				}
+			}
+			if r.labels != nil {
+				if v := r.refused[0].under(t, objects, nil, r.subscribes); v.Decision != Allow || len(v.Changes) > 0 {
+					t.Errorf("it binds other namespaces: %+v", v)
+				}
+			}
+		})
+	}
+	if len(titles) != 10 || len(recipes) != 10 {
+		t.Errorf("the document has %d recipes (%v) and the test %d, want ten", len(titles), titles, len(recipes))
+	}
+}
+
+// TestConstraintExamples has every other Constraint of the document admitted.
+func TestConstraintExamples(t *testing.T) {
+	text, err := os.ReadFile("../docs/constraints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(text), "\n# Ten recipes\n")
+	admittedOnes := 0
+	for _, block := range fenced.FindAllStringSubmatch(before, -1) {
+		if block[1] == "yaml" && strings.Contains(block[2], "kind: Constraint\n") {
+			admitted(t, block[2])
+			admittedOnes++
+		}
+	}
+	if admittedOnes < 2 {
+		t.Errorf("%d examples, want at least 2", admittedOnes)
+	}
+}
+
+// TestCostlyRule wants the refusal of three loops to be the one in the document.
+func TestCostlyRule(t *testing.T) {
+	text, err := os.ReadFile("../docs/constraints.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &constraintv1.Constraint{}
+	c.Name = "three-loops"
+	c.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":` +
+		`"properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != 'x')))"}}]`
+	if v := JudgeConstraint(ConstraintInput{Constraint: c, Constraints: under()}); !strings.Contains(string(text), "\n"+v.Refusal()+"\n") {
+		t.Errorf("the document does not have\n%s", v.Refusal())
+	}
+}
+
+// admitted reads a Constraint and wants its admission, without warnings.
+func admitted(t *testing.T, document string) *constraintv1.Constraint {
+	t.Helper()
+	raw, err := yaml.YAMLToJSONStrict([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, strict, err := DecodeConstraint(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := JudgeConstraint(ConstraintInput{Constraint: c, Strict: strict, Constraints: under(),
+		Namespaces: slices.Values([]*Namespace{NewNamespace("shop", NamespaceContents{})})})
+	if v.Decision != Allow || len(v.Warnings) > 0 {
+		t.Errorf("%s is not admitted as it is: %s %q", c.Name, v.Refusal(), v.WarningTexts())
+	}
+	return c
+}
