@@ -85,6 +85,85 @@ func TestDocumentsApply(t *testing.T) {
 	}
 }
 
+// TestConstraintDocument applies the Constraint of the design as it stands there, and the same in v1.
+func TestConstraintDocument(t *testing.T) {
+	e := shared(t)
+	data, err := os.ReadFile("../api/constraint/testdata/seed-004-example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name, written = "cluster-constraints", "operators.coreos.com/v2"
+	if !strings.Contains(string(data), written) {
+		t.Fatalf("the document is not of %s", written)
+	}
+	admin := func(stdin string, args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(kubectl(t, e.Cluster, cluster.Admin, stdin, args...))
+	}
+	read := func(t *testing.T, version string) (u unstructured.Unstructured) {
+		t.Helper()
+		if err := yaml.Unmarshal([]byte(admin("", "get", "constraints."+version+".operators.coreos.com", name, "-o", "json")), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, version := range []string{"v2", "v1"} {
+		t.Run(version, func(t *testing.T) {
+			document := strings.ReplaceAll(string(data), written, "operators.coreos.com/"+version)
+			var want unstructured.Unstructured
+			if err := yaml.Unmarshal([]byte(document), &want.Object); err != nil {
+				t.Fatal(err)
+			}
+			// It binds every namespace: no other test may be judged by it.
+			t.Cleanup(func() {
+				e.remove(t, &want)
+				e.sync(t)
+			})
+			if out := admin(document, "apply", "-f", "-"); !strings.HasSuffix(out, " created") {
+				t.Errorf("the first apply says %q", out)
+			}
+			if out := admin(document, "apply", "-f", "-"); !strings.HasSuffix(out, " unchanged") {
+				t.Errorf("the second apply says %q", out)
+			}
+			admin(document, "apply", "--server-side", "--field-manager=another", "-f", "-")
+			for _, other := range []string{"v1", "v2"} {
+				got := read(t, other)
+				if got.GetAPIVersion() != "operators.coreos.com/"+other || normal(got.Object["spec"]) != normal(want.Object["spec"]) {
+					t.Errorf("in %s it is\n%s\nwant the spec\n%s", other, normal(got.Object), normal(want.Object["spec"]))
+				}
+			}
+			admin("", "patch", "constraint", name, "--subresource=status", "--type=merge", "--patch", `{"status": {"violating": 2, "conditions": [
+				{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T14:42:11Z"}]}}`)
+			// The short name is the singular one. Where Gatekeeper has a category of that name, kubectl needs the full name.
+			for _, resource := range []string{"constraint", "constraints", "constraints." + version + ".operators.coreos.com"} {
+				table := strings.Split(admin("", "get", resource, name), "\n")
+				if got, want := strings.Fields(table[0]), []string{"NAME", "READY", "VIOLATING", "AGE"}; !slices.Equal(got, want) {
+					t.Errorf("columns of %s are %v, want %v", resource, got, want)
+				}
+				if got, want := strings.Fields(table[1]), []string{name, "True", "2"}; len(got) != 4 || !slices.Equal(got[:3], want) {
+					t.Errorf("the row of %s is %v, want %v and an age", resource, got, want)
+				}
+			}
+			// Everybody reads it, and only admins write it.
+			if got := strings.TrimSpace(kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints", "-o", "name")); got != "constraint.operators.coreos.com/"+name {
+				t.Errorf("the tenant sees %q", got)
+			}
+			refused(t, e.Cluster, cluster.Tenant, "", []string{"delete", "constraint", name}, `cannot delete resource "constraints"`)
+		})
+	}
+	definition := admin("", "get", "customresourcedefinition", "constraints.operators.coreos.com", "-o",
+		`jsonpath={.status.storedVersions} {.status.acceptedNames.shortNames} {.status.conditions[?(@.type=="NamesAccepted")].status}`)
+	if want := `["v1"] ["constraint"] True`; definition != want {
+		t.Errorf("stored versions, short names and whether they are accepted are %s, want %s", definition, want)
+	}
+	for _, field := range []string{"spec.constraints", "spec.properties", "status.constraints.violating"} {
+		out := admin("", "explain", "constraint."+field)
+		if _, description, _ := strings.Cut(out, "DESCRIPTION:"); strings.TrimSpace(description) == "" {
+			t.Errorf("kubectl explain constraint.%s says\n%s", field, out)
+		}
+	}
+}
+
 // TestPrinterColumns looks at a policy as people do.
 func TestPrinterColumns(t *testing.T) {
 	e := shared(t)

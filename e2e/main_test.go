@@ -78,9 +78,12 @@ func shared(t *testing.T) *env {
 	return e
 }
 
+// openShift is the version that the shared cluster says it is.
+const openShift = "4.19.3"
+
 // start starts an environment. The caller must call stop, whatever the error.
 func start(ctx context.Context) (e *env, stop func() error, err error) {
-	c, stopCluster, err := startCluster(ctx, cluster.Options{Audit: true, Log: os.Stderr})
+	c, stopCluster, err := startCluster(ctx, cluster.Options{Audit: true, OpenShift: openShift, Log: os.Stderr})
 	if err != nil {
 		return nil, stopCluster, err
 	}

@@ -70,6 +70,7 @@ func TestUninstall(t *testing.T) {
 			order.steps(t)
 			s.wantUngated(t, namespace)
 			s.wantPolicies(t, namespace)
+			s.admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com") // and what it defines
 		})
 	}
 	t.Run("kubectl", func(t *testing.T) {

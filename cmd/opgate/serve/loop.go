@@ -17,55 +17,76 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission"
+	constraints "github.com/opgate/opgate/controller/constraint"
+	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/packages"
 	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
-// what catalogs say of packages, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, o *Options, log logr.Logger) (*admission.Feed, error) {
+// what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, o *Options, log logr.Logger) (*admission.Feed, *packages.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
 	)
+	versions, err := facts.New(facts.Options{Config: config, Log: log.WithName("facts"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
+	if err != nil {
+		return nil, nil, err
+	}
+	loopMetrics := operatorpolicy.NewMetrics(metrics.Registry)
+	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry), Wrote: loopMetrics.Wrote,
+		Log: log.WithName("constraints"), Now: time.Now})
+	if err != nil {
+		return nil, nil, err
+	}
 	catalogs := packages.New(packages.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
 		resolver.PackageChanged(pkg)
 		if loop != nil {
 			loop.PackageChanged(pkg)
 		}
 	}})
-	resolver, err := resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
+	resolver, err = resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, r resolve.Resolution) { feed.Completed(key, admission.Completion(r)) }})
 	if err != nil {
-		return nil, fmt.Errorf("make the resolver of templates: %w", err)
+		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
-	feed = admission.NewFeed(admission.FeedOptions{Client: client, Store: store, Completer: resolver, Changed: changes.Namespaces, Log: log.WithName("snapshot"), Now: time.Now})
-	runnables := []manager.Runnable{catalogs, resolver, feed}
+	feed = admission.NewFeed(admission.FeedOptions{
+		Client: client, Store: store, Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
+		Changed: func(namespaces []string) {
+			changes.Namespaces(namespaces)
+			guards.Namespaces(namespaces)
+		},
+		ConstraintsChanged: guards.Changed,
+		Interrupted:        versions.Refresh,
+	})
+	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
 		identity, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("find the name of this replica: %w", err)
+			return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
-			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: operatorpolicy.NewMetrics(metrics.Registry),
-			LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: loopMetrics,
+			Also: []operatorpolicy.Companion{guards}, LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		runnables = append(runnables, untilTold{loop, told})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
-			return nil, fmt.Errorf("add %T: %w", r, err)
+			return nil, nil, fmt.Errorf("add %T: %w", r, err)
 		}
 	}
-	return feed, nil
+	return feed, catalogs, nil
 }
 
 // patient makes watches last six times as long as their clients ask for, which is half an hour and more

@@ -87,7 +87,7 @@ func TestOLMIdentities(t *testing.T) {
 			}
 		}
 	}
-	if want := 5; lists != want {
+	if want := 7; lists != want {
 		t.Errorf("%d conditions name identities, want %d", lists, want)
 	}
 }

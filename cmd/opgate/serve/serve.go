@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/dynamic"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -97,8 +98,16 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	authentication, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	self := &identity{client: authentication.SelfSubjectReviews(), log: log.WithName("identity")}
+	if err := mgr.Add(self); err != nil {
+		return fmt.Errorf("add %T: %w", self, err)
+	}
 	store := &admission.Store{}
-	feed, err := addReaders(told, mgr, config, dynamicClient, store, o, log)
+	feed, catalogs, err := addReaders(told, mgr, config, dynamicClient, store, o, log)
 	if err != nil {
 		return err
 	}
@@ -107,6 +116,8 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 		Metrics:       admission.NewMetrics(metrics.Registry, store, time.Now),
 		Authorizer:    admission.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()},
 		OLMIdentities: o.OLMIdentities,
+		Identity:      self.Username,
+		Offers:        catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
 		Log:           log.WithName("admission"),
 		Now:           time.Now,

@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+)
+
+// identityInterval is how often it is asked for until there is an answer.
+const identityInterval = 2 * time.Second
+
+// identity finds out which user this process is. Until it is known nobody may write virtual operators, this process
+// included.
+type identity struct {
+	client authenticationclient.SelfSubjectReviewInterface
+	log    logr.Logger
+	name   atomic.Pointer[string]
+}
+
+// Username is the name, "" while it is not known.
+func (i *identity) Username() string {
+	if name := i.name.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// NeedLeaderElection is false: every replica judges what this user writes.
+func (i *identity) NeedLeaderElection() bool { return false }
+
+// Start asks the API server until it answers.
+func (i *identity) Start(ctx context.Context) error {
+	// That the context ends is no error of this.
+	_ = wait.PollUntilContextCancel(ctx, identityInterval, true, func(ctx context.Context) (bool, error) {
+		review, err := i.client.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			i.log.Info("which user this is could not be found out, it is tried again", "error", err.Error())
+			return false, nil
+		}
+		i.name.Store(&review.Status.UserInfo.Username)
+		return true, nil
+	})
+	return nil
+}

@@ -1,0 +1,58 @@
+package constraint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/opgate/opgate/rules"
+)
+
+var gvkSubscription = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "Subscription"}
+
+// switchApprovals makes the Subscriptions of a namespace wait for approval where a Constraint came after them, and
+// lets them go where none binds any more. Webhooks see to those that are written in the meantime.
+func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) error {
+	var errs []error
+	for _, sub := range ns.Subscriptions() {
+		if changes := rules.ApprovalChanges(sub, ns); len(changes) > 0 && sub.Metadata.DeletionTimestamp == "" {
+			errs = append(errs, r.switchApproval(ctx, sub, changes))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *reconciler) switchApproval(ctx context.Context, sub *rules.Subscription, changes []rules.Change) error {
+	patch, err := json.Marshal(locked(sub.Metadata.ResourceVersion, rules.Patch(changes)))
+	if err != nil {
+		return err
+	}
+	object := &metav1.PartialObjectMetadata{} // the answer is not needed
+	object.SetGroupVersionKind(gvkSubscription)
+	object.SetNamespace(sub.Metadata.Namespace)
+	object.SetName(sub.Metadata.Name)
+	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch))
+	r.Wrote("patch", gvkSubscription.Kind, err)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // it changed, which wakes the loop
+	case err != nil:
+		return fmt.Errorf("switch the approval of Subscription %s/%s: %w", sub.Metadata.Namespace, sub.Metadata.Name, err)
+	}
+	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace, "name", sub.Metadata.Name, "because", changes[0].Message)
+	return nil
+}
+
+// locked makes a patch one of the very state that was judged. To write the resourceVersion that is expected is answered
+// with a conflict if there is another by now; a test of it would be answered as a patch that cannot be processed.
+func locked(resourceVersion string, patch []rules.PatchOperation) []rules.PatchOperation {
+	return append([]rules.PatchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}}, patch...)
+}

@@ -1,0 +1,106 @@
+package constraint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/rules"
+)
+
+// nameTaken is the reason of namespaces in which something else has the name of a virtual operator.
+const nameTaken = "NameTaken"
+
+// live gives virtual operators of the cache. They must not be changed.
+func (r *reconciler) live(ctx context.Context, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(virtual.GVK.GroupVersion().WithKind(virtual.GVK.Kind + "List"))
+	if err := r.operators.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("read the virtual operators: %w", err)
+	}
+	live := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		live[i] = &list.Items[i]
+	}
+	return live, nil
+}
+
+// reconcileOperators makes the virtual operators of a namespace what they should be. Until it is known what the
+// cluster is they stay as they are: they say which version of Kubernetes it has.
+func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission.Snapshot, name string, ns *rules.Namespace) error {
+	if snapshot.Constraints().Cluster().Version == "" {
+		return nil
+	}
+	live, err := r.live(ctx, client.InNamespace(name))
+	if err != nil {
+		return err
+	}
+	operators := r.wanted.by(snapshot)
+	decision := virtual.Decide(ns, operators, live)
+	reasons := map[string]string{}
+	for _, constraint := range decision.Taken {
+		reasons[constraint] = nameTaken
+	}
+	var errs []error
+	for _, a := range decision.Actions {
+		reason, err := r.write(ctx, a)
+		if reason != "" {
+			reasons[a.Constraint] = reason
+		}
+		errs = append(errs, err)
+	}
+	for _, o := range operators {
+		reason := reasons[o.Constraint]
+		if !r.troubles.set(o.Constraint, name, reason) {
+			continue
+		}
+		if reason == nameTaken {
+			r.Log.Info("virtual operator not made: there is another ClusterServiceVersion of its name, without Opgate's label",
+				"constraint", o.Constraint, "namespace", name, "name", o.Name)
+		}
+		r.add(work{status, o.Constraint}, soon)
+	}
+	return errors.Join(errs...)
+}
+
+// write carries out one action and waits until the cache shows it, so that it is not done twice. What it was decided
+// on may have changed in the meantime: then the change wakes the loop. Otherwise reason is why it could not be written.
+func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
+	object := a.Object
+	switch a.Verb {
+	case virtual.Create:
+		err = r.client.Create(ctx, object)
+	case virtual.Patch:
+		err = r.client.Patch(ctx, object, client.MergeFromWithOptions(a.Live, client.MergeFromWithOptimisticLock{}))
+	case virtual.Delete:
+		object = a.Live
+		uid, version := object.GetUID(), object.GetResourceVersion()
+		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	}
+	r.Wrote(string(a.Verb), virtual.GVK.Kind, err)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return "", nil
+	case a.Verb == virtual.Create && apierrors.IsAlreadyExists(err):
+		return nameTaken, nil
+	case err != nil:
+		return string(apierrors.ReasonForError(err)), fmt.Errorf("%s virtual operator %s/%s: %w", a.Verb, object.GetNamespace(), object.GetName(), err)
+	}
+	log.FromContext(ctx).Info("virtual operator written", "verb", a.Verb, "constraint", a.Constraint, "namespace", object.GetNamespace(), "name", object.GetName())
+	if a.Verb == virtual.Delete {
+		return "", nil // done twice, it finds nothing
+	}
+	return "", seen(ctx, func() bool {
+		now := operatorKind()
+		err := r.operators.Get(ctx, client.ObjectKeyFromObject(object), now)
+		return err == nil && !older(now.GetResourceVersion(), object.GetResourceVersion())
+	})
+}

@@ -1,0 +1,166 @@
+package constraint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// conditionVirtualOperators is the type of the condition that tells whether every namespace that is to see the
+// properties sees them. A Constraint that asks for no virtual operators has none.
+const conditionVirtualOperators = "VirtualOperators"
+
+// The reasons of conditions, besides those of package virtual.
+const (
+	reasonValid      = "Valid"
+	reasonInvalid    = "Invalid"
+	reasonCurrent    = "Current"
+	reasonPending    = "Pending"
+	reasonNotWritten = "NotWritten"
+)
+
+const (
+	// shownFaults is how many faults a condition names.
+	shownFaults = 3
+	// maxMessage is how long, in bytes, texts of others become in a status.
+	maxMessage = 1024
+)
+
+// statusInput is all that the status of a Constraint is made of.
+type statusInput struct {
+	// Object is the Constraint with its present status, Definition what was read of it.
+	Object     *constraintv1.Constraint
+	Definition *constraint.Definition
+	// Counts are over Installed operators.
+	Counts    []rules.Count
+	Installed int
+	// Operator is the virtual operator that it asks for, or nil.
+	Operator *virtual.Operator
+	// Wanted is in how many namespaces the virtual operator should be, Made in how many one is, Missing in how many it
+	// should be and is not.
+	Wanted, Made, Missing int
+	// Troubles counts, by reason, the namespaces in which it could not be written.
+	Troubles map[string]int
+	Now      time.Time
+}
+
+// evaluate gives the status of a Constraint. It names no namespaces: everybody may read Constraints.
+func evaluate(in *statusInput) constraintv1.ConstraintStatus {
+	next := *in.Object.Status.DeepCopy()
+	next.ObservedGeneration = in.Definition.Generation
+	next.VirtualOperators = in.Made
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&next.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: in.Definition.Generation, LastTransitionTime: metav1.NewTime(in.Now)})
+	}
+	if faults := faultsOf(in.Definition); len(faults) > 0 {
+		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults)) // the counts stay those of before
+	} else {
+		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
+		unknown := 0
+		for i, count := range in.Counts {
+			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index,
+				Message: cut(in.Definition.Constraints[i].Message), Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
+			next.Violating += count.Violating
+			unknown += count.Unknown
+		}
+		set(constraintv1.ConditionReady, metav1.ConditionTrue, reasonValid, in.summary(next.Violating, unknown))
+	}
+	if in.Operator == nil {
+		meta.RemoveStatusCondition(&next.Conditions, conditionVirtualOperators)
+	} else {
+		status, reason, message := in.operators()
+		set(conditionVirtualOperators, status, reason, message)
+	}
+	return next
+}
+
+// faultsOf leaves out the faults that only warn.
+func faultsOf(d *constraint.Definition) []constraint.Fault {
+	return slices.DeleteFunc(slices.Clone(d.Faults), constraint.Fault.Warning)
+}
+
+func faultText(faults []constraint.Fault) string {
+	var texts []string
+	for _, f := range faults[:min(len(faults), shownFaults)] {
+		where := f.Path
+		if f.Value != "" {
+			where += fmt.Sprintf(" %q", f.Value)
+		}
+		texts = append(texts, cut(where+": "+f.Message))
+	}
+	if more := len(faults) - shownFaults; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return "every installation and upgrade is held until this is corrected: " + strings.Join(texts, "; ")
+}
+
+func (in *statusInput) summary(violating, unknown int) string {
+	text := count(len(in.Definition.Constraints), "constraint") + ", " + count(len(in.Definition.Properties), "property")
+	if len(in.Definition.Constraints) == 0 {
+		return text
+	}
+	text += ", " + count(in.Installed, "installed operator") + ", " + count(violating, "violation")
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d not decided", unknown)
+	}
+	return text
+}
+
+func (in *statusInput) operators() (status metav1.ConditionStatus, reason, message string) {
+	if p := in.Operator.Problem; p != nil {
+		return metav1.ConditionFalse, p.Reason, cut(p.Message)
+	}
+	of := func(n int) string { return fmt.Sprintf("in %d of %s", n, count(in.Wanted, "namespace")) }
+	if taken := in.Troubles[nameTaken]; taken > 0 {
+		return metav1.ConditionFalse, nameTaken, of(taken) + " there is another ClusterServiceVersion " + in.Operator.Name +
+			", without label " + rules.VirtualOperatorLabel + ", which is left alone: delete or rename it"
+	}
+	if len(in.Troubles) > 0 {
+		failed := 0
+		for _, n := range in.Troubles {
+			failed += n
+		}
+		return metav1.ConditionFalse, reasonNotWritten, of(failed) + " ClusterServiceVersion " + in.Operator.Name + " could not be written, it is tried again: " +
+			strings.Join(slices.Sorted(maps.Keys(in.Troubles)), ", ")
+	}
+	if in.Missing > 0 {
+		return metav1.ConditionFalse, reasonPending, of(in.Missing) + " ClusterServiceVersion " + in.Operator.Name + " is still to be made"
+	}
+	return metav1.ConditionTrue, reasonCurrent, "the selector names " + count(in.Wanted, "namespace") + " with Subscriptions, and OLM is shown the properties there"
+}
+
+// count gives a number and what it counts, such as 2 properties.
+func count(n int, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "y"):
+		what = strings.TrimSuffix(what, "y") + "ies"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// cut keeps a text short.
+func cut(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	end := maxMessage
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "..."
+}

@@ -1,0 +1,166 @@
+package virtual
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/rules"
+)
+
+// GVK is the kind of virtual operators.
+var GVK = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
+
+const (
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "opgate"
+)
+
+// Object is the operator for one namespace.
+func (o *Operator) Object(namespace string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": o.spec()}}
+	u.SetGroupVersionKind(GVK)
+	u.SetNamespace(namespace)
+	u.SetName(o.Name)
+	u.SetLabels(o.labels())
+	u.SetAnnotations(map[string]string{PropertiesAnnotation: o.properties})
+	u.SetOwnerReferences([]metav1.OwnerReference{o.owner()})
+	return u
+}
+
+func (o *Operator) labels() map[string]string {
+	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint), managedByLabel: managedBy}
+}
+
+// owner makes the API server delete the operator with its Constraint, even where Opgate is gone.
+func (o *Operator) owner() metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: constraintv1.GroupVersion.String(), Kind: constraintv1.Kind, Name: o.Constraint, UID: o.uid}
+}
+
+// spec is as small as OLM takes it. It names nothing to run, owns no kind, and with only OwnNamespace among its install
+// modes OLM never copies it to other namespaces. Fields that say nothing are written as OLM's own types write them, so
+// that OLM, which writes whole objects, does not change them.
+func (o *Operator) spec() map[string]any {
+	var modes []any
+	for _, mode := range []string{"OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"} {
+		modes = append(modes, map[string]any{"type": mode, "supported": mode == "OwnNamespace"})
+	}
+	return map[string]any{
+		"displayName": "Cluster properties: " + o.Constraint,
+		"description": "Shows OLM's resolver the properties that Constraint " + o.Constraint + " gives the cluster. It runs nothing. " +
+			"Opgate made it, keeps it as it is, and deletes it when the Constraint does not ask for it here any more; change the Constraint instead.",
+		"version":                   "0.0.0",
+		"maturity":                  "stable",
+		"provider":                  map[string]any{"name": "Opgate"},
+		"installModes":              modes,
+		"install":                   map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{}}},
+		"customresourcedefinitions": map[string]any{},
+		"apiservicedefinitions":     map[string]any{},
+		"cleanup":                   map[string]any{"enabled": false},
+	}
+}
+
+// Kept gives of a stored object what is read here. OLM writes more, and often.
+func Kept(u *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := &unstructured.Unstructured{Object: map[string]any{"spec": u.Object["spec"]}}
+	kept.SetGroupVersionKind(u.GroupVersionKind())
+	kept.SetNamespace(u.GetNamespace())
+	kept.SetName(u.GetName())
+	kept.SetUID(u.GetUID())
+	kept.SetResourceVersion(u.GetResourceVersion())
+	kept.SetDeletionTimestamp(u.GetDeletionTimestamp())
+	kept.SetOwnerReferences(u.GetOwnerReferences())
+	kept.SetLabels(only(u.GetLabels(), rules.VirtualOperatorLabel, managedByLabel))
+	kept.SetAnnotations(only(u.GetAnnotations(), PropertiesAnnotation))
+	return kept
+}
+
+func only(from map[string]string, names ...string) map[string]string {
+	var kept map[string]string
+	for _, name := range names {
+		if value, ok := from[name]; ok {
+			kept = with(kept, map[string]string{name: value})
+		}
+	}
+	return kept
+}
+
+// Corrected gives a stored object as it should be, and nil if it is. What others, above all OLM, put on it beside what
+// is Opgate's stays.
+func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {
+	next := live.DeepCopy()
+	differs := false
+	if marks := with(next.GetLabels(), o.labels()); !maps.Equal(marks, next.GetLabels()) {
+		differs = true
+		next.SetLabels(marks)
+	}
+	if annotations := next.GetAnnotations(); annotations[PropertiesAnnotation] != o.properties {
+		differs = true
+		next.SetAnnotations(with(annotations, map[string]string{PropertiesAnnotation: o.properties}))
+	}
+	if owners := next.GetOwnerReferences(); !slices.ContainsFunc(owners, o.isOwner) {
+		differs = true
+		owners = slices.DeleteFunc(owners, func(r metav1.OwnerReference) bool { return r.Kind == constraintv1.Kind })
+		next.SetOwnerReferences(append(owners, o.owner()))
+	}
+	if wanted := o.spec(); !reflect.DeepEqual(said(live.Object["spec"]), said(wanted)) {
+		differs = true
+		next.Object["spec"] = wanted
+	}
+	if !differs {
+		return nil
+	}
+	return next
+}
+
+func with(some, more map[string]string) map[string]string {
+	all := make(map[string]string, len(some)+len(more))
+	maps.Copy(all, some)
+	maps.Copy(all, more)
+	return all
+}
+
+func (o *Operator) isOwner(r metav1.OwnerReference) bool {
+	want := o.owner()
+	return r.APIVersion == want.APIVersion && r.Kind == want.Kind && r.Name == want.Name && r.UID == want.UID
+}
+
+// said leaves out of a value all that says nothing: what is empty, null or false.
+func said(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		kept := make(map[string]any, len(v))
+		for name, field := range v {
+			if field := said(field); field != nil {
+				kept[name] = field
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case []any:
+		kept := make([]any, len(v))
+		for i := range v {
+			kept[i] = said(v[i])
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		return kept
+	case string:
+		if v == "" {
+			return nil
+		}
+	case bool:
+		if !v {
+			return nil
+		}
+	}
+	return value
+}

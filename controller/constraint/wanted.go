@@ -1,0 +1,68 @@
+package constraint
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/opgate/opgate/admission"
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// wanted remembers the virtual operators that the Constraints of a snapshot ask for. They are made once, however many
+// namespaces there are, and anew only where a Constraint has changed. The zero value is ready for use.
+type wanted struct {
+	mu        sync.Mutex
+	snapshot  *admission.Snapshot
+	automatic []constraint.Property
+	made      map[string]madeOperator // by Constraint
+	operators []*virtual.Operator
+}
+
+// madeOperator is a virtual operator, nil if the Constraint asks for none, and what it was made from.
+type madeOperator struct {
+	object     *constraintv1.Constraint
+	definition *constraint.Definition
+	operator   *virtual.Operator
+}
+
+// by gives the virtual operators that the Constraints of a snapshot ask for, sorted by Constraint.
+func (w *wanted) by(snapshot *admission.Snapshot) []*virtual.Operator {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.snapshot == snapshot {
+		return w.operators
+	}
+	automatic := virtual.Automatic(snapshot.Constraints())
+	last := w.made
+	if !reflect.DeepEqual(automatic, w.automatic) {
+		last = nil
+	}
+	w.snapshot, w.automatic, w.made, w.operators = snapshot, automatic, map[string]madeOperator{}, nil
+	for _, object := range snapshot.ConstraintObjects() {
+		_, definition := find(snapshot, object.Name)
+		if definition == nil {
+			continue
+		}
+		m := last[object.Name]
+		if m.object != object || m.definition != definition {
+			m = madeOperator{object, definition, virtual.Of(object, definition, automatic)}
+		}
+		w.made[object.Name] = m
+		if m.operator != nil {
+			w.operators = append(w.operators, m.operator)
+		}
+	}
+	return w.operators
+}
+
+// of gives the virtual operator that one Constraint asks for, nil if it asks for none.
+func (w *wanted) of(snapshot *admission.Snapshot, name string) *virtual.Operator {
+	for _, o := range w.by(snapshot) {
+		if o.Constraint == name {
+			return o
+		}
+	}
+	return nil
+}

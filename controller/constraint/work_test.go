@@ -1,0 +1,83 @@
+package constraint
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/rules"
+)
+
+func TestTroubles(t *testing.T) {
+	var all troubles
+	set := func(constraint, namespace, reason string, changed bool) {
+		t.Helper()
+		if got := all.set(constraint, namespace, reason); got != changed {
+			t.Errorf("%s in %s %q: changed %t, want %t", constraint, namespace, reason, got, changed)
+		}
+	}
+	set("one", "shop", "", false)
+	set("one", "shop", nameTaken, true)
+	set("one", "shop", nameTaken, false)
+	set("one", "bank", "Forbidden", true)
+	set("one", "farm", "Forbidden", true)
+	set("two", "shop", "Forbidden", true)
+	if diff := cmp.Diff(map[string]int{nameTaken: 1, "Forbidden": 2}, all.of("one")); diff != "" {
+		t.Error(diff)
+	}
+	set("one", "shop", "", true)
+	set("one", "bank", nameTaken, true)
+	all.forget(func(constraint string) bool { return constraint == "one" })
+	if diff := cmp.Diff([]map[string]int{{nameTaken: 1, "Forbidden": 1}, {}}, []map[string]int{all.of("one"), all.of("two")}); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNobodyIsWokenWhereNobodyLeads(t *testing.T) {
+	c := &Controller{}
+	c.Changed()
+	c.Namespaces([]string{"shop", ""})
+}
+
+func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	expect := func(series int) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, family := range families {
+			got += len(family.GetMetric())
+		}
+		if got != series {
+			t.Errorf("%d series, want %d", got, series)
+		}
+	}
+	m.set("one", 1)
+	expect(0)
+	m.started()
+	m.set("one", 1)
+	m.set("two", 0)
+	expect(2)
+	m.forget("two")
+	expect(1)
+	m.stopped()
+	m.set("one", 1) // a worker that had not ended yet
+	expect(0)
+}
+
+func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {
+	patch, err := json.Marshal(locked("17", rules.Patch([]rules.Change{{Path: "/spec/installPlanApproval", Value: "Manual"}, {Path: "/metadata/annotations/x", Remove: true}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"op":"replace","path":"/metadata/resourceVersion","value":"17"},{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"remove","path":"/metadata/annotations/x"}]`
+	if diff := cmp.Diff(want, string(patch)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,190 @@
+package facts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+func TestKubernetesVersion(t *testing.T) {
+	for _, tc := range []struct{ gitVersion, want string }{
+		{"v1.36.3", "1.36.3"},
+		{"1.36.3", "1.36.3"},
+		{"v1.34.1-eks-3cfe0ce", "1.34.1"},
+		{"v1.33.4-gke.1172000", "1.33.4"},
+		{"v1.31.5+k3s1", "1.31.5"},
+		{"v1.35.0-rc.1+abc-def", "1.35.0"},
+		{"v1.32.7+abc-1", "1.32.7"},
+		{"v0.0.0-master+$Format:%H$", "0.0.0"},
+		{"v1.36", ""},
+		{"", ""},
+		{"latest", ""},
+	} {
+		got, err := kubernetesVersion(tc.gitVersion)
+		if got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%q: got %q, %v; want %q", tc.gitVersion, got, err, tc.want)
+		}
+	}
+}
+
+// server answers as API servers of several kinds do, with what a real one of the tests cannot be: OpenShift, or out of order.
+type server struct {
+	mu        sync.Mutex
+	version   string        // "" fails
+	openShift string        // "" is not OpenShift
+	forbidden bool          // to read ClusterVersions
+	read      chan struct{} // has one for each reading
+	events    chan string   // versions of OpenShift that a watch shows
+}
+
+func (s *server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	version, openShift, forbidden := s.version, s.openShift, s.forbidden
+	if r.URL.Path == "/version" {
+		s.read <- struct{}{}
+	}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	answer := func(code int, body any) {
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+	refuse := func(code int, reason string) {
+		answer(code, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code})
+	}
+	clusterVersion := func(version, resourceVersion string) map[string]any {
+		return map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
+			"metadata": map[string]any{"name": "version", "resourceVersion": resourceVersion},
+			"status":   map[string]any{"desired": map[string]any{"version": version}}}
+	}
+	switch {
+	case r.URL.Path == "/version" && version == "":
+		refuse(http.StatusInternalServerError, "InternalError")
+	case r.URL.Path == "/version":
+		answer(http.StatusOK, map[string]any{"gitVersion": version})
+	case openShift == "":
+		refuse(http.StatusNotFound, "NotFound")
+	case r.URL.Path == "/apis/config.openshift.io/v1":
+		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "config.openshift.io/v1",
+			"resources": []any{map[string]any{"name": "clusterversions", "kind": "ClusterVersion", "verbs": []string{"list", "watch"}}}})
+	case forbidden, r.URL.Query().Get("fieldSelector") != "metadata.name=version":
+		refuse(http.StatusForbidden, "Forbidden")
+	case r.URL.Query().Get("sendInitialEvents") != "":
+		refuse(http.StatusUnprocessableEntity, "Invalid")
+	case r.URL.Query().Get("watch") == "":
+		answer(http.StatusOK, map[string]any{"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersionList",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{clusterVersion(openShift, "1")}})
+	default:
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		for i := 2; ; i++ {
+			select {
+			case <-r.Context().Done():
+				return
+			case v := <-s.events:
+				_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": clusterVersion(v, fmt.Sprint(i))})
+				w.(http.Flusher).Flush()
+			}
+		}
+	}
+}
+
+// start runs Facts against a server; what it tells comes by the channel.
+func start(t *testing.T, s *server) (*Facts, <-chan constraint.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	srv := httptest.NewServer(s)
+	s.read = make(chan struct{}, 100)
+	told := make(chan constraint.Cluster, 10)
+	f, err := New(Options{Config: &rest.Config{Host: srv.URL}, Pause: time.Millisecond, Log: testr.New(t),
+		Changed: func(c constraint.Cluster) { told <- c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return f, told
+}
+
+func expect(t *testing.T, told <-chan constraint.Cluster, kubernetes, openShift string) {
+	t.Helper()
+	select {
+	case c := <-told:
+		if c.Version != kubernetes || c.OpenShift != openShift {
+			t.Fatalf("told Kubernetes %q, OpenShift %q; want %q, %q", c.Version, c.OpenShift, kubernetes, openShift)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatalf("nothing told; want Kubernetes %q, OpenShift %q", kubernetes, openShift)
+	}
+}
+
+func nothing(t *testing.T, told <-chan constraint.Cluster) {
+	t.Helper()
+	select {
+	case c := <-told:
+		t.Fatalf("told %+v", c)
+	default:
+	}
+}
+
+func TestKubernetesUpgradeIsNoticedOnRefresh(t *testing.T) {
+	s := &server{version: "v1.35.1-eks-1"}
+	f, told := start(t, s)
+	expect(t, told, "1.35.1", "")
+	s.set(func() { s.version = "v1.35.1-eks-2" }) // another build of the same version
+	f.Refresh()
+	<-s.read
+	<-s.read
+	nothing(t, told)
+	s.set(func() { s.version = "v1.36.0" })
+	f.Refresh()
+	expect(t, told, "1.36.0", "")
+	nothing(t, told)
+}
+
+func TestVersionIsReadUntilItCanBe(t *testing.T) {
+	s := &server{}
+	_, told := start(t, s)
+	<-s.read
+	nothing(t, told)
+	s.set(func() { s.version = "v1.36.3" })
+	expect(t, told, "1.36.3", "")
+}
+
+func TestOpenShift(t *testing.T) {
+	s := &server{version: "v1.32.9", openShift: "4.19.3", events: make(chan string)}
+	_, told := start(t, s)
+	expect(t, told, "1.32.9", "4.19.3") // never one without the other
+	s.events <- "4.19.3"
+	s.events <- "4.20.0"
+	expect(t, told, "1.32.9", "4.20.0")
+}
+
+func TestOpenShiftThatMayNotBeReadDoesNotHideKubernetes(t *testing.T) {
+	_, told := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
+	expect(t, told, "1.32.9", "")
+}
