@@ -167,13 +167,26 @@ func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
 		existing := slices.Concat(s.Cluster, s.Policies)
 		gate := newGate(t, storeOf(t, existing...), overrideBy{})
 		for _, old := range existing {
-			if old.GetKind() == "ClusterServiceVersion" {
-				continue
+			if old.GetKind() == "Namespace" || old.GetLabels()[rules.VirtualOperatorLabel] != "" {
+				continue // the first are not judged, the second are judged whatever is written of them
 			}
 			object := old.DeepCopy()
 			object.SetLabels(map[string]string{"operators.coreos.com/etcd.shop": ""})
 			if got := send(t, gate, "tenant", false, old, object); !got.allowed {
 				t.Errorf("%s: labels of %s %s: %s", s.Name, old.GetKind(), old.GetName(), got.message)
+			}
+			if old.GetKind() != "ClusterServiceVersion" {
+				continue
+			}
+			// OLM writes what it likes on what it has installed, and copies it to other namespaces.
+			object = old.DeepCopy()
+			object.SetAnnotations(map[string]string{"operatorframework.io/properties": "{}", "olm.operatorGroup": "og"})
+			if got := send(t, gate, olmUser, false, old, object); !got.allowed {
+				t.Errorf("%s: OLM updates %s: %s", s.Name, old.GetName(), got.message)
+			}
+			object.SetLabels(map[string]string{"olm.copiedFrom": "elsewhere"})
+			if got := send(t, gate, olmUser, false, nil, object); !got.allowed {
+				t.Errorf("%s: OLM copies %s: %s", s.Name, old.GetName(), got.message)
 			}
 		}
 	}

@@ -60,6 +60,9 @@ type FeedOptions struct {
 	Client dynamic.Interface
 	// Store is filled. Required.
 	Store *Store
+	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since nothing would hold
+	// anybody to it. Default: none.
+	Unjudged []string
 	// Completer completes policies whose meaning depends on the cluster. Default: none; such policies hold
 	// what they govern, as far as they say what that is.
 	Completer Completer
@@ -347,6 +350,9 @@ func (f *Feed) buildNamespaces(next *Snapshot, informers map[string]cache.Shared
 	policies := f.completePolicies(informers[resourcePolicies].GetIndexer(), completed)
 	for _, name := range names {
 		cluster := rules.Cluster{Constraints: next.constraints}
+		if slices.Contains(f.Unjudged, name) {
+			cluster.Constraints = constraint.NewSet(nil, next.constraints.Cluster())
+		}
 		for _, src := range sources {
 			held, err := informers[src.resource.Resource].GetIndexer().ByIndex(byNamespace, name)
 			if err != nil {

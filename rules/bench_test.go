@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"testing"
+
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // crowd is a namespace with n policies, of which one governs etcd.
@@ -127,5 +129,34 @@ func TestAllocations(t *testing.T) {
 				t.Logf("%s with %d policies: %.0f of %.0f allocations", c.name, n, got, c.budget)
 			}
 		}
+	}
+}
+
+// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a
+// review does: the snapshot has judged the same plan before. The floor is the same plan without Constraints.
+func BenchmarkPlanUnderConstraints(b *testing.B) {
+	var csvs []string
+	for i := range 20 {
+		csvs = append(csvs, fmt.Sprintf("operator%d 1.%d.0", i, i))
+	}
+	plan := pendingPlan(csvs...).with(`{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
+	var definitions []*constraint.Definition
+	for i := range 100 {
+		rule := fmt.Sprintf(`properties.exists(p, p.type == "certified") && packageName != "banned%d"`, i)
+		definitions = append(definitions, ruleOf(fmt.Sprintf("constraint-%d", i), rule, "", constraint.Require))
+	}
+	for _, c := range []struct {
+		name string
+		set  *constraint.Set
+	}{{"floor", under()}, {"100 constraints", under(definitions...)}} {
+		b.Run(c.name, func(b *testing.B) {
+			in := PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})}
+			b.ReportAllocs()
+			for b.Loop() {
+				if v := JudgePlan(in); v.Decision != Allow {
+					b.Fatal(v.Refusal())
+				}
+			}
+		})
 	}
 }

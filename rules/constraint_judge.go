@@ -83,6 +83,10 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 			v.refuse(r)
 		}
 	}
+	if _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; asked && len(d.Properties)+len(d.Faults) == 0 {
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
+	}
 	if len(d.Constraints)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
 			RuleConstraintIneffective, "write spec.constraints or spec.properties")})

@@ -38,6 +38,8 @@ func admissionCases() []valueCase {
 				for _, hook := range hooksOf(t, o) {
 					same(t, hook.Name, hook.NamespaceSelector, selectorOf(hook, namespace, "sandbox", "kube-system"))
 				}
+				// The server knows its own by --namespace.
+				same(t, "--excluded-namespace", flagsOf(t, o)["excluded-namespace"], []string{"sandbox", "gate", "kube-system"})
 			},
 		},
 		{

@@ -103,5 +103,19 @@ func steps() []step {
 			refused: true,
 			says:    []string{"install-etcd-0.9.4", "Installing"},
 		}},
+	}, {
+		title: "A cluster admin says what every operator must satisfy, in any namespace, also those that no policy names",
+		commands: []command{{
+			user: cluster.Admin,
+			show: "constraint.yaml",
+			args: []string{"apply", "-f", "constraint.yaml"},
+			says: []string{"constraint.operators.coreos.com/verified created"},
+		}, {
+			user:    cluster.Tenant,
+			show:    "subscription-vault.yaml",
+			args:    []string{"apply", "-f", "subscription-vault.yaml"},
+			refused: true,
+			says:    []string{"subscription/constraint", "operators come from the catalog that was verified"},
+		}},
 	}}
 }

@@ -57,7 +57,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
 	feed = admission.NewFeed(admission.FeedOptions{
-		Client: client, Store: store, Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
+		Client: client, Store: store, Unjudged: append([]string{o.Namespace}, o.ExcludedNamespaces...), Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
 		Changed: func(namespaces []string) {
 			changes.Namespaces(namespaces)
 			guards.Namespaces(namespaces)

@@ -40,6 +40,8 @@ type Options struct {
 	BackgroundLoop bool
 	// Namespace is where Opgate lives: the Leases by which replicas agree on who writes, and what else they share.
 	Namespace string
+	// ExcludedNamespaces are those that the webhook configurations leave out, besides Namespace.
+	ExcludedNamespaces []string
 	// Ungoverned is approve or hold.
 	Ungoverned string
 	// DefaultNamespace is for policies that name none and whose package suggests none.
@@ -84,6 +86,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
 		"approve the InstallPlans that policies allow, do what enforced policies ask for, and write their status; without it Opgate only answers reviews (also --enable-operator-policy)")
 	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace that Opgate lives in: of the Leases by which replicas agree on who writes, and of what else they share")
+	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil, "namespace, besides Opgate's own, that the webhook configurations leave out; repeatable. No Constraint counts there")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
@@ -131,6 +134,11 @@ func (o *Options) Validate() error {
 	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
 			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
+		}
+	}
+	for _, name := range o.ExcludedNamespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			bad("excluded-namespace", "%q is not the name of a namespace: %s", name, problems[0])
 		}
 	}
 	if o.Namespace == "" {
