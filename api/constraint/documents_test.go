@@ -78,7 +78,7 @@ func TestDesignDocument(t *testing.T) {
 			throughTypes(t, obj, constraint)
 			stored := example(t)
 			stored["apiVersion"] = version
-			if pruned, errs := c.admit(stored); len(pruned) > 0 || len(errs) > 0 {
+			if pruned, errs := c.Admit(stored); len(pruned) > 0 || len(errs) > 0 {
 				t.Errorf("pruned %v, refused %v", pruned, errs)
 			}
 			if !reflect.DeepEqual(stored, obj) {

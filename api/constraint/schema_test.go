@@ -80,7 +80,7 @@ func TestSchemaAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := runtime.DeepCopyJSON(obj)
-			if pruned, errs := c.admit(obj); len(pruned) > 0 || len(errs) > 0 {
+			if pruned, errs := c.Admit(obj); len(pruned) > 0 || len(errs) > 0 {
 				t.Errorf("pruned %v, refused %v", pruned, errs)
 			}
 			if !reflect.DeepEqual(obj, want) {
@@ -111,7 +111,7 @@ func TestSchemaRefuses(t *testing.T) {
 	c := loadCRD(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, errs := c.admit(test.obj)
+			_, errs := c.Admit(test.obj)
 			if len(errs) != 1 || errs[0].Field != test.at {
 				t.Errorf("should give one error at %s, gives %v", test.at, errs)
 			}
@@ -124,12 +124,12 @@ func TestSchemaRefuses(t *testing.T) {
 func TestUnknownFields(t *testing.T) {
 	c := loadCRD(t)
 	for _, name := range []string{"constraint", "Constraints", "property", "action"} {
-		if pruned, errs := c.admit(with(map[string]any{"deep": []any{"x"}}, "spec", name)); len(pruned) > 0 || len(errs) > 0 {
+		if pruned, errs := c.Admit(with(map[string]any{"deep": []any{"x"}}, "spec", name)); len(pruned) > 0 || len(errs) > 0 {
 			t.Errorf("spec.%s: pruned %v, refused %v", name, pruned, errs)
 		}
 	}
 	for _, path := range [][]string{{"extra"}, {"status", "extra"}} {
-		if pruned, _ := c.admit(with("x", path...)); !reflect.DeepEqual(pruned, []string{strings.Join(path, ".")}) {
+		if pruned, _ := c.Admit(with("x", path...)); !reflect.DeepEqual(pruned, []string{strings.Join(path, ".")}) {
 			t.Errorf("%v: pruned %v", path, pruned)
 		}
 	}

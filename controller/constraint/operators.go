@@ -13,6 +13,7 @@ import (
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -98,9 +99,9 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	if a.Verb == virtual.Delete {
 		return "", nil // done twice, it finds nothing
 	}
-	return "", seen(ctx, func() bool {
+	return "", seen.Wait(ctx, func() bool {
 		now := operatorKind()
 		err := r.operators.Get(ctx, client.ObjectKeyFromObject(object), now)
-		return err == nil && !older(now.GetResourceVersion(), object.GetResourceVersion())
+		return err == nil && !seen.Older(now.GetResourceVersion(), object.GetResourceVersion())
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -85,8 +86,8 @@ func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Const
 		return fmt.Errorf("write the status of Constraint %s: %w", object.Name, err)
 	}
 	log.FromContext(ctx).Info("status written", "constraint", object.Name, "violating", status.Violating, "virtualOperators", status.VirtualOperators)
-	return seen(ctx, func() bool {
+	return seen.Wait(ctx, func() bool {
 		now, _ := find(r.Store.Load(), object.Name)
-		return now == nil || !older(now.ResourceVersion, next.ResourceVersion)
+		return now == nil || !seen.Older(now.ResourceVersion, next.ResourceVersion)
 	})
 }

@@ -4,25 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
-)
-
-const (
-	// seenTimeout bounds the wait for a watch to show what was just written. It takes milliseconds.
-	seenTimeout  = 10 * time.Second
-	seenInterval = 2 * time.Millisecond
 )
 
 // act carries out the actions of an outcome until one fails, and puts what was found by then into its
@@ -82,7 +74,7 @@ func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstru
 // seenWrite waits until what is observed has caught up with a write.
 func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, written *unstructured.Unstructured) error {
 	gvk := written.GroupVersionKind()
-	return r.seen(ctx, func() bool {
+	return seen.Wait(ctx, func() bool {
 		if gvk == gvkPlan {
 			return !planStays(r.Store.Load().Namespace(written.GetNamespace()), written.GetUID())
 		}
@@ -94,7 +86,7 @@ func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, writte
 		if verb == compliance.Delete {
 			return apierrors.IsNotFound(err) || err == nil && (now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil)
 		}
-		return err == nil && !older(now.GetResourceVersion(), written.GetResourceVersion())
+		return err == nil && !seen.Older(now.GetResourceVersion(), written.GetResourceVersion())
 	})
 }
 
@@ -103,19 +95,4 @@ func planStays(ns *rules.Namespace, uid types.UID) bool {
 	return slices.ContainsFunc(ns.Plans(), func(plan *rules.InstallPlan) bool {
 		return plan.Metadata.UID == string(uid) && plan.Metadata.DeletionTimestamp == ""
 	})
-}
-
-// seen waits for a condition that watches will soon make true.
-func (r *reconciler) seen(ctx context.Context, condition func() bool) error {
-	err := wait.PollUntilContextTimeout(ctx, seenInterval, seenTimeout, true, func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		return fmt.Errorf("wait for the watches to show a write: %w", err)
-	}
-	return nil
-}
-
-// older tells whether a resourceVersion is from before another.
-func older(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
 }

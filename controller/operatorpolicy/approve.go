@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -94,7 +95,7 @@ func (r *reconciler) seenApprovals(ctx context.Context, approved []*rules.Instal
 	if len(approved) == 0 {
 		return nil
 	}
-	return r.seen(ctx, func() bool {
+	return seen.Wait(ctx, func() bool {
 		now := map[string]*rules.InstallPlan{}
 		for _, plan := range r.Store.Load().Namespace(approved[0].Metadata.Namespace).Plans() {
 			now[plan.Metadata.UID] = plan

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -67,11 +68,11 @@ func (r *reconciler) upToSnapshot(ctx context.Context, namespace string, ns *rul
 		return nil
 	}
 	var failed error
-	err := r.seen(ctx, func() bool {
+	err := seen.Wait(ctx, func() bool {
 		cached := map[string]string{}
 		failed = r.each(ctx, gvkSubscription, namespace, func(u *unstructured.Unstructured) { cached[u.GetName()] = u.GetResourceVersion() })
 		for _, s := range ns.Subscriptions() {
-			if version, ok := cached[s.Metadata.Name]; ok && older(version, s.Metadata.ResourceVersion) {
+			if version, ok := cached[s.Metadata.Name]; ok && seen.Older(version, s.Metadata.ResourceVersion) {
 				return false
 			}
 		}
@@ -91,7 +92,7 @@ func (w *world) ahead(ns *rules.Namespace) bool {
 	}
 	for i := range w.subscriptions {
 		observed := unstructured.Unstructured{Object: w.subscriptions[i].Content}
-		if version, ok := known[observed.GetName()]; ok && older(version, observed.GetResourceVersion()) {
+		if version, ok := known[observed.GetName()]; ok && seen.Older(version, observed.GetResourceVersion()) {
 			return true
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -160,9 +161,9 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status po
 		return fmt.Errorf("write the status of OperatorPolicy %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(next), "compliant", status.Compliant)
-	return r.seen(ctx, func() bool {
+	return seen.Wait(ctx, func() bool {
 		now := policyIn(r.Store.Load().Namespace(p.Concerns()), p)
-		return now == nil || !older(now.Object.ResourceVersion, next.ResourceVersion)
+		return now == nil || !seen.Older(now.Object.ResourceVersion, next.ResourceVersion)
 	})
 }
 

@@ -1,105 +1,28 @@
 package v1beta2_test
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"testing"
 
 	"github.com/blang/semver/v4"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/api/internal/crdtest"
 	"github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-var crdFile = filepath.Join("..", "..", "..", "manifests", "crd",
-	"policy.open-cluster-management.io_operatorpolicies.yaml")
-
-// crd is the generated CRD as the API server holds it, with the schema of v1beta2 compiled twice: once
-// for pruning and defaulting, once for validation.
-type crd struct {
-	v1        apiextensionsv1.CustomResourceDefinition
-	internal  apiextensions.CustomResourceDefinition
-	version   apiextensionsv1.CustomResourceDefinitionVersion
-	schema    *schema.Structural
-	validator validation.SchemaValidator
-}
-
-func loadCRD(t *testing.T) *crd {
+func loadCRD(t *testing.T) *crdtest.CRD {
 	t.Helper()
-	text, err := os.ReadFile(crdFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c crd
-	if err := yaml.UnmarshalStrict(text, &c.v1); err != nil {
-		t.Fatalf("decode %s: %v", crdFile, err)
-	}
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	scheme.Default(&c.v1)
-	if err := scheme.Convert(&c.v1, &c.internal, nil); err != nil {
-		t.Fatalf("convert the CRD: %v", err)
-	}
-	for _, v := range c.v1.Spec.Versions {
-		if v.Name == v1beta2.Version {
-			c.version = v
-		}
-	}
-	if c.version.Schema == nil {
-		t.Fatalf("the CRD has no schema for version %s", v1beta2.Version)
-	}
-	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
-		c.version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		t.Fatalf("convert the schema: %v", err)
-	}
-	if c.schema, err = schema.NewStructural(&props); err != nil {
-		t.Fatalf("the schema is not structural: %v", err)
-	}
-	if c.validator, _, err = validation.NewSchemaValidator(&props); err != nil {
-		t.Fatalf("compile the schema: %v", err)
-	}
-	return &c
+	return crdtest.Load(t, "../../..", "policy.open-cluster-management.io_operatorpolicies.yaml", v1beta2.Version)
 }
 
-// admit does to an object what the API server does when it is written, in the same order, and returns
-// the paths that were pruned. The object is changed in place.
-func (c *crd) admit(obj map[string]any) (pruned []string, errs field.ErrorList) {
-	pruned = pruning.PruneWithOptions(obj, c.schema, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
-	defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.schema)
-	defaulting.Default(obj, c.schema)
-	errs = validation.ValidateCustomResource(nil, obj, c.validator)
-	return pruned, append(errs, listtype.ValidateListSetsAndMaps(nil, c.schema, obj)...)
-}
-
-func TestCRDIsAccepted(t *testing.T) {
-	c := loadCRD(t)
-	if errs := schema.ValidateStructural(nil, c.schema); len(errs) > 0 {
-		t.Errorf("the schema is not structural: %v", errs)
-	}
-	// The API server fills this in when the CRD is created.
-	c.internal.Status.StoredVersions = []string{v1beta2.Version}
-	if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), &c.internal); len(errs) > 0 {
-		t.Errorf("the API server would refuse the CRD: %v", errs)
-	}
-}
+func TestCRDIsAccepted(t *testing.T) { loadCRD(t).CheckAccepted(t) }
 
 func TestCRDIdentity(t *testing.T) {
 	c := loadCRD(t)
-	spec := c.v1.Spec
+	spec := c.V1.Spec
 	if spec.Group != v1beta2.Group || spec.Names.Kind != v1beta2.Kind || spec.Names.Plural != v1beta2.Resource {
 		t.Errorf("CRD is %s %s.%s, the constants say %s %s.%s", spec.Names.Kind, spec.Names.Plural, spec.Group,
 			v1beta2.Kind, v1beta2.Resource, v1beta2.Group)
@@ -112,7 +35,7 @@ func TestCRDIdentity(t *testing.T) {
 	}
 	// The policy framework finds the kinds it may distribute by this label.
 	const label = "policy.open-cluster-management.io/policy-type"
-	if got := c.v1.Labels[label]; got != "template" {
+	if got := c.V1.Labels[label]; got != "template" {
 		t.Errorf("label %s is %q", label, got)
 	}
 	for _, v := range spec.Versions {
@@ -123,7 +46,7 @@ func TestCRDIdentity(t *testing.T) {
 			t.Errorf("version %s is not served", v.Name)
 		}
 	}
-	if c.version.Subresources == nil || c.version.Subresources.Status == nil {
+	if c.Version.Subresources == nil || c.Version.Subresources.Status == nil {
 		t.Error("the status subresource is missing: anyone who may write the spec could write the status")
 	}
 }
@@ -137,7 +60,7 @@ func TestPrinterColumns(t *testing.T) {
 		{"Age", ".metadata.creationTimestamp"},
 	}
 	var got [][2]string
-	for _, column := range loadCRD(t).version.AdditionalPrinterColumns {
+	for _, column := range loadCRD(t).Version.AdditionalPrinterColumns {
 		got = append(got, [2]string{column.Name, column.JSONPath})
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -164,7 +87,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 			walk(path+"[]", s.Items.Schema)
 		}
 	}
-	root := loadCRD(t).version.Schema.OpenAPIV3Schema
+	root := loadCRD(t).Version.Schema.OpenAPIV3Schema
 	for _, name := range []string{"spec", "status"} {
 		property := root.Properties[name]
 		walk(name, &property)
@@ -174,7 +97,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 // The mutating webhook tells a field that was left out from one that was written, so that statusConfig
 // can stand in for it. A schema default would take that away.
 func TestComplianceConfigHasNoSchemaDefaults(t *testing.T) {
-	spec := loadCRD(t).schema.Properties["spec"]
+	spec := loadCRD(t).Schema.Properties["spec"]
 	for _, name := range []string{"complianceConfig", "statusConfig"} {
 		config := spec.Properties[name]
 		if config.Default.Object != nil {
@@ -190,7 +113,7 @@ func TestComplianceConfigHasNoSchemaDefaults(t *testing.T) {
 
 // The examples in the description of versionRange must be ranges, and mean what the text says.
 func TestVersionRangeExamples(t *testing.T) {
-	description := loadCRD(t).version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["versionRange"].Description
+	description := loadCRD(t).Version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["versionRange"].Description
 	examples := regexp.MustCompile(`(?m)^- "([^"]+)":`).FindAllStringSubmatch(description, -1)
 	in := [][]string{{"1.2.0", "1.9.9", "2.0.0-rc.1"}, {"1.4.0", "1.4.77"}, {"1.2.0", "2.1.0", "7.0.0"}}
 	out := [][]string{{"1.1.9", "2.0.0"}, {"1.3.9", "1.5.0"}, {"1.3.1", "2.0.5"}}

@@ -87,7 +87,7 @@ func TestDesignDocuments(t *testing.T) {
 			}
 
 			stored := object(t, text)
-			pruned, errs := c.admit(stored)
+			pruned, errs := c.Admit(stored)
 			if len(pruned) > 0 {
 				t.Errorf("pruned: %v", pruned)
 			}
@@ -126,7 +126,7 @@ func missing(path string, want, got any) []string {
 func TestSchemaDefaults(t *testing.T) {
 	c := loadCRD(t)
 	stored := minimal()
-	if pruned, errs := c.admit(stored); len(pruned) > 0 || len(errs) > 0 {
+	if pruned, errs := c.Admit(stored); len(pruned) > 0 || len(errs) > 0 {
 		t.Fatalf("pruned %v, refused %v", pruned, errs)
 	}
 	want := minimal()
@@ -145,7 +145,7 @@ func TestSchemaDefaults(t *testing.T) {
 	partial := minimal()
 	set(partial, map[string]any{"customResourceDefinitions": "Delete"}, "spec", "removalBehavior")
 	set(want, "Delete", "spec", "removalBehavior", "customResourceDefinitions")
-	if _, errs := c.admit(partial); len(errs) > 0 || !reflect.DeepEqual(partial, want) {
+	if _, errs := c.Admit(partial); len(errs) > 0 || !reflect.DeepEqual(partial, want) {
 		t.Errorf("with one value written: refused %v\n got %v\nwant %v", errs, partial, want)
 	}
 }

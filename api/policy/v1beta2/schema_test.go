@@ -77,26 +77,26 @@ func TestEnums(t *testing.T) {
 		for _, value := range test.accept {
 			obj := minimal()
 			set(obj, value, path...)
-			if _, errs := c.admit(obj); len(errs) > 0 {
+			if _, errs := c.Admit(obj); len(errs) > 0 {
 				t.Errorf("%s: %q is refused: %v", test.field, value, errs)
 			}
 		}
 		for _, value := range test.refuse {
 			obj := minimal()
 			set(obj, value, path...)
-			_, errs := c.admit(obj)
+			_, errs := c.Admit(obj)
 			if len(errs) != 1 || errs[0].Field != test.field {
 				t.Errorf("%s: %q should give one error at this field, gives %v", test.field, value, errs)
 			}
 		}
 		obj := minimal()
 		set(obj, nil, path...)
-		_, errs := c.admit(obj)
+		_, errs := c.Admit(obj)
 		if refused := len(errs) > 0; refused != test.require {
 			t.Errorf("%s: left out, refused is %t, want %t: %v", test.field, refused, test.require, errs)
 		}
 
-		s := *c.schema
+		s := *c.Schema
 		for _, key := range path {
 			s = s.Properties[key]
 		}
@@ -125,7 +125,7 @@ func TestEnums(t *testing.T) {
 			}
 		}
 	}
-	text, err := json.Marshal(c.version.Schema.OpenAPIV3Schema.Properties)
+	text, err := json.Marshal(c.Version.Schema.OpenAPIV3Schema.Properties)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestSchemaRefuses(t *testing.T) {
 			if at == "" {
 				at = test.path
 			}
-			_, errs := c.admit(obj)
+			_, errs := c.Admit(obj)
 			if len(errs) != 1 || errs[0].Field != at {
 				t.Errorf("should give one error at %s, gives %v", at, errs)
 			}
@@ -186,7 +186,7 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	obj := minimal()
 	set(obj, many, "spec", "versions")
 	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
-	if _, errs := loadCRD(t).admit(obj); len(errs) > 0 {
+	if _, errs := loadCRD(t).Admit(obj); len(errs) > 0 {
 		t.Error(errs)
 	}
 }
@@ -208,7 +208,7 @@ func TestOldDialectAsV1beta2(t *testing.T) {
 		obj := minimal()
 		set(obj, nil, "spec", "upgradeApproval")
 		set(obj, value, "spec", "subscription", "installPlanApproval")
-		pruned, errs := loadCRD(t).admit(obj)
+		pruned, errs := loadCRD(t).Admit(obj)
 		if len(pruned) > 0 {
 			t.Errorf("%v: pruned %v", value, pruned)
 		}
@@ -247,7 +247,7 @@ func TestUnknownFields(t *testing.T) {
 		obj := minimal()
 		set(obj, "group", "spec", "operatorGroup", "name")
 		set(obj, map[string]any{"deep": []any{"x"}}, strings.Split(field, ".")...)
-		pruned, errs := c.admit(obj)
+		pruned, errs := c.Admit(obj)
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", field, errs)
 		}
@@ -282,7 +282,7 @@ func TestTemplateText(t *testing.T) {
 		obj := minimal()
 		set(obj, "group", "spec", "operatorGroup", "name")
 		set(obj, value, strings.Split(field, ".")...)
-		if pruned, errs := c.admit(obj); len(pruned) > 0 || len(errs) > 0 {
+		if pruned, errs := c.Admit(obj); len(pruned) > 0 || len(errs) > 0 {
 			t.Errorf("%s: %v: pruned %v, refused %v", field, value, pruned, errs)
 		}
 		encoded, err := json.Marshal(obj)
