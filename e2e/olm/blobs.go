@@ -118,6 +118,9 @@ func (p Package) bundle(catalog, version string) bundleBlob {
 			"group": p.group(), "version": apiVersion, "kind": p.Owns,
 		}})
 	}
+	for _, more := range p.Properties {
+		bundle.Properties = append(bundle.Properties, property(more))
+	}
 	if p.Images {
 		bundle.Image = p.bundleImage(catalog, version)
 		bundle.Properties = append(bundle.Properties, p.metadata(version))
@@ -140,6 +143,7 @@ func (p Package) metadata(version string) property {
 		"installModes":          csv.Spec.InstallModes,
 		"crdDescriptions":       csv.Spec.CustomResourceDefinitions,
 		"apiServiceDefinitions": csv.Spec.APIServiceDefinitions,
+		"minKubeVersion":        csv.Spec.MinKubeVersion,
 		"provider":              csv.Spec.Provider,
 	}}
 }

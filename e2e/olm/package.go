@@ -9,6 +9,7 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,10 +41,23 @@ type Package struct {
 	// Owns is the kind of its own resources, such as "Cassandra". Its definition is called such as
 	// cassandras.cassandra.example.com, after the kind and the package. Default: it has none.
 	Owns string
+	// Properties are what its bundles say of themselves besides, such as a certificate, or an olm.constraint that the resolver
+	// looks at. Default: nothing.
+	Properties []Property
+	// MinKubeVersion is the oldest Kubernetes that it says it runs on. Default: any.
+	MinKubeVersion string
+	// ClusterPermissions are what it wants to do on the whole cluster. Default: nothing.
+	ClusterPermissions []rbacv1.PolicyRule
 	// Deprecated is what the catalog warns of. Default: nothing.
 	Deprecated Deprecations
 	// Pods is what becomes of the operator once it is installed. Default: it runs.
 	Pods Outcome
+}
+
+// Property is one of a bundle. Value is what becomes its JSON.
+type Property struct {
+	Type  string
+	Value any
 }
 
 // Deprecations are messages to those who use what should not be used any more.
@@ -114,9 +128,10 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 		},
 		ObjectMeta: metav1.ObjectMeta{Name: p.csvName(release)},
 		Spec: operatorsv1alpha1.ClusterServiceVersionSpec{
-			DisplayName:  strings.ToUpper(p.Name[:1]) + p.Name[1:],
-			Version:      version.OperatorVersion{Version: semver.MustParse(release)},
-			InstallModes: p.installModes(),
+			DisplayName:    strings.ToUpper(p.Name[:1]) + p.Name[1:],
+			Version:        version.OperatorVersion{Version: semver.MustParse(release)},
+			MinKubeVersion: p.MinKubeVersion,
+			InstallModes:   p.installModes(),
 			InstallStrategy: operatorsv1alpha1.NamedInstallStrategy{
 				StrategyName: operatorsv1alpha1.InstallStrategyNameDeployment,
 				StrategySpec: operatorsv1alpha1.StrategyDetailsDeployment{
@@ -124,6 +139,11 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 				},
 			},
 		},
+	}
+	if len(p.ClusterPermissions) > 0 {
+		csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions{{
+			ServiceAccountName: p.Name + "-operator", Rules: p.ClusterPermissions,
+		}}
 	}
 	if p.SuggestedNamespace != "" {
 		csv.Annotations = map[string]string{"operatorframework.io/suggested-namespace": p.SuggestedNamespace}

@@ -2,6 +2,7 @@
 package crdtest
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,7 +34,7 @@ type CRD struct {
 // Load reads manifests/crd/file; root is the way from the test's directory to that of the repository.
 func Load(t *testing.T, root, file, version string) *CRD {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "manifests", "crd", file))
+	text, err := fs.ReadFile(os.DirFS(filepath.Join(root, "manifests", "crd")), file)
 	if err != nil {
 		t.Fatal(err)
 	}
