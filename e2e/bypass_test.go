@@ -147,6 +147,28 @@ func TestG7Bypass(t *testing.T) {
 				{name: "look-alike version", change: spec("versions", []any{"etcdoperator.v0.9\u20242"})},
 			},
 		},
+		"constraints": {
+			target:    e.put(t, warningConstraint("target")), // one that would refuse would do so in every namespace
+			users:     []cluster.User{cluster.Admin},
+			protected: [][]string{{"spec", "constraints"}, {"spec", "properties"}, {"spec", "constraint"}},
+			attacks: []attack{
+				{name: "a rule that would run for a minute", change: spec("constraints", ruleForAMinute)},
+				{name: "no JSON", change: spec("constraints", "[")},
+				{name: "unknown field", change: spec("constraint", "[]")},
+				{name: "a property out of shape", change: spec("properties", `[{"type":"olm.label","value":"secured"}]`)},
+			},
+		},
+		"clusterserviceversions": {
+			target:    e.put(t, installedCSV(governed, allowedCSV, allowedVersion)),
+			control:   e.put(t, installedCSV(free, allowedCSV, allowedVersion)),
+			users:     []cluster.User{cluster.Admin}, // tenants have no right to
+			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"}, {"metadata", "labels"}},
+			attacks: []attack{
+				{name: "another package", change: annotated("operatorframework.io/properties", propertiesOf("innocent", allowedVersion))},
+				{name: "the label of a copy", change: map[string]any{"metadata": map[string]any{"labels": map[string]any{"olm.copiedFrom": "elsewhere"}}}},
+				{name: "properties that nobody can read", change: annotated("operatorframework.io/properties", "[")},
+			},
+		},
 	} {
 		for version, subresources := range e.discover(t, m.target.GroupVersionKind().Group, resource) {
 			m.run(t, e, version.WithResource(resource), subresources, tried)
@@ -159,6 +181,38 @@ func TestG7Bypass(t *testing.T) {
 			t.Errorf("no attempt ended with %q", outcome)
 		}
 	}
+}
+
+const ruleForAMinute = `[{"type":"olm.constraint","value":{"rule":"properties.all(a, properties.all(b, properties.all(c, a.value != b.value || b.value != c.value)))"}}]`
+
+func warningConstraint(name string) *unstructured.Unstructured {
+	return object(`
+apiVersion: operators.coreos.com/v1
+kind: Constraint
+metadata: {name: %s}
+spec: {constraints: '[{"type":"olm.constraint","value":{"rule":"true","action":{"id":"warn"}}}]'}
+`, name)
+}
+
+// installedCSV is a ClusterServiceVersion as OLM writes it.
+func installedCSV(namespace, name, version string) *unstructured.Unstructured {
+	u := object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata: {name: %s, namespace: %s}
+spec: {displayName: etcd, install: {strategy: deployment, spec: {deployments: []}}}
+`, name, namespace)
+	u.SetLabels(map[string]string{"app": "etcd"})
+	u.SetAnnotations(map[string]string{"operatorframework.io/properties": propertiesOf("etcd", version)})
+	return u
+}
+
+func propertiesOf(pkg, version string) string {
+	return fmt.Sprintf(`{"properties":[{"type":"olm.package","value":{"packageName":%q,"version":%q}}]}`, pkg, version)
+}
+
+func annotated(key, value string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
 }
 
 func planAttacks(namespace string) []attack {

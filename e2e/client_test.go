@@ -165,8 +165,11 @@ func (c *client) must(t *testing.T, r request) answer {
 
 // pathOf is the path of a resource, or of an object of it where name is given, or of its subresource.
 func pathOf(resource schema.GroupVersionResource, namespace, name, subresource string) string {
-	path := "/apis/" + resource.Group + "/" + resource.Version + "/namespaces/" + namespace + "/" + resource.Resource
-	for _, part := range []string{name, subresource} {
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	for _, part := range []string{resource.Resource, name, subresource} {
 		if part != "" {
 			path += "/" + part
 		}

@@ -206,7 +206,7 @@ func (e *loopEnv) apply(u *unstructured.Unstructured) error {
 		delete(u.Object, "status")
 	}
 	author := e.admin
-	if u.GetKind() == "InstallPlan" {
+	if kind := u.GetKind(); kind == "InstallPlan" || kind == "ClusterServiceVersion" {
 		author = e.olm
 	}
 	if err := author.Apply(ctx, crclient.ApplyConfigurationFromUnstructured(u), crclient.ForceOwnership, crclient.FieldOwner("script")); err != nil {

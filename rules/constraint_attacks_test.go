@@ -275,6 +275,16 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"OLM's own annotations":     {CSVInput{Old: csv("v", etcd, fake), New: csv("v", etcd, fake), ByOLM: true}, NamespaceContents{}, Allow, ""},
 		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
 			NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
+		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
+			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *CSV) { c.Spec.digest[0]++ })}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *CSV) { c.Spec.digest[0]++ })},
+			NamespaceContents{Policies: []*Policy{pinned}}, Allow, ""},
+		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
+			NamespaceContents{Policies: []*Policy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(csv/policy)"},
+		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
+			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "something else than package etcd"},
+		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
+			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "something else than package etcd"},
 		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

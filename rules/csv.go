@@ -27,22 +27,38 @@ func JudgeCSV(in CSVInput) Verdict {
 		return v
 	}
 	c, plan := in.gather()
+	var before *planCSV
+	if in.Old != nil {
+		before = in.described(in.Old) // what is wrong with it already is no reason against a change
+	}
 	if plan == nil && !in.ByOLM {
-		judgePastOLM(in.Namespace, c, &v)
+		judgePastOLM(&in, c, before, &v)
 	}
-	c.spec = &in.New.Spec
-	bundle := c.bundle(in.Namespace)
-	if plan == nil {
-		bundle.Channel, bundle.Unknown = "", 0 // what it does not say of itself nobody says
-	}
-	judgedBefore := plan != nil && plan.Spec.Approval == ApprovalManual
-	for _, f := range in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), constraint.NewBudget(in.Interrupt)) {
-		if judgedBefore && (f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0) {
-			continue
+	budget := constraint.NewBudget(in.Interrupt)
+	known := in.findings(before, nil, budget)
+	for _, f := range in.findings(c, plan, budget) {
+		judgedWithPlan := plan != nil && plan.Spec.Approval == ApprovalManual && (f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0)
+		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
+		if !judgedWithPlan && !slices.ContainsFunc(known, same) {
+			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
-		v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 	}
 	return v.sorted()
+}
+
+// findings are the Constraints that a ClusterServiceVersion does not satisfy; none for nil.
+func (in *CSVInput) findings(c *planCSV, plan *InstallPlan, budget *constraint.Budget) []constraint.Finding {
+	if c == nil {
+		return nil
+	}
+	bundle := c.bundle(in.Namespace)
+	if plan == nil {
+		bundle.Unknown = 0 // what it does not say of itself nobody says
+	}
+	if c.pastOLM {
+		bundle.Channel = ""
+	}
+	return in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), budget)
 }
 
 // matters tells whether a write may change what is installed: a copy that OLM makes for another namespace does not,
@@ -56,39 +72,65 @@ func (in *CSVInput) matters() bool {
 
 // gather makes of the ClusterServiceVersion what judging reads, and finds the running plan that brings it, if one does.
 func (in *CSVInput) gather() (*planCSV, *InstallPlan) {
-	name := in.New.Metadata.Name
 	for _, plan := range in.Namespace.Plans() {
 		running := plan.Status.Phase != PhaseComplete && plan.Status.Phase != PhaseFailed
 		if in.Old != nil || !running || !plan.Spec.Approved {
 			continue
 		}
 		csvs := csvsOf(plan, in.Namespace)
-		if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == name }); i >= 0 {
+		if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name }); i >= 0 {
+			csvs[i].spec = &in.New.Spec
 			return &csvs[i], plan
 		}
 	}
-	c := &planCSV{name: name, pastOLM: in.Old == nil && !in.ByOLM}
-	c.describe(in.New.Metadata.Annotations.Properties)
+	return in.described(in.New), nil
+}
+
+// described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
+func (in *CSVInput) described(csv *CSV) *planCSV {
+	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, pastOLM: in.Old == nil}
+	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
-	return c, nil
+	for _, installed := range in.Namespace.Installed() {
+		if in.Old != nil && installed.CSV == c.name {
+			c.from(installed.Catalog)
+		}
+	}
+	return c
 }
 
 // judgePastOLM holds what nobody let OLM install against the policies.
-func judgePastOLM(ns *Namespace, c *planCSV, v *Verdict) {
-	if c.unknown != "" && ns.governed() {
+func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
+	ns := in.Namespace
+	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
 			what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
+	if before != nil && (before.pkg != c.pkg || in.hidden()) {
+		for _, p := range ns.governing(before.pkg) { // else its next upgrade would pass for a first installation (threat O10)
+			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
+				what: "making something else than package " + shown(before.pkg) + " of " + shown(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
+		}
+	}
 	for _, p := range ns.governing(c.pkg) {
 		for _, rule := range contentRules {
-			v.record(RuleCSVPolicy, p, rule.judge(c, p))
+			f := rule.judge(c, p)
+			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
+				v.record(RuleCSVPolicy, p, f)
+			}
 		}
 	}
 }
 
 // changed tells whether an update changes what the operator is, or says of itself.
 func (in *CSVInput) changed() bool {
-	return in.Old.Spec.digest != in.New.Spec.digest || in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
+	return in.Old.Spec.digest != in.New.Spec.digest || in.hidden() ||
+		in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
+}
+
+// hidden tells whether an update makes what is installed look like a copy of what is installed elsewhere.
+func (in *CSVInput) hidden() bool {
+	return in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
 }
 
 // judgeVirtualOperator keeps what Opgate shows OLM's resolver as it is.
