@@ -2,6 +2,7 @@ package rules
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -11,6 +12,9 @@ import (
 // wants to approve by hand removes it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
+// NudgedAtAnnotation of a Subscription is written by the loop to have OLM look again.
+const NudgedAtAnnotation = "opgate.io/nudged-at"
+
 const (
 	pathApproval    = "/spec/installPlanApproval"
 	pathAnnotations = "/metadata/annotations"
@@ -19,28 +23,23 @@ const (
 
 // bindingText names what makes plans of a namespace wait for judgement.
 func (n *Namespace) bindingText() string {
-	for _, d := range n.Constraints().Definitions() {
-		if refuses(d) {
-			return "each plan has to be judged by " + constraintGuard(d).String() + " first"
-		}
+	guard, bound := n.bindingGuard()
+	if !bound {
+		return ""
 	}
-	return ""
+	return "each plan has to be judged by " + guard.String() + " first"
 }
 
 // bindingGuard is the first Constraint that may refuse something here.
-func (n *Namespace) bindingGuard() (Guard, bool) {
-	if !n.bound() {
+func (n *Namespace) bindingGuard() (guard Guard, bound bool) {
+	binding := n.Constraints().Binding(n.Facts())
+	if len(binding) == 0 {
 		return Guard{}, false
 	}
-	for _, d := range n.Constraints().Definitions() {
-		if refuses(d) {
-			return constraintGuard(d), true
-		}
-	}
-	return Guard{}, false
+	return constraintGuard(binding[0]), true
 }
 
-// governs tells whether an enforcing policy decides on installPlanApproval of a Subscription.
+// decides tells whether an enforcing policy decides on installPlanApproval of a Subscription.
 func (n *Namespace) decides(pkg string) bool {
 	for _, p := range n.governing(pkg) {
 		if p.Enforced {
@@ -63,7 +62,7 @@ func ApprovalChanges(s *Subscription, ns *Namespace) []Change {
 	switch {
 	case bound && s.Spec.InstallPlanApproval != ApprovalManual:
 		return holdApproval(s, guard)
-	case !bound && madeManual(s):
+	case !bound && madeManual(s) && !ns.awaitsApproval():
 		return []Change{
 			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: ApprovalAutomatic,
 				Message: sentence("spec.installPlanApproval was changed back to "+ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
@@ -71,6 +70,19 @@ func ApprovalChanges(s *Subscription, ns *Namespace) []Change {
 		}
 	}
 	return nil
+}
+
+// awaitsApproval tells whether the newest plan waits for approval. OLM has made it one that does, and never looks at Subscriptions
+// again: were these Automatic by now, the loop would leave the plan alone, and so would everybody. It may have no Subscription yet
+// that names it. Plans that came before are leftovers.
+func (n *Namespace) awaitsApproval() bool {
+	newest := int64(0)
+	for _, p := range n.plans {
+		newest = max(newest, p.Spec.Generation)
+	}
+	return slices.ContainsFunc(n.plans, func(p *InstallPlan) bool {
+		return p.Spec.Generation == newest && !p.Spec.Approved && p.Status.Phase != PhaseComplete && p.Status.Phase != PhaseFailed
+	})
 }
 
 // holdApproval makes a Subscription wait, and notes that it had not asked for that.

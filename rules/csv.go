@@ -74,7 +74,8 @@ func (in *CSVInput) matters() bool {
 func (in *CSVInput) gather() (*planCSV, *InstallPlan) {
 	for _, plan := range in.Namespace.Plans() {
 		running := plan.Status.Phase != PhaseComplete && plan.Status.Phase != PhaseFailed
-		if in.Old != nil || !running || !plan.Spec.Approved {
+		// OLM writes for none that is not approved: if this one is not, the snapshot lags behind.
+		if in.Old != nil || !running || !plan.Spec.Approved && !in.ByOLM {
 			continue
 		}
 		csvs := csvsOf(plan, in.Namespace)

@@ -1,10 +1,6 @@
 package rules
 
-import (
-	"slices"
-
-	"github.com/opgate/opgate/rules/constraint"
-)
+import "github.com/opgate/opgate/rules/constraint"
 
 // Guard names an object that may refuse a write: an OperatorPolicy, or a Constraint, which has no namespace.
 type Guard struct{ Kind, Namespace, Name string }
@@ -38,20 +34,10 @@ func (n *Namespace) guards() []Guard {
 	for _, p := range n.enforcing() {
 		all = append(all, p.guard())
 	}
-	if n.bound() {
-		for _, d := range n.Constraints().Definitions() {
-			if refuses(d) {
-				all = append(all, constraintGuard(d))
-			}
-		}
+	for _, d := range n.Constraints().Binding(n.Facts()) {
+		all = append(all, constraintGuard(d))
 	}
 	return all
-}
-
-// refuses tells whether a Constraint may refuse anything: one that only warns does not.
-func refuses(d *constraint.Definition) bool {
-	return slices.ContainsFunc(d.Constraints, func(c *constraint.Constraint) bool { return c.Action == constraint.Require }) ||
-		slices.ContainsFunc(d.Faults, func(f constraint.Fault) bool { return !f.Warning() })
 }
 
 // judged tells whether anything is said of plans in this namespace, be it a warning.

@@ -57,6 +57,9 @@ func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission
 			reasons[a.Constraint] = reason
 		}
 		errs = append(errs, err)
+		if err == nil && reason == "" {
+			r.add(work{nudge, name}, soonSeen)
+		}
 	}
 	for _, o := range operators {
 		reason := reasons[o.Constraint]

@@ -44,6 +44,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, nil
 	case status:
 		return reconcile.Result{}, r.reconcileStatus(ctx, snapshot, w.name)
+	case nudge:
+		return reconcile.Result{}, r.nudge(ctx, snapshot.Namespace(w.name))
 	default:
 		ns := snapshot.Namespace(w.name)
 		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns), r.reconcileOperators(ctx, snapshot, w.name, ns))

@@ -23,6 +23,8 @@ const (
 	statuses   subject = "statuses"
 	namespace  subject = "namespace"
 	status     subject = "status"
+	// nudge stands for a namespace in which OLM is to resolve again.
+	nudge subject = "nudge"
 )
 
 // troubles remembers why the virtual operator of a Constraint cannot be written in a namespace. The zero value is

@@ -19,10 +19,6 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// NudgeAnnotation of a Subscription says when the loop last asked OLM to try again. Nobody reads it: that it
-// changes is what makes OLM look.
-const NudgeAnnotation = "opgate.io/nudged-at"
-
 const (
 	// firstNudge is longer than OLM tries by itself. After resync OLM looks again without being asked.
 	firstNudge = 3 * time.Second
@@ -92,7 +88,7 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now},
 		}))
 	} else {
-		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{NudgeAnnotation: now}}}))
+		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{rules.NudgedAtAnnotation: now}}}))
 	}
 	r.Metrics.Wrote("patch", gvkSubscription.Kind, err)
 	switch {

@@ -16,7 +16,7 @@ type Set struct {
 	cluster     Cluster // with all properties
 	around      surroundings
 	judged      boundedMap[factsKey, []Finding]
-	binds       boundedMap[factsKey, bool]
+	binds       boundedMap[factsKey, []*Definition]
 }
 
 // memoryLimit bounds what a Set remembers, in bytes, roughly.
@@ -155,38 +155,47 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lastin
 	return shorten(strings.TrimSpace(text), messageShown), true
 }
 
-// Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace. It is false only if
-// each required constraint is satisfied there whatever the bundle is: judged with nothing known of it.
-func (s *Set) Binds(ns Namespace) bool {
+// Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
+func (s *Set) Binds(ns Namespace) bool { return len(s.Binding(ns)) > 0 }
+
+// Binding gives the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
+// constraint is satisfied there whatever the bundle is, judged with nothing known of it. They are by name and must not be changed.
+func (s *Set) Binding(ns Namespace) []*Definition {
 	if s.Empty() {
-		return false
+		return nil
 	}
 	anything := &Bundle{Unknown: bundleAttributes}
 	key := digest(anything, ns)
-	if binds, ok := s.binds.get(key); ok {
-		return binds
+	if binding, ok := s.binds.get(key); ok {
+		return binding
 	}
-	binds, transient := s.couldRefuse(anything, ns)
-	if !transient {
-		s.binds.put(key, binds, 256, memoryLimit/16)
-	}
-	return binds
-}
-
-func (s *Set) couldRefuse(anything *Bundle, ns Namespace) (binds, transient bool) {
 	around := s.around.in(ns)
 	subject := &subject{bundle: anything, around: &around, budget: NewBudget(nil)}
+	var binding []*Definition
+	lasting := true
 	for _, d := range s.definitions {
-		if d.fault() != nil {
-			return true, false
+		binds, transient := d.couldRefuse(subject)
+		if binds {
+			binding = append(binding, d)
 		}
-		for _, c := range d.Constraints {
-			if c.Action != Require {
-				continue
-			}
-			if v := c.check.judge(subject); v.outcome != Satisfied {
-				return true, v.transient
-			}
+		lasting = lasting && !transient
+	}
+	if lasting {
+		s.binds.put(key, binding, int64(256+8*len(binding)), memoryLimit/16)
+	}
+	return binding
+}
+
+func (d *Definition) couldRefuse(anything *subject) (binds, transient bool) {
+	if d.fault() != nil {
+		return true, false
+	}
+	for _, c := range d.Constraints {
+		if c.Action != Require {
+			continue
+		}
+		if v := c.check.judge(anything); v.outcome != Satisfied {
+			return true, v.transient
 		}
 	}
 	return false, false
