@@ -177,6 +177,24 @@ func subscribedBefore(t *testing.T, e *olmEnv) {
 	}
 }
 
+// namespaceLeftOut wants Constraints to make nobody wait where no webhook judges. OLM does nothing here, for want of an OperatorGroup.
+func namespaceLeftOut(t *testing.T, e *olmEnv) {
+	namespace := e.newNamespace(t)
+	e.needNamespace(t, leftOut, true)
+	for _, in := range []string{namespace, leftOut} {
+		e.subscribe(t, in, "consul", "", "Automatic")
+	}
+	e.sync(t)
+	e.constrain(t, constraintOf(namespace, "!(namespaceObject.metadata.name in ['"+namespace+"', '"+leftOut+"']) || "+isCertified, ""))
+	e.waitForApproval(t, namespace, "consul", "Manual", "Automatic")
+	e.subscribe(t, namespace, "vault", "", "Automatic") // what was to be done when the Constraint came is done when this waits
+	e.waitForApproval(t, namespace, "vault", "Manual", "Automatic")
+	e.waitForApproval(t, leftOut, "consul", "Automatic", "")
+	if got := e.subscribe(t, leftOut, "vault", "", "Automatic"); got != "Automatic" {
+		t.Errorf("a new Subscription there is %s, want it left alone", got)
+	}
+}
+
 // statusRests wants statuses not to be written for nothing: others come and are evaluated, and one that they say nothing about
 // stays as it is. Nothing is installed meanwhile.
 func statusRests(t *testing.T, e *olmEnv) {

@@ -29,6 +29,9 @@ const (
 	vault1     = "vaultoperator.v1.0.0"
 	trainer1   = "traineroperator.v1.0.0"
 
+	// leftOut is a namespace that Opgate is told the webhook configurations leave out.
+	leftOut = "sandbox"
+
 	superuser1  = "superuseroperator.v1.0.0"
 	superimage1 = "superimageoperator.v1.0.0"
 )
@@ -39,7 +42,7 @@ func TestConstraintsOLM(t *testing.T) {
 	t.Parallel()
 	e := &olmEnv{env: startBare(t, cluster.Options{Audit: true, OpenShift: openShift, Log: os.Stderr})}
 	var err error
-	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, Args: []string{"--excluded-namespace=" + leftOut}}); err != nil {
 		t.Fatal(err)
 	}
 	e.apply(t, openShiftKind("proxies", "Proxy"), openShiftKind("apiservers", "APIServer"))
@@ -58,6 +61,7 @@ func TestConstraintsOLM(t *testing.T) {
 		"a violating dependency holds the plan":               violatingDependency,
 		"an operator that wants to be cluster-admin":          clusterAdmin,
 		"Subscriptions that were there before":                subscribedBefore,
+		"a namespace that is left out":                        namespaceLeftOut,
 		"tenants install from the curated catalog":            curatedForTenants,
 		"a Subscription is warned of what its plan will hold": warnedSubscription,
 		"operators for another cluster are held":              otherCluster,

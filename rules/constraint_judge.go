@@ -51,6 +51,15 @@ var faultRules = map[constraint.FaultKind]RuleID{
 	constraint.PropertyShape: RuleConstraintProperty, constraint.Ineffective: RuleConstraintIneffective,
 }
 
+// FaultText says where the fault is, the offending value, and what would be accepted.
+func FaultText(f constraint.Fault) string {
+	where := f.Path
+	if f.Value != "" {
+		where += " (" + printable(f.Value) + ")"
+	}
+	return where + " " + printable(f.Message)
+}
+
 // JudgeConstraint decides on creating or updating a Constraint: what cannot be read or may cost too much is denied,
 // and what is installed and does not satisfy it is previewed in warnings. A stored Constraint whose spec and
 // annotations do not change passes.
@@ -72,11 +81,7 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 	}
 	d := constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties)
 	for _, f := range d.Faults {
-		what := f.Path
-		if f.Value != "" {
-			what += " (" + printable(f.Value) + ")"
-		}
-		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(what+" "+printable(f.Message), faultRules[f.Kind], "")}
+		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(FaultText(f), faultRules[f.Kind], "")}
 		if f.Warning() {
 			v.warn(r)
 		} else {

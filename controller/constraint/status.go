@@ -17,10 +17,6 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// conditionVirtualOperators is the type of the condition that tells whether every namespace that is to see the
-// properties sees them. A Constraint that asks for no virtual operators has none.
-const conditionVirtualOperators = "VirtualOperators"
-
 // The reasons of conditions, besides those of package virtual.
 const (
 	reasonValid      = "Valid"
@@ -78,10 +74,10 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		set(constraintv1.ConditionReady, metav1.ConditionTrue, reasonValid, in.summary(next.Violating, unknown))
 	}
 	if in.Operator == nil {
-		meta.RemoveStatusCondition(&next.Conditions, conditionVirtualOperators)
+		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)
 	} else {
 		status, reason, message := in.operators()
-		set(conditionVirtualOperators, status, reason, message)
+		set(constraintv1.ConditionVirtualOperators, status, reason, message)
 	}
 	return next
 }
@@ -94,11 +90,7 @@ func faultsOf(d *constraint.Definition) []constraint.Fault {
 func faultText(faults []constraint.Fault) string {
 	var texts []string
 	for _, f := range faults[:min(len(faults), shownFaults)] {
-		where := f.Path
-		if f.Value != "" {
-			where += fmt.Sprintf(" %q", f.Value)
-		}
-		texts = append(texts, cut(where+": "+f.Message))
+		texts = append(texts, cut(rules.FaultText(f)))
 	}
 	if more := len(faults) - shownFaults; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))

@@ -65,9 +65,9 @@ func TestConditions(t *testing.T) {
 			in.Counts, in.Installed = []rules.Count{{Satisfied: 1}}, 1
 		}, []string{"Ready=True Valid: 1 constraint, 1 property, 1 installed operator, 0 violations"}},
 		{"properties only", func(in *statusInput) { in.Definition.Constraints, in.Counts = nil, nil }, []string{"Ready=True Valid: 0 constraints, 3 properties"}},
-		{"faulty", faulty(fault), []string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule "1 +": does not compile`}},
+		{"faulty", faulty(fault), []string{`Ready=False Invalid: every installation and upgrade is held until this is corrected: spec.constraints[0].value.rule (1 +) does not compile`}},
 		{"many faults", faulty(fault, fault, fault, fault, fault), []string{"Ready=False Invalid: every installation and upgrade is held until this is corrected: " +
-			strings.Repeat(`spec.constraints[0].value.rule "1 +": does not compile; `, 3) + "and 2 more"}},
+			strings.Repeat(`spec.constraints[0].value.rule (1 +) does not compile; `, 3) + "and 2 more"}},
 		{"ineffective is no fault", faulty(constraint.Fault{Kind: constraint.Ineffective, Message: "stands alone"}), []string{valid}},
 		{"shown", asking(2, 2, 0, nil), []string{valid, "VirtualOperators=True Current: the selector names 2 namespaces with Subscriptions, and OLM is shown the properties there"}},
 		{"still to be made", asking(2, 1, 1, nil), []string{valid, "VirtualOperators=False Pending: in 1 of 2 namespaces ClusterServiceVersion opgate-properties-one is still to be made"}},
@@ -79,7 +79,7 @@ func TestConditions(t *testing.T) {
 			in.Operator = &virtual.Operator{Problem: &virtual.Problem{Reason: virtual.ReasonTooLarge, Message: "it is too large"}}
 		}, []string{valid, "VirtualOperators=False TooLarge: it is too large"}},
 		{"not asked for any more", func(in *statusInput) {
-			in.Object.Status.Conditions = []metav1.Condition{{Type: conditionVirtualOperators, Status: metav1.ConditionTrue}}
+			in.Object.Status.Conditions = []metav1.Condition{{Type: constraintv1.ConditionVirtualOperators, Status: metav1.ConditionTrue}}
 		}, []string{valid}},
 		{"conditions of others stay", func(in *statusInput) {
 			in.Object.Status.Conditions = []metav1.Condition{{Type: "Reviewed", Status: metav1.ConditionTrue, Reason: "ByHand"}}

@@ -4,8 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionReady is the type of the condition that tells whether a Constraint is applied as it is written.
-const ConditionReady = "Ready"
+// The types of conditions.
+const (
+	// ConditionReady tells whether a Constraint is applied as it is written.
+	ConditionReady = "Ready"
+	// ConditionVirtualOperators tells whether every namespace that is to see the properties sees them. A Constraint that asks
+	// for no virtual operators has none.
+	ConditionVirtualOperators = "VirtualOperators"
+)
 
 // ConstraintStatus is what was observed when the Constraint was last
 // evaluated.
@@ -24,6 +30,8 @@ type ConstraintStatus struct {
 
 	// The condition Ready is True if the constraints and properties are applied.
 	// It is False if they cannot be: then every installation and upgrade is held.
+	// The condition VirtualOperators is there if namespaces are to see the
+	// properties, and True if all of them do.
 	//
 	// +listType=map
 	// +listMapKey=type
