@@ -1,11 +1,6 @@
 package rules
 
-import (
-	"iter"
-	"slices"
-
-	"github.com/opgate/opgate/rules/constraint"
-)
+import "slices"
 
 // RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
 // approval: the loop approves for it what the Constraints allow, and gives it back when none binds any more. Who
@@ -95,43 +90,4 @@ func holdApproval(s *Subscription, guard Guard) []Change {
 		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: ApprovalAutomatic}
 	}
 	return append(changes, note)
-}
-
-// Count is how many installed operators satisfy one constraint of a Constraint, and how many do not.
-type Count struct {
-	// Index is that of the constraint in spec.constraints.
-	Index                         int
-	Satisfied, Violating, Unknown int
-}
-
-// Tally counts for one Constraint of a Set over all that is installed in namespaces that have this Set.
-func Tally(d *constraint.Definition, namespaces iter.Seq[*Namespace]) []Count {
-	counts := make([]Count, len(d.Constraints))
-	for i, c := range d.Constraints {
-		counts[i].Index = c.Index
-	}
-	for ns := range namespaces {
-		for i := range ns.Installed() {
-			// A budget for each: what is counted here is not a request that somebody waits for.
-			findings := ns.Constraints().Judge(ns.installed[i].bundle(), ns.Facts(), constraint.NewBudget(nil))
-			for j := range counts {
-				counts[j].add(d, findings)
-			}
-		}
-	}
-	return counts
-}
-
-func (c *Count) add(d *constraint.Definition, findings []constraint.Finding) {
-	for _, f := range findings {
-		if f.Definition.Name == d.Name && (f.Constraint == nil || f.Constraint.Index == c.Index) {
-			if f.Outcome == constraint.Violated {
-				c.Violating++
-			} else {
-				c.Unknown++
-			}
-			return
-		}
-	}
-	c.Satisfied++
 }

@@ -18,8 +18,9 @@ type CSVInput struct {
 }
 
 // JudgeCSV decides on creating or changing a ClusterServiceVersion. What a plan brings was judged with the plan, but
-// for plans that were approved from the start, and but for what is in it, which a plan with an image does not tell. What is made past OLM is judged by what it says of itself, and comes
-// from no catalog (threat O9). The virtual operators are nobody's to write but Opgate's.
+// for plans that were approved from the start, and but for what is in it, which a plan with an image does not tell.
+// What is made past OLM is judged by what it says of itself, and comes from no catalog (threat O9). The virtual
+// operators are nobody's to write but Opgate's.
 func JudgeCSV(in CSVInput) Verdict {
 	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.key()}
 	judgeVirtualOperator(&in, &v)

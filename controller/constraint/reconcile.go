@@ -25,6 +25,7 @@ type reconciler struct {
 	add       func(w work, after time.Duration)
 	wanted    wanted
 	troubles  troubles
+	tallies   tallies
 
 	mu sync.Mutex
 	// known are the Constraints that there were when all were looked at last.

@@ -3,6 +3,7 @@ package constraint
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,22 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
+// tallies remembers what was counted over a snapshot: all statuses are made of one count. The zero value is ready for use.
+type tallies struct {
+	mu       sync.Mutex
+	snapshot *admission.Snapshot
+	tally    *rules.Tally
+}
+
+func (t *tallies) of(snapshot *admission.Snapshot) *rules.Tally {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.snapshot != snapshot {
+		t.snapshot, t.tally = snapshot, rules.NewTally(snapshot.All())
+	}
+	return t.tally
+}
+
 // reconcileStatus writes the status of a Constraint if it differs. Until it is known what the cluster is, the last one
 // stays: what is counted depends on it.
 func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Snapshot, name string) error {
@@ -27,11 +44,9 @@ func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Sn
 	if snapshot.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
 		return nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
-	in := &statusInput{Object: object, Definition: definition, Counts: rules.Tally(definition, snapshot.All()), Operator: r.wanted.of(snapshot, name),
+	tally := r.tallies.of(snapshot)
+	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(snapshot, name),
 		Troubles: r.troubles.of(name), Now: r.Now()}
-	for ns := range snapshot.All() {
-		in.Installed += len(ns.Installed())
-	}
 	if err := r.countOperators(ctx, snapshot, in); err != nil {
 		return err
 	}
