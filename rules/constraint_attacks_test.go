@@ -172,14 +172,17 @@ func TestBinding(t *testing.T) {
 		sub      *Subscription
 		want     string // the JSON patch
 	}{
-		"Automatic waits":           {tenant, sub("Automatic", ""), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
-		"nothing said waits":        {tenant, sub("", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations/opgate.io~1requested-approval","value":"Automatic"}]`},
-		"Manual by hand stays":      {tenant, sub("Manual", ""), `[]`},
-		"waiting goes on":           {tenant, sub("Manual", "Automatic"), `[]`},
-		"where nothing binds":       {nobody, sub("Automatic", ""), `[]`},
-		"given back":                {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
-		"by hand is not given back": {nobody, sub("Manual", ""), `[]`},
-		"a policy decides":          {governed, sub("Automatic", ""), `[]`},
+		"Automatic waits":                   {tenant, sub("Automatic", ""), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
+		"nothing said waits":                {tenant, sub("", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations/opgate.io~1requested-approval","value":"Automatic"}]`},
+		"Manual by hand stays":              {tenant, sub("Manual", ""), `[]`},
+		"waiting goes on":                   {tenant, sub("Manual", "Automatic"), `[]`},
+		"where nothing binds":               {nobody, sub("Automatic", ""), `[]`},
+		"given back":                        {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
+		"a namespace that is not known yet": {NamespaceContents{Constraints: under(certified)}, sub("Automatic", ""), `[]`},
+		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, constraint.Cluster{})}, sub("Automatic", ""), `[]`},
+		"not while a plan waits":            {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
+		"by hand is not given back":         {nobody, sub("Manual", ""), `[]`},
+		"a policy decides":                  {governed, sub("Automatic", ""), `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch, err := json.Marshal(Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))
@@ -265,6 +268,9 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"a step of a judged plan":          {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true}, NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseInstalling)}}, Allow, ""},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
 			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Automatic", PhaseInstalling)}}, Deny, "(csv/constraint)"},
+		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
+			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{pendingPlan("etcd 0.9.2")}}, Deny, "(csv/constraint)"},
+		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*Policy{pinned}}, Allow, ""},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseComplete)}}, Deny, "(csv/constraint)"},
 		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
@@ -375,5 +381,20 @@ func TestOverrideOfConstraints(t *testing.T) {
 	slices.SortFunc(needs, func(a, b Guard) int { return strings.Compare(a.String(), b.String()) })
 	if !ok || !slices.Equal(needs, want) {
 		t.Errorf("needs %v, %v; want %v", needs, ok, want)
+	}
+}
+
+// TestStartingCSVCountsOnce: what an update says of the first version is past.
+func TestStartingCSVCountsOnce(t *testing.T) {
+	banned := ruleOf("banned", `csv != "etcd.v0.9.2"`, "", constraint.Require)
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(banned)})
+	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
+	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", ApprovalManual
+	old.Spec, old.Spec.Channel = sub.Spec, "another"
+	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != Deny {
+		t.Errorf("a new Subscription is judged %s: %s", v.Decision, v.Refusal())
+	}
+	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old, Namespace: ns}); v.Decision != Allow {
+		t.Errorf("an update is judged %s: %s", v.Decision, v.Refusal())
 	}
 }
