@@ -251,6 +251,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		p.Spec.Approval, p.Spec.Approved, p.Status.Phase = approval, true, phase
 		return p
 	}
+	unapproved := running(ApprovalManual, PhaseRequiresApproval)
+	unapproved.Spec.Approved = false
 	pinned := policyFor("etcd", versions("etcd.v0.9.4"))
 	for name, c := range map[string]struct {
 		in       CSVInput
@@ -269,7 +271,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
 			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Automatic", PhaseInstalling)}}, Deny, "(csv/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{pendingPlan("etcd 0.9.2")}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{unapproved}}, Deny, "(csv/constraint)"},
 		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*Policy{pinned}}, Allow, ""},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseComplete)}}, Deny, "(csv/constraint)"},
@@ -396,5 +398,29 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	}
 	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Old: old, Namespace: ns}); v.Decision != Allow {
 		t.Errorf("an update is judged %s: %s", v.Decision, v.Refusal())
+	}
+}
+
+// TestOfferIsTold warns of the newest version once, and not of what is refused already.
+func TestOfferIsTold(t *testing.T) {
+	offer := &Offer{Channel: "stable", Versions: []OfferedVersion{{"etcd.v1.2.0", "1.2.0"}, {"etcd.v0.9.2", "0.9.2"}}, MinKubeVersion: "1.99.0"}
+	old := ruleOf("old", `version == "" || semver_compare(version, "1.0.0") < 0`, "", constraint.Require)
+	gone := ruleOf("gone", `packageName != "etcd"`, "", constraint.Require)
+	for name, c := range map[string]struct {
+		set      *constraint.Set
+		refusals int
+		warnings int
+	}{
+		"the newest violates, and needs a newer Kubernetes": {under(old), 0, 2},
+		"the package is refused anyway":                     {under(gone), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sub := subscriptionTo("etcd")
+			sub.Spec.InstallPlanApproval = ApprovalManual
+			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offer: offer, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
+			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
+				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
+			}
+		})
 	}
 }
