@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -422,5 +423,49 @@ func TestOfferIsTold(t *testing.T) {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}
 		})
+	}
+}
+
+// TestTooNewFor compares the first two numbers, and the first first.
+func TestTooNewFor(t *testing.T) {
+	limited := &planCSV{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
+	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true, "": false} {
+		if what, _ := tooNewFor(limited, openshift); (what != "") != want {
+			t.Errorf("on %q: %q", openshift, what)
+		}
+	}
+}
+
+// TestConstraintAnnotations: what says where virtual operators are is judged like the spec.
+func TestConstraintAnnotations(t *testing.T) {
+	old := &constraintv1.Constraint{}
+	old.Spec.Properties = `[{"type":"acme","value":1}]`
+	changed := old.DeepCopy()
+	changed.Annotations = map[string]string{VirtualOperatorNamespacesAnnotation: "team is a"}
+	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != Deny {
+		t.Errorf("a selector that is none is judged %s", v.Decision)
+	}
+	changed.Spec.Properties = ""
+	changed.Annotations[VirtualOperatorNamespacesAnnotation] = "team=a"
+	if v := JudgeConstraint(ConstraintInput{Constraint: changed, Old: old}); v.Decision != Allow || !strings.Contains(strings.Join(v.WarningTexts(), "\n"), "makes no virtual operator") {
+		t.Errorf("an annotation without properties is judged %s with %q", v.Decision, v.WarningTexts())
+	}
+}
+
+// TestVirtualOperators are named shortly, differently, and install nothing.
+func TestVirtualOperators(t *testing.T) {
+	long := strings.Repeat("a", 100)
+	names := []string{VirtualOperatorName(long), VirtualOperatorName(long + "b"), VirtualOperatorLabelValue(long), VirtualOperatorLabelValue(long + "b")}
+	for i, name := range names {
+		if len(name) > 63 || slices.Contains(names[:i], name) {
+			t.Errorf("%q is too long, or not the only one", name)
+		}
+	}
+	if got, want := VirtualOperatorName("hardware"), "opgate-properties-hardware"; got != want {
+		t.Errorf("it is called %s, want %s", got, want)
+	}
+	csv := &CSV{Metadata: ObjectMeta{Name: names[0], Labels: labels{VirtualOperator: long}}}
+	if _, here := csv.Installed(); here {
+		t.Error("a virtual operator passes for one that is installed")
 	}
 }

@@ -110,7 +110,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
 		for i := range ns.Installed() {
 			installed := &ns.installed[i]
 			for _, f := range set.Judge(installed.bundle(), ns.Facts(), budget) {
-				if f.Definition != d || f.Outcome == constraint.Satisfied || f.Outcome == constraint.Undecided {
+				if f.Outcome == constraint.Undecided {
 					continue
 				}
 				more := mustSatisfy(&f)
