@@ -68,7 +68,10 @@ func (in *CSVInput) matters() bool {
 	if in.Old != nil {
 		return !in.ByOLM && in.changed()
 	}
-	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == ""
+	// OLM repeats steps. The API server asks about the creation of what is there already, and only then says so; refused,
+	// OLM would never learn that the step is done.
+	there := slices.ContainsFunc(in.Namespace.Installed(), func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
+	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
 // gather makes of the ClusterServiceVersion what judging reads, and finds the running plan that brings it, if one does.
