@@ -13,6 +13,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
+	"github.com/opgate/opgate/api/internal/crdtest"
 )
 
 // example is the Constraint of seed 004, word for word.
@@ -49,20 +50,7 @@ func throughTypes(t *testing.T, obj map[string]any, into runtime.Object) {
 	if err != nil || len(strict) > 0 {
 		t.Fatalf("decode: %v %v", err, strict)
 	}
-	back, err := json.Marshal(into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := object(t, back); !reflect.DeepEqual(got, obj) {
-		t.Errorf("through the types and back:\n got %v\nwant %v", got, obj)
-	}
-	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(got, obj) {
-		t.Errorf("through the unstructured converter:\n got %v\nwant %v", got, obj)
-	}
+	crdtest.CheckRoundTrip(t, into, obj)
 }
 
 // TestDesignDocument passes the example of the design through the types and the schema of both versions, unchanged.

@@ -2,9 +2,11 @@
 package crdtest
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -98,5 +101,28 @@ func (c *CRD) CheckAccepted(t *testing.T) {
 	}
 	if errs := crdvalidation.ValidateCustomResourceDefinition(t.Context(), &c.internal); len(errs) > 0 {
 		t.Errorf("the API server would refuse the CRD: %v", errs)
+	}
+}
+
+// CheckRoundTrip wants that a document which was decoded into typed comes back as it was, through JSON and through the
+// converter of unstructured objects.
+func CheckRoundTrip(t *testing.T, typed any, want map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("through the types and back:\n got %v\nwant %v", got, want)
+	}
+	if got, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("through the unstructured converter:\n got %v\nwant %v", got, want)
 	}
 }

@@ -1,16 +1,15 @@
 package v1beta2_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/api/internal/crdtest"
 	"github.com/opgate/opgate/api/policy/v1beta2"
 )
 
@@ -71,20 +70,7 @@ func TestDesignDocuments(t *testing.T) {
 			want := object(t, text)
 
 			policy := decode(t, text)
-			back, err := json.Marshal(policy)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := object(t, back); !reflect.DeepEqual(got, want) {
-				t.Errorf("through the types and back:\n got %v\nwant %v", got, want)
-			}
-			got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("through the unstructured converter:\n got %v\nwant %v", got, want)
-			}
+			crdtest.CheckRoundTrip(t, policy, want)
 
 			stored := object(t, text)
 			pruned, errs := c.Admit(stored)
