@@ -36,6 +36,10 @@ func TestCRDIdentity(t *testing.T) {
 	if got := []string{constraintv2.Group, constraintv2.Kind, constraintv2.Resource}; !reflect.DeepEqual(got, []string{c.V1.Spec.Group, want.Kind, want.Plural}) {
 		t.Errorf("the constants of v2 are %v", got)
 	}
+	// By this label Policies know what can be a template.
+	if got := c.V1.Labels["policy.open-cluster-management.io/policy-type"]; got != "template" {
+		t.Errorf("the label policy-type is %q", got)
+	}
 	if c.V1.Spec.Scope != apiextensionsv1.ClusterScoped {
 		t.Errorf("scope is %s", c.V1.Spec.Scope)
 	}
@@ -97,7 +101,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		return fields
 	}
 	properties := loadCRD(t).VersionNamed(t, constraintv1.Version).Schema.OpenAPIV3Schema.Properties
-	for path, least := range map[string]int{"spec": 2, "status": 17} {
+	for path, least := range map[string]int{"spec": 2, "status": 18} {
 		if fields := walk(path, properties[path]); fields < least {
 			t.Errorf("%s has %d fields, so not all of them were seen", path, fields)
 		}

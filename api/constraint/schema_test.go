@@ -63,6 +63,7 @@ func status() map[string]any {
 	return map[string]any{
 		"observedGeneration": int64(3), "evaluatedGeneration": int64(2), "conditions": []any{condition()},
 		"constraints": []any{count(0), count(1)}, "violating": int64(2), "virtualOperators": int64(4),
+		"compliant": "NonCompliant",
 	}
 }
 
@@ -106,6 +107,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{"two conditions of one type", with([]any{condition(), condition()}, "status", "conditions"), "status.conditions[1]"},
 		{"two counts of one constraint", with([]any{count(1), count(1)}, "status", "constraints"), "status.constraints[1]"},
 		{"a count before the first", with([]any{count(-1)}, "status", "constraints"), "status.constraints[0].index"},
+		{"an outcome that is none", with("Terminating", "status", "compliant"), "status.compliant"},
 		{"a count of nothing", with([]any{without(count(0), "unknown")}, "status", "constraints"), "status.constraints[0].unknown"},
 	}
 	c := loadCRD(t)

@@ -31,7 +31,9 @@ type ConstraintStatus struct {
 	// The condition Ready is True if the constraints and properties are applied.
 	// It is False if they cannot be: then every installation and upgrade is held.
 	// The condition VirtualOperators is there if namespaces are to see the
-	// properties, and True if all of them do.
+	// properties, and True if all of them do. The condition DependenciesSatisfied
+	// is there, and False, while a Policy suspends the Constraint because of what
+	// it waits for.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -59,6 +61,18 @@ type ConstraintStatus struct {
 	//
 	// +optional
 	VirtualOperators int `json:"virtualOperators"`
+
+	// The outcome, for a Policy that has this Constraint as a template or waits
+	// for it: NonCompliant if it cannot be applied or if an installed operator
+	// does not satisfy it, Pending while a Policy suspends it, else Compliant.
+	// Absent until it was first evaluated, and while it cannot be told of an
+	// installed operator.
+	// ---
+	// The annotation opgate.io/pending suspends it.
+	//
+	// +kubebuilder:validation:Enum=Compliant;NonCompliant;Pending
+	// +optional
+	Compliant string `json:"compliant,omitempty"`
 }
 
 // ConstraintCount says how many installed operators satisfy one constraint.

@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
@@ -32,7 +33,14 @@ type CRD struct {
 	Schema    *schema.Structural
 	internal  apiextensions.CustomResourceDefinition
 	validator validation.SchemaValidator
+	rules     func(obj map[string]any) field.ErrorList
 }
+
+// What the API server lets one rule, and all rules for an object, cost.
+const (
+	ruleCost   = 1_000_000
+	objectCost = 10_000_000
+)
 
 // Load reads manifests/crd/file; root is the way from the test's directory to that of the repository.
 func Load(t *testing.T, root, file, version string) *CRD {
@@ -62,6 +70,11 @@ func Load(t *testing.T, root, file, version string) *CRD {
 	if c.validator, _, err = validation.NewSchemaValidator(&props); err != nil {
 		t.Fatalf("compile the schema: %v", err)
 	}
+	rules := cel.NewValidator(c.Schema, true, ruleCost)
+	c.rules = func(obj map[string]any) field.ErrorList {
+		errs, _ := rules.Validate(t.Context(), nil, c.Schema, obj, nil, objectCost)
+		return errs
+	}
 	return &c
 }
 
@@ -84,7 +97,11 @@ func (c *CRD) Admit(obj map[string]any) (pruned []string, errs field.ErrorList) 
 	defaulting.PruneNonNullableNullsWithoutDefaults(obj, c.Schema)
 	defaulting.Default(obj, c.Schema)
 	errs = validation.ValidateCustomResource(nil, obj, c.validator)
-	return pruned, append(errs, listtype.ValidateListSetsAndMaps(nil, c.Schema, obj)...)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.Schema, obj)...)
+	if len(errs) == 0 { // rules read what they can rely on
+		errs = c.rules(obj)
+	}
+	return pruned, errs
 }
 
 // CheckAccepted wants that the API server takes the definition.

@@ -2,6 +2,8 @@
 // which subscription.installPlanApproval says what becomes of upgrades, and that of seed 001, with
 // upgradeApproval. Objects are stored as v1beta2; package conversion brings the one to the other.
 //
+// It also holds PolicySet, which has no other version.
+//
 // +groupName=policy.open-cluster-management.io
 // +kubebuilder:object:generate=true
 package v1beta1

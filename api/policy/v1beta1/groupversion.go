@@ -23,7 +23,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &OperatorPolicy{}, &OperatorPolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &OperatorPolicy{}, &OperatorPolicyList{}, &PolicySet{}, &PolicySetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
