@@ -2,14 +2,10 @@ package constraint_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
@@ -19,23 +15,7 @@ import (
 // example is the Constraint of seed 004, word for word.
 func example(t *testing.T) map[string]any {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "seed-004-example.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err = yaml.YAMLToJSONStrict(text); err != nil {
-		t.Fatal(err)
-	}
-	return object(t, text)
-}
-
-func object(t *testing.T, text []byte) map[string]any {
-	t.Helper()
-	var obj map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &obj); err != nil {
-		t.Fatal(err)
-	}
-	return obj
+	return crdtest.Object(t, crdtest.Document(t, "seed-004-example.yaml"))
 }
 
 // throughTypes decodes an object into a type, back, and into the unstructured form. It fails on a field that the type does not
@@ -46,10 +26,7 @@ func throughTypes(t *testing.T, obj map[string]any, into runtime.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	strict, err := kjson.UnmarshalStrict(text, into)
-	if err != nil || len(strict) > 0 {
-		t.Fatalf("decode: %v %v", err, strict)
-	}
+	crdtest.Decode(t, text, into)
 	crdtest.CheckRoundTrip(t, into, obj)
 }
 

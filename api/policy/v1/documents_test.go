@@ -1,48 +1,20 @@
 package v1_test
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/api/internal/crdtest"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-func document(t *testing.T, name string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err = yaml.YAMLToJSONStrict(text); err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-func object(t *testing.T, text []byte) map[string]any {
-	t.Helper()
-	var obj map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &obj); err != nil {
-		t.Fatal(err)
-	}
-	return obj
-}
-
 // decode reads an object into the types. It fails on a field that the types do not have.
 func decode(t *testing.T, text []byte) *policyv1.Policy {
 	t.Helper()
 	var policy policyv1.Policy
-	strict, err := kjson.UnmarshalStrict(text, &policy)
-	if err != nil || len(strict) > 0 {
-		t.Fatalf("decode: %v %v", err, strict)
-	}
+	crdtest.Decode(t, text, &policy)
 	return &policy
 }
 
@@ -52,13 +24,13 @@ func TestDocuments(t *testing.T) {
 	c := loadCRD(t)
 	for _, name := range []string{"seed-003.yaml", "public.yaml"} {
 		t.Run(name, func(t *testing.T) {
-			text := document(t, name)
-			want := object(t, text)
+			text := crdtest.Document(t, name)
+			want := crdtest.Object(t, text)
 			want["spec"].(map[string]any)["disabled"] = false
 
 			crdtest.CheckRoundTrip(t, decode(t, text), want)
 
-			stored := object(t, text)
+			stored := crdtest.Object(t, text)
 			if pruned, errs := c.Admit(stored); len(pruned) > 0 || len(errs) > 0 {
 				t.Errorf("pruned %v, refused %v", pruned, errs)
 			}
@@ -72,14 +44,14 @@ func TestDocuments(t *testing.T) {
 // TestDecoded looks at what the types make of the design's document: an apiVersion that is left out stays so, and the template
 // is what was written, byte for byte.
 func TestDecoded(t *testing.T) {
-	spec := decode(t, document(t, "seed-003.yaml")).Spec
+	spec := decode(t, crdtest.Document(t, "seed-003.yaml")).Spec
 	if want := []policyv1.PolicyDependency{{Kind: "Policy", Name: "namespace-foo-setup-policy", Compliance: policyv1.Compliant}}; !reflect.DeepEqual(spec.Dependencies, want) {
 		t.Errorf("dependencies are %+v, want %+v", spec.Dependencies, want)
 	}
 	if want := []policyv1.PolicyDependency{{Kind: "ConfigurationPolicy", Name: "bar", Compliance: policyv1.NonCompliant}}; !reflect.DeepEqual(spec.PolicyTemplates[0].ExtraDependencies, want) {
 		t.Errorf("extra dependencies are %+v, want %+v", spec.PolicyTemplates[0].ExtraDependencies, want)
 	}
-	template := object(t, spec.PolicyTemplates[0].ObjectDefinition.Raw)
+	template := crdtest.Object(t, spec.PolicyTemplates[0].ObjectDefinition.Raw)
 	if template["kind"] != "ConfigurationPolicy" || spec.Disabled {
 		t.Errorf("the template is %v, and disabled is %t", template, spec.Disabled)
 	}

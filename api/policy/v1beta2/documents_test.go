@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"testing"
 
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/api/internal/crdtest"
@@ -39,26 +38,11 @@ func documents(t *testing.T) map[string][]byte {
 	return docs
 }
 
-func object(t *testing.T, text []byte) map[string]any {
-	t.Helper()
-	var obj map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &obj); err != nil {
-		t.Fatal(err)
-	}
-	return obj
-}
-
 // decode reads an object into the types. It fails on a field that the types do not have.
 func decode(t *testing.T, text []byte) *v1beta2.OperatorPolicy {
 	t.Helper()
 	var policy v1beta2.OperatorPolicy
-	strict, err := kjson.UnmarshalStrict(text, &policy)
-	if err != nil {
-		t.Fatalf("decode: %v", err)
-	}
-	if len(strict) > 0 {
-		t.Fatalf("decode: %v", strict)
-	}
+	crdtest.Decode(t, text, &policy)
 	return &policy
 }
 
@@ -67,12 +51,12 @@ func TestDesignDocuments(t *testing.T) {
 	c := loadCRD(t)
 	for name, text := range documents(t) {
 		t.Run(name, func(t *testing.T) {
-			want := object(t, text)
+			want := crdtest.Object(t, text)
 
 			policy := decode(t, text)
 			crdtest.CheckRoundTrip(t, policy, want)
 
-			stored := object(t, text)
+			stored := crdtest.Object(t, text)
 			pruned, errs := c.Admit(stored)
 			if len(pruned) > 0 {
 				t.Errorf("pruned: %v", pruned)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/api/policy/v1beta2"
+
+	"github.com/opgate/opgate/api/internal/crdtest"
 )
 
 // texts turns constants of a string type into the values of a schema enum.
@@ -129,7 +131,7 @@ func TestEnums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	walk("", object(t, text))
+	walk("", crdtest.Object(t, text))
 }
 
 func TestSchemaRefuses(t *testing.T) {
@@ -293,7 +295,7 @@ func TestTemplateText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := object(t, back); !reflect.DeepEqual(got, obj) {
+		if got := crdtest.Object(t, back); !reflect.DeepEqual(got, obj) {
 			t.Errorf("%s: through the types and back:\n got %v\nwant %v", field, got, obj)
 		}
 	}
