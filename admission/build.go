@@ -11,6 +11,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // build stores a snapshot in which the namespaces that changed are new and the others those of the last one.
@@ -21,13 +22,17 @@ func (f *Feed) build(informers map[string]cache.SharedIndexInformer) {
 	seen := maps.Clone(f.seen)
 	completed := maps.Clone(f.completed)
 	cluster, constraintsDirty := f.cluster, f.constraintsDirty
-	f.constraintsDirty = false
+	orderDirty := f.orderDirty
+	f.constraintsDirty, f.orderDirty = false, false
 	f.mu.Unlock()
 
 	next := &Snapshot{generation: 1, built: f.Now(), seen: seen, namespaces: map[string]*rules.Namespace{}}
 	if last := f.Store.Load(); last != nil {
 		next.generation, next.namespaces = last.generation+1, maps.Clone(last.namespaces)
-		next.constraints, next.objects = last.constraints, last.objects
+		next.constraints, next.objects, next.order = last.constraints, last.objects, last.order
+	}
+	if orderDirty {
+		next.order = orderOf(informers)
 	}
 	constraintsChanged := false
 	if constraintsDirty {
@@ -85,6 +90,22 @@ func (f *Feed) buildNamespaces(next *Snapshot, informers map[string]cache.Shared
 	}
 }
 
+// orderOf puts the Policies and PolicySets together.
+func orderOf(informers map[string]cache.SharedIndexInformer) *ordering.Graph {
+	var policies []*ordering.Policy
+	var sets []*ordering.Set
+	for _, src := range orderSources {
+		for _, obj := range informers[src.resource.Resource].GetStore().List() {
+			if it := obj.(*item); it.ordered != nil {
+				policies = append(policies, it.ordered)
+			} else if it.members != nil {
+				sets = append(sets, it.members)
+			}
+		}
+	}
+	return ordering.NewGraph(policies, sets)
+}
+
 // setConstraints makes the Constraints of the cluster ready for judging, and tells whether anything that counts for that is new.
 // The loop writes their status all the time: that must not cost what has been judged already.
 func (s *Snapshot) setConstraints(stored cache.Store, cluster constraint.Cluster) (changed bool) {
@@ -106,7 +127,7 @@ func (s *Snapshot) setConstraints(stored cache.Store, cluster constraint.Cluster
 }
 
 func sameDefinition(a, b *constraint.Definition) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
 }
 
 func sameAnnotations(a, b *constraintv1.Constraint) bool {

@@ -17,6 +17,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Feed keeps a Store's snapshot current from watches. A snapshot is built from the parts of the last one
@@ -33,8 +34,10 @@ type Feed struct {
 	// cluster is what is known of the cluster; constraintsDirty tells that it, or a Constraint, has changed.
 	cluster          constraint.Cluster
 	constraintsDirty bool
-	seen             map[string]Seen // by resource
-	completed        map[types.NamespacedName]Completion
+	// orderDirty tells that a Policy or a PolicySet has changed.
+	orderDirty bool
+	seen       map[string]Seen // by resource
+	completed  map[types.NamespacedName]Completion
 	// awaited is since when policies are all that is missing for the first snapshot, denied whether the API
 	// server says that we cannot have them.
 	awaited time.Time
@@ -59,6 +62,8 @@ type FeedOptions struct {
 	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since nothing would hold
 	// anybody to it. Default: none.
 	Unjudged []string
+	// Ordering has Policies and PolicySets followed as well, for what waits for what. Default: no Policy is known.
+	Ordering bool
 	// Completer completes policies whose meaning depends on the cluster. Default: none; such policies hold
 	// what they govern, as far as they say what that is.
 	Completer Completer
@@ -132,7 +137,7 @@ const byNamespace = "namespace"
 // Start follows the API server until the context ends. The first snapshot is stored once all resources
 // have been listed; a resource that the API server does not serve yet keeps the gate closed.
 func (f *Feed) Start(ctx context.Context) error {
-	informers := make(map[string]cache.SharedIndexInformer, len(sources))
+	informers := make(map[string]cache.SharedIndexInformer, len(sources)+len(orderSources))
 	var policies cache.InformerSynced
 	var others []cache.InformerSynced
 	var running sync.WaitGroup
@@ -149,6 +154,16 @@ func (f *Feed) Start(ctx context.Context) error {
 			others = append(others, handled)
 		}
 		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	if f.Ordering {
+		for _, src := range orderSources {
+			informer, _, err := f.informer(src)
+			if err != nil {
+				return fmt.Errorf("watch %s: %w", src.resource.Resource, err)
+			}
+			informers[src.resource.Resource] = informer
+			running.Go(func() { informer.RunWithContext(ctx) })
+		}
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), others...) {
 		return nil // the process is stopping
@@ -250,7 +265,11 @@ func (f *Feed) note(resource string, obj any, more int) *item {
 	}
 	it := obj.(*item)
 	f.mu.Lock()
-	f.dirty[it.concerns] = struct{}{}
+	if ordered := it.ordered != nil || it.members != nil; ordered {
+		f.orderDirty = true
+	} else {
+		f.dirty[it.concerns] = struct{}{}
+	}
 	f.constraintsDirty = f.constraintsDirty || it.constraint != nil
 	if c, ok := f.completed[it.key()]; ok && it.policy != nil {
 		f.dirty[rules.NewPolicy(c.Policy).Concerns()] = struct{}{}
@@ -309,8 +328,10 @@ type item struct {
 	// policy is set for OperatorPolicies that decode, faults for those of them with unknown fields.
 	policy *policyv1beta2.OperatorPolicy
 	faults []string
-	// constraint is set for Constraints.
+	// constraint is set for Constraints, ordered for Policies, members for PolicySets.
 	constraint *storedConstraint
+	ordered    *ordering.Policy
+	members    *ordering.Set
 }
 
 func (it *item) key() types.NamespacedName {

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	kjson "sigs.k8s.io/json"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 )
@@ -20,7 +22,7 @@ type Options struct {
 	Store *Store
 	// Metrics count decisions. Required.
 	Metrics *Metrics
-	// Authorizer answers whether a user may override. Required.
+	// Authorizer answers what users may do. Required.
 	Authorizer Authorizer
 	// OLMIdentities are the user names that OLM writes as. Whoever can write as one of these can start a plan
 	// past the gate, so it names OLM's own service accounts and nothing else. Required.
@@ -98,6 +100,8 @@ const (
 	PathValidateOperatorPolicies   = "/validate/operatorpolicies"
 	PathValidateCSVs               = "/validate/clusterserviceversions"
 	PathValidateConstraints        = "/validate/constraints"
+	PathValidatePolicies           = "/validate/policies"
+	PathValidatePolicySets         = "/validate/policysets"
 )
 
 // Handlers gives the handler of each path.
@@ -111,6 +115,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
 		PathValidateCSVs:               &endpoint[rules.CSV, rules.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
+		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validateParentPolicy},
+		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
 }
 
@@ -150,7 +156,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *reque
 
 func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user string, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.Namespace(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode, Interrupt: ctx.Done(),
 	}
 	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
 		in.Offer = g.offers.Offer(spec.Package, spec.Channel, rules.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
@@ -168,7 +174,7 @@ func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]
 }
 
 func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
-	ns := s.Namespace(req.Object.Metadata.Namespace)
+	ns := s.InOrder(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
@@ -193,7 +199,7 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	in := g.planStatus(req, s.Namespace(req.OldObject.Metadata.Namespace))
+	in := g.planStatus(req, s.InOrder(req.OldObject.Metadata.Namespace))
 	in.Interrupt = ctx.Done()
 	return rules.JudgePlanStatusUpdate(in)
 }
@@ -222,7 +228,7 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
-	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.Namespace(req.Object.Metadata.Namespace),
+	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),
 		ByOLM: g.byOLM(user), ByOpgate: byOpgate, Interrupt: ctx.Done()})
 }
 
@@ -239,6 +245,16 @@ func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request
 		}
 	}
 	return rules.JudgeConstraint(in)
+}
+
+func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+	v := rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: req.Object, Old: req.OldObject, Order: s.order})
+	g.judgeEscalation(ctx, &req.User, req.Object, req.OldObject, &v)
+	return v
+}
+
+func (g *Gate) validatePolicySet(_ context.Context, s *Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
+	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Order: s.order})
 }
 
 // decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/admission/scenario"
@@ -55,7 +56,7 @@ func TestDenyApproval(t *testing.T) {
 // broken is an authorizer that cannot ask.
 type broken struct{}
 
-func (broken) MayOverride(context.Context, *authenticationv1.UserInfo, rules.Guard) (bool, error) {
+func (broken) May(context.Context, *authenticationv1.UserInfo, *authorizationv1.ResourceAttributes) (bool, error) {
 	return true, errors.New("the API server is away")
 }
 

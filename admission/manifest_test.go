@@ -77,8 +77,8 @@ func TestWebhookManifest(t *testing.T) {
 		}
 		for _, r := range h.Rules {
 			every := []string{"*"}
-			switch { // of our own kinds the API server brings all others to this one
-			case slices.Equal(r.APIGroups, []string{policyv1beta2.Group}):
+			switch { // of our own kinds with more than one version the API server brings all others to this one
+			case slices.Equal(r.Resources, []string{resourcePolicies}):
 				every = []string{policyv1beta2.Version}
 			case slices.Equal(r.Resources, []string{resourceConstraints}):
 				every = []string{constraintv1.Version}

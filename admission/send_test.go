@@ -16,22 +16,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // olmUser is the name that OLM writes as in tests.
 const olmUser = "system:serviceaccount:olm:olm-operator-serviceaccount"
 
-// overrideBy lets the users it lists override every policy. RBAC itself is the API server's; package e2e
-// asks it for real.
+// overrideBy lets the users it lists do what is asked about: override every policy, and create whatever a template is. RBAC
+// itself is the API server's; package e2e asks it for real.
 type overrideBy []string
 
-func (o overrideBy) MayOverride(_ context.Context, user *authenticationv1.UserInfo, _ rules.Guard) (bool, error) {
+func (o overrideBy) May(_ context.Context, user *authenticationv1.UserInfo, _ *authorizationv1.ResourceAttributes) (bool, error) {
 	return slices.Contains(o, user.Username), nil
 }
 
@@ -71,8 +73,11 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 		cluster.AddNamespace(namespace, map[string]string{"kubernetes.io/metadata.name": namespace}, false)
 	}
 	snapshot := &Snapshot{generation: 1}
+	var policies []*ordering.Policy
+	var sets []*ordering.Set
+	followed := slices.Concat(sources, orderSources)
 	for _, u := range objects {
-		i := slices.IndexFunc(sources, func(s source) bool { return s.resource.Resource == resourceOf(u) })
+		i := slices.IndexFunc(followed, func(s source) bool { return s.resource.Resource == resourceOf(u) })
 		if i < 0 {
 			t.Fatalf("kind %s is not one that the gate follows", u.GetKind())
 		}
@@ -85,17 +90,24 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 			labels["kubernetes.io/metadata.name"] = u.GetName() // as the API server does
 			u.SetLabels(labels)
 		}
-		r, err := sources[i].read(raw(t, u))
+		r, err := followed[i].read(raw(t, u))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.add != nil {
 			r.add(&cluster)
 		}
+		if r.ordered != nil {
+			policies = append(policies, r.ordered)
+		}
+		if r.members != nil {
+			sets = append(sets, r.members)
+		}
 		if c := r.constraint; c != nil {
 			definitions, snapshot.objects = append(definitions, c.definition), append(snapshot.objects, c.object)
 		}
 	}
+	snapshot.order = ordering.NewGraph(policies, sets)
 	snapshot.constraints = constraint.NewSet(definitions, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift})
 	cluster.Constraints = snapshot.constraints
 	snapshot.namespaces = cluster.Namespaces()

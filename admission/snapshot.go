@@ -12,6 +12,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Snapshot is everything that judging knows of the cluster at one moment. It is immutable: requests read
@@ -21,9 +22,11 @@ type Snapshot struct {
 	// constraints are in every namespace as well; objects are what they were made from, sorted by name.
 	constraints *constraint.Set
 	objects     []*constraintv1.Constraint
-	generation  uint64
-	built       time.Time
-	seen        map[string]Seen
+	// order is what waits for what; nil where no Policy is known.
+	order      *ordering.Graph
+	generation uint64
+	built      time.Time
+	seen       map[string]Seen
 }
 
 // Seen says how far a snapshot has followed one resource.
@@ -42,6 +45,12 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	}
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
 }
+
+// InOrder is Namespace for reviews, whose refusals tell all along the chain of Policies what a suspended guard waits for.
+func (s *Snapshot) InOrder(name string) *rules.Namespace { return s.Namespace(name).InOrder(s.order) }
+
+// Order is what waits for what; nil where no Policy is known.
+func (s *Snapshot) Order() *ordering.Graph { return s.order }
 
 // All gives every namespace that is known, sorted by name.
 func (s *Snapshot) All() iter.Seq[*rules.Namespace] {

@@ -16,9 +16,12 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // source is one resource that the snapshot follows.
@@ -38,8 +41,10 @@ type read struct {
 	policy   *policyv1beta2.OperatorPolicy
 	// faults are fields of the policy that do not exist, or are there twice.
 	faults []string
-	// constraint is set for Constraints.
+	// constraint is set for Constraints, ordered for Policies, members for PolicySets.
 	constraint *storedConstraint
+	ordered    *ordering.Policy
+	members    *ordering.Set
 }
 
 // storedConstraint is a Constraint as it is stored, and made ready for judging.
@@ -51,6 +56,8 @@ type storedConstraint struct {
 const (
 	resourcePolicies    = "operatorpolicies"
 	resourceConstraints = "constraints"
+	resourceOrdered     = policyv1.Resource
+	resourceMembers     = policyv1beta1.PolicySetResource
 )
 
 var olm = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
@@ -62,6 +69,29 @@ var sources = []source{
 	{olm.WithResource("subscriptions"), readSubscription, nil},
 	{olm.WithResource("installplans"), readPlan, nil},
 	{olm.WithResource("clusterserviceversions"), readCSV, nil},
+}
+
+// orderSources say which Policies wait for one another. Nobody waits for them: what a suspended guard holds stands on the
+// guard itself.
+var orderSources = []source{
+	{policyv1.GroupVersion.WithResource(resourceOrdered), readOrdered, nil},
+	{policyv1beta1.GroupVersion.WithResource(resourceMembers), readMembers, nil},
+}
+
+func readOrdered(raw []byte) (read, error) {
+	p := &policyv1.Policy{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, p); err != nil {
+		return read{}, err
+	}
+	return read{ordered: ordering.Read(p)}, nil
+}
+
+func readMembers(raw []byte) (read, error) {
+	s := &policyv1beta1.PolicySet{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, s); err != nil {
+		return read{}, err
+	}
+	return read{members: ordering.ReadSet(s)}, nil
 }
 
 func readPolicy(raw []byte) (read, error) {
@@ -159,7 +189,7 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 		}
 		r := f.read(src, u)
 		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
-			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults, constraint: r.constraint}
+			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults, constraint: r.constraint, ordered: r.ordered, members: r.members}
 		if it.add == nil {
 			it.add = func(*rules.Cluster) {}
 		}

@@ -10,6 +10,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // ConstraintInput is all that judging a Constraint needs.
@@ -38,11 +39,15 @@ func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, e
 // NewDefinition makes a Constraint ready for judging. Strict is what DecodeConstraint found: a misspelt field would be
 // a guard that silently does not exist.
 func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
-	d := constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties)
+	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	if len(strict) > 0 {
 		d = d.WithFault(constraint.Fault{Kind: constraint.Syntax, Path: "spec", Message: strict[0].Error()})
 	}
 	return d
+}
+
+func metaOf(c *constraintv1.Constraint) constraint.Meta {
+	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[ordering.AnnotationPending]}
 }
 
 // faultRules give the rule for each kind of fault.
@@ -79,7 +84,7 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 				field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField, `write a label selector, for example "team in (a, b)"`)})
 		}
 	}
-	d := constraint.Define(constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation}, c.Spec.Constraints, c.Spec.Properties)
+	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	for _, f := range d.Faults {
 		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(FaultText(f), faultRules[f.Kind], "")}
 		if f.Warning() {

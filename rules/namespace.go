@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
@@ -21,6 +22,7 @@ type Namespace struct {
 	plans         []*InstallPlan
 	enforced      []*Policy
 	deleting      bool
+	order         *ordering.Graph
 }
 
 // Installed is a ClusterServiceVersion that stands in a namespace.

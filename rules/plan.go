@@ -70,6 +70,10 @@ var comingRules = []struct {
 	id    RuleID
 	judge func(*PlanInput, *planCSV, *Policy) finding
 }{
+	// What waits for something else is not installed before it (seed 003).
+	{RulePlanDependency, func(in *PlanInput, c *planCSV, p *Policy) finding {
+		return in.Namespace.waiting(p.Pending, p.Name, shown(c.name))
+	}},
 	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},
 	// What OLM resolved along another channel is not what the policy wants.

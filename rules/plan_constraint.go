@@ -102,6 +102,9 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	if set.Empty() {
 		return
 	}
+	for _, d := range set.Binding(j.Namespace.Facts()) {
+		v.recordAs(RulePlanDependency, constraintGuard(d), true, j.Namespace.waiting(d.Pending, d.Name, shown(c.name)))
+	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
 			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(

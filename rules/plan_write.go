@@ -96,7 +96,7 @@ func (n *Namespace) slipped() []*Policy {
 
 // passesByName tells whether a policy lets a CSV through whatever else the plan would say of it.
 func (p *Policy) passesByName(csv string) bool {
-	return !p.MustNotHave && p.faults == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
+	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
 		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
 }
 
@@ -202,7 +202,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 // contents of a plan, not those that keep what was judged from changing.
 var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
-	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV,
+	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependency,
 	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
 }
 

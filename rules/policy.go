@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Policy is an OperatorPolicy made ready for judging: everything that judging would otherwise parse again
@@ -25,6 +26,10 @@ type Policy struct {
 	Catalog              Catalog
 	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
+
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (seed
+	// 003); empty for none. While it is set nothing that the policy governs is approved.
+	Pending string
 
 	// Incomplete policies depend on what is on the cluster, and were not completed from it yet. What they
 	// mean is not known, so nothing is done for them.
@@ -61,6 +66,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		versions:        SplitVersions(spec.Versions),
+		Pending:         op.Annotations[ordering.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
@@ -132,6 +138,8 @@ func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
 		return ApprovalManual, "the policy cannot be read"
+	case p.Pending != "":
+		return ApprovalManual, "the policy waits for what it depends on"
 	case len(p.versions) > 0:
 		return ApprovalManual, "spec.versions is set"
 	case p.versionRange != nil:

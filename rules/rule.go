@@ -38,6 +38,8 @@ const (
 	RulePlanStatusPhase  RuleID = "plan/status-phase"
 	RulePlanOverride     RuleID = "plan/override"
 
+	RulePlanDependency RuleID = "plan/dependency-pending"
+
 	RulePlanConstraint       RuleID = "plan/constraint"
 	RulePlanBundleConstraint RuleID = "plan/bundle-constraint"
 	RulePlanKubeVersion      RuleID = "plan/kube-version"
@@ -63,6 +65,16 @@ const (
 	RuleConstraintProperty    RuleID = "constraint/property"
 	RuleConstraintIneffective RuleID = "constraint/ineffective"
 	RuleConstraintViolated    RuleID = "constraint/violated"
+
+	RuleParentField     RuleID = "policy/field"
+	RuleParentConflict  RuleID = "policy/dependency-conflict"
+	RuleParentDuplicate RuleID = "policy/dependency-duplicate"
+	RuleParentCycle     RuleID = "policy/dependency-cycle"
+	RuleParentNamespace RuleID = "policy/dependency-namespace"
+	RuleParentTemplate  RuleID = "policy/template"
+	// RuleParentEscalation is judged in package admission, since it asks the API server.
+	RuleParentEscalation RuleID = "policy/escalation"
+	RulePolicySetCycle   RuleID = "policyset/dependency-cycle"
 )
 
 // Rule describes one rule for readers: `opgate explain`, documentation and tests.
@@ -110,6 +122,7 @@ func Rules() []Rule {
 		{RulePlanFrozen, "Deny", "the contents of a stored plan are changed by somebody else than OLM"},
 		{RulePlanStatusPhase, "Deny", "the phase of a plan is written by somebody else than OLM"},
 		{RulePlanOverride, "Warn", "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
+		{RulePlanDependency, "Hold", "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"},
 		{RulePlanConstraint, "Deny", "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"},
 		{RulePlanBundleConstraint, "Hold", "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"},
 		{RulePlanKubeVersion, "Hold", "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"},
@@ -132,5 +145,13 @@ func Rules() []Rule {
 		{RuleConstraintProperty, "Deny", "a property of a Constraint, of a type that OLM knows, has a value of another shape"},
 		{RuleConstraintIneffective, "Warn", "something in a Constraint cannot have the effect that its author will expect"},
 		{RuleConstraintViolated, "Warn", "an installed operator does not satisfy the Constraint"},
+		{RuleParentField, "Deny", "a Policy has a name or a field that cannot work"},
+		{RuleParentConflict, "Deny", "a Policy waits for one object in two states at once"},
+		{RuleParentDuplicate, "Deny", "a Policy names one object that it depends on in two API versions"},
+		{RuleParentCycle, "Deny", "a Policy would wait for itself, through others that wait for it"},
+		{RuleParentNamespace, "Warn", "a dependency of a Policy names a namespace that does not count for its kind"},
+		{RuleParentEscalation, "Deny", "a Policy has a template of a kind that its author may not create"},
+		{RuleParentTemplate, "Warn", "a template of a Policy cannot be applied as it is written"},
+		{RulePolicySetCycle, "Deny", "a Policy would wait for itself, through a PolicySet that it is a member of"},
 	}
 }

@@ -12,10 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
+
+// conditionDependencies is False while the Constraint waits for what its Policy depends on, else absent. OperatorPolicies have
+// it too.
+const conditionDependencies = "DependenciesSatisfied"
 
 // The reasons of conditions, besides those of package virtual.
 const (
@@ -24,6 +29,8 @@ const (
 	reasonCurrent    = "Current"
 	reasonPending    = "Pending"
 	reasonNotWritten = "NotWritten"
+	// reasonDependencyPending is also the word that refusals use.
+	reasonDependencyPending = "DependencyPending"
 )
 
 const (
@@ -62,6 +69,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	}
 	if faults := faultsOf(in.Definition); len(faults) > 0 {
 		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults)) // the counts stay those of before
+		next.Compliant = string(policyv1.NonCompliant)
 	} else {
 		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
 		unknown := 0
@@ -72,6 +80,14 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 			unknown += count.Unknown
 		}
 		set(constraintv1.ConditionReady, metav1.ConditionTrue, reasonValid, in.summary(next.Violating, unknown))
+		next.Compliant = compliantOf(next.Violating, unknown)
+	}
+	if pending := in.Definition.Pending; pending != "" {
+		next.Compliant = string(policyv1.Pending)
+		set(conditionDependencies, metav1.ConditionFalse, reasonDependencyPending,
+			"the Constraint waits for what Policy "+pending+" depends on; until then it holds every installation and upgrade where it applies")
+	} else {
+		meta.RemoveStatusCondition(&next.Conditions, conditionDependencies)
 	}
 	if in.Operator == nil {
 		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)
@@ -80,6 +96,18 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		set(constraintv1.ConditionVirtualOperators, status, reason, message)
 	}
 	return next
+}
+
+// compliantOf sums up what is installed, for Policies that wait for the Constraint or apply it. Where something could not be
+// told it is not known.
+func compliantOf(violating, unknown int) string {
+	switch {
+	case violating > 0:
+		return string(policyv1.NonCompliant)
+	case unknown > 0:
+		return ""
+	}
+	return string(policyv1.Compliant)
 }
 
 // faultsOf leaves out the faults that only warn.

@@ -81,6 +81,11 @@ func TestConditions(t *testing.T) {
 		{"not asked for any more", func(in *statusInput) {
 			in.Object.Status.Conditions = []metav1.Condition{{Type: constraintv1.ConditionVirtualOperators, Status: metav1.ConditionTrue}}
 		}, []string{valid}},
+		{"suspended", func(in *statusInput) { in.Definition.Pending = "policies/guards" }, []string{valid,
+			"DependenciesSatisfied=False DependencyPending: the Constraint waits for what Policy policies/guards depends on; until then it holds every installation and upgrade where it applies"}},
+		{"not suspended any more", func(in *statusInput) {
+			in.Object.Status.Conditions = []metav1.Condition{{Type: conditionDependencies, Status: metav1.ConditionFalse}}
+		}, []string{valid}},
 		{"conditions of others stay", func(in *statusInput) {
 			in.Object.Status.Conditions = []metav1.Condition{{Type: "Reviewed", Status: metav1.ConditionTrue, Reason: "ByHand"}}
 		}, []string{"Reviewed=True ByHand: ", valid}},
@@ -99,10 +104,37 @@ func TestConditions(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	got := evaluate(input(nil))
-	want := constraintv1.ConstraintStatus{ObservedGeneration: 3, EvaluatedGeneration: 3, Violating: 1, Conditions: got.Conditions, Constraints: []constraintv1.ConstraintCount{
+	want := constraintv1.ConstraintStatus{ObservedGeneration: 3, EvaluatedGeneration: 3, Violating: 1, Compliant: "NonCompliant", Conditions: got.Conditions, Constraints: []constraintv1.ConstraintCount{
 		{Index: 0, Message: "must be certified", Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestCompliant is what a Policy reads that applies the Constraint, or waits for it.
+func TestCompliant(t *testing.T) {
+	counted := func(counts ...rules.Count) func(in *statusInput) {
+		return func(in *statusInput) {
+			in.Definition.Constraints, in.Counts = in.Definition.Constraints[:len(counts)], counts
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(in *statusInput)
+		want   string
+	}{
+		{"satisfied", counted(rules.Count{Satisfied: 2}), "Compliant"},
+		{"asks for nothing", counted(), "Compliant"},
+		{"violated", counted(rules.Count{Violating: 1}, rules.Count{Unknown: 1}), "NonCompliant"},
+		{"not decided is not compliant", counted(rules.Count{Satisfied: 2, Unknown: 1}), ""},
+		{"faulty", faulty(constraint.Fault{Kind: constraint.Syntax, Message: "is not JSON"}), "NonCompliant"},
+		{"suspended", func(in *statusInput) { in.Definition.Pending = "policies/guards" }, "Pending"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := evaluate(input(tc.change)).Compliant; got != tc.want {
+				t.Errorf("compliant is %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -22,6 +22,8 @@ const (
 type Meta struct {
 	Name, UID  string
 	Generation int64
+	// Pending names the Policy that has suspended the Constraint until its dependencies are met; empty for none.
+	Pending string
 }
 
 // Definition is one Constraint object made ready: parsed and compiled. It is immutable.
@@ -29,6 +31,8 @@ type Definition struct {
 	Name       string
 	UID        string
 	Generation int64
+	// Pending is that of Meta. It is for those who judge by the definition: Set does not look at it.
+	Pending string
 	// Constraints are the elements that could be read.
 	Constraints []*Constraint
 	Properties  []Property
@@ -52,7 +56,7 @@ func (c *Constraint) Uses() Attributes { return c.check.uses() }
 
 // Define reads a Constraint object. It is total: what cannot be read is a fault.
 func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
-	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation}
+	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Pending: meta.Pending}
 	var found faults
 	if size := len(constraintsJSON) + len(propertiesJSON); size > maxObjectBytes {
 		found.add(Size, "spec", "", fmt.Sprintf("constraints and properties are %d bytes together, the limit is %d", size, maxObjectBytes))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // judgement is the verdict on one object, with what explains an allowed one.
@@ -36,6 +37,11 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
 				Namespaces: cluster.all(), Constraints: cluster.constraints})
 			j.notes = constraintNotes(o.definition)
+		case o.parent != nil:
+			j.verdict = rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: o.parent, Order: cluster.order})
+			j.notes = parentNotes(o.parent)
+		case o.set != nil:
+			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Order: cluster.order})
 		case o.subscription != nil:
 			ns := cluster.namespace(o.namespace)
 			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode})
@@ -58,6 +64,8 @@ type context struct {
 	constraints *constraint.Set
 	// alone has a set for each of the constraints, to tell where it has a say.
 	alone []*constraint.Set
+	// order is what waits for what.
+	order *ordering.Graph
 }
 
 func clusterOf(m *manifests, versions constraint.Cluster) *context {
@@ -82,7 +90,7 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 			c.AddNamespace(o.name, o.labels, false)
 		}
 	}
-	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints}
+	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints, order: orderOf(m)}
 	for _, d := range made.constraints.Definitions() {
 		made.alone = append(made.alone, constraint.NewSet([]*constraint.Definition{d}, made.constraints.Cluster()))
 	}
@@ -92,9 +100,9 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 // namespace gives what is known of a namespace. Where that is nothing, the Constraints apply all the same.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
-		return ns
+		return ns.InOrder(c.order)
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints})
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).InOrder(c.order)
 }
 
 // all gives every namespace that is known, sorted by name.

@@ -11,6 +11,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
@@ -33,6 +34,8 @@ var kinds = []kind{
 	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
 	{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
 	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
+	{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), read: readParent},
+	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), read: readPolicySet},
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), read: readSubscription},
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), read: readPlan},
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), read: readCSV, unchecked: true},

@@ -9,12 +9,14 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// object is one object of the input. One of policy, constraint, subscription and plan is set, or, for context,
+// object is one object of the input. One of policy, constraint, parent, set, subscription and plan is set, or, for context,
 // installed or labels, or, for a copy of a ClusterServiceVersion, none.
 type object struct {
 	place
@@ -33,6 +35,10 @@ type object struct {
 	// constraint has its unknown fields in strict as well; definition is the Constraint made ready for judging.
 	constraint *constraintv1.Constraint
 	definition *constraint.Definition
+
+	// parent is a Policy, set a PolicySet.
+	parent *policyv1.Policy
+	set    *policyv1beta1.PolicySet
 
 	subscription *rules.Subscription
 	plan         *rules.InstallPlan
@@ -76,6 +82,7 @@ type loader struct {
 	// namespace is the one of objects that name none.
 	namespace string
 	seen      map[identity]*object
+	parents   []parent
 }
 
 type identity struct{ kind, namespace, name string }
@@ -90,6 +97,7 @@ func load(inputs []input, namespace string) *manifests {
 			l.value(d, origin{})
 		}
 	}
+	l.allTemplates()
 	return &l.manifests
 }
 
@@ -179,6 +187,9 @@ func (l *loader) object(d document, k *kind) {
 		o.definition = rules.NewDefinition(o.constraint, o.strict)
 	}
 	l.objects = append(l.objects, o)
+	if o.parent != nil {
+		l.parents = append(l.parents, parent{d, o})
+	}
 }
 
 // settle puts an object into a namespace.
@@ -187,6 +198,10 @@ func (o *object) settle(namespace string) {
 	switch {
 	case o.policy != nil:
 		o.policy.Namespace = namespace
+	case o.parent != nil:
+		o.parent.Namespace = namespace
+	case o.set != nil:
+		o.set.Namespace = namespace
 	case o.subscription != nil:
 		o.subscription.Metadata.Namespace = namespace
 	case o.plan != nil:

@@ -52,6 +52,26 @@ func (t *tree) item(list string, i int) *tree {
 	return &tree{root: value.Content[i], offset: t.offset}
 }
 
+// within is the tree of the value at a path such as spec.list[2].value.
+func (t *tree) within(path string) *tree {
+	node := t.node()
+	for node != nil && path != "" {
+		node = resolved(node)
+		switch {
+		case node.Kind == yamltree.SequenceNode && path[0] == '[':
+			node, path = element(node, path)
+		case node.Kind == yamltree.MappingNode:
+			_, node, path = member(node, strings.TrimPrefix(path, "."))
+		default:
+			node = nil
+		}
+	}
+	if node == nil {
+		return &tree{}
+	}
+	return &tree{root: node, offset: t.offset}
+}
+
 // lineOf walks along the path and gives the line of the last key or element that is there.
 func lineOf(node *yamltree.Node, path string) int {
 	line := node.Line

@@ -22,7 +22,7 @@ func printProblems(w io.Writer, problems []problem) error {
 func printText(w io.Writer, judged []judgement) error {
 	out := bufio.NewWriter(w)
 	if len(judged) == 0 {
-		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Constraint, Subscription or InstallPlan")
+		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Constraint, Policy, PolicySet, Subscription or InstallPlan")
 		return out.Flush()
 	}
 	count := map[rules.Decision]int{}

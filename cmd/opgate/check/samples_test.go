@@ -193,7 +193,8 @@ func mustJSON(t *testing.T, v any) string {
 // would prune nothing. What the gate refuses is up to the gate.
 func TestSamplesFitTheSchemas(t *testing.T) {
 	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(), crds.ClusterServiceVersion()}
-	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "operators.coreos.com_constraints"} {
+	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "policy.open-cluster-management.io_policies",
+		"policy.open-cluster-management.io_policysets", "operators.coreos.com_constraints"} {
 		text, err := os.ReadFile("../../../manifests/crd/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)

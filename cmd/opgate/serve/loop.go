@@ -20,10 +20,12 @@ import (
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
+	order "github.com/opgate/opgate/controller/ordering"
 	"github.com/opgate/opgate/controller/packages"
 	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
@@ -56,8 +58,9 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
+	unjudged := append([]string{o.Namespace}, o.ExcludedNamespaces...)
 	feed = admission.NewFeed(admission.FeedOptions{
-		Client: client, Store: store, Unjudged: append([]string{o.Namespace}, o.ExcludedNamespaces...), Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
+		Client: client, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
 		Changed: func(namespaces []string) {
 			changes.Namespaces(namespaces)
 			guards.Namespaces(namespaces)
@@ -71,9 +74,17 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		if err != nil {
 			return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 		}
+		also := []operatorpolicy.Companion{guards}
+		if o.Ordering {
+			ordered, err := orderController(o, unjudged, identity, loopMetrics, log)
+			if err != nil {
+				return nil, nil, err
+			}
+			also = append(also, ordered)
+		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
 			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: loopMetrics,
-			Also: []operatorpolicy.Companion{guards}, LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			Also: also, LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {
@@ -87,6 +98,14 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		}
 	}
 	return feed, catalogs, nil
+}
+
+// orderController makes what looks after Policies and PolicySets.
+func orderController(o *Options, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*order.Controller, error) {
+	return order.New(order.Options{
+		PendingGuards: ordering.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded,
+		Metrics: order.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
+	})
 }
 
 // patient makes watches last six times as long as their clients ask for, which is half an hour and more

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Options configure `opgate serve`; each field is one flag.
@@ -44,6 +45,12 @@ type Options struct {
 	ExcludedNamespaces []string
 	// Ungoverned is approve or hold.
 	Ungoverned string
+	// Ordering looks after Policies and PolicySets: templates that wait for one another.
+	Ordering bool
+	// PendingGuards is suspend or delete.
+	PendingGuards string
+	// GatekeeperTemplates lets templates of Policies be of Gatekeeper's kinds.
+	GatekeeperTemplates bool
 	// DefaultNamespace is for policies that name none and whose package suggests none.
 	DefaultNamespace string
 	// StatusHistoryLength is how many compliance messages a status keeps.
@@ -89,6 +96,11 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil, "namespace, besides Opgate's own, that the webhook configurations leave out; repeatable. No Constraint counts there")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
+	flags.BoolVar(&o.Ordering, "ordering", true,
+		"apply the templates of Policies in the order of their dependencies, and refuse those that would wait for one another for ever; switch it off where Open Cluster Management's own policy framework looks after Policies")
+	flags.StringVar(&o.PendingGuards, "pending-guards", string(ordering.Suspend),
+		"what becomes of OperatorPolicies and Constraints in a Policy while its dependencies are not met: suspend keeps them and lets them hold every approval, delete removes them like other templates, and what they guard is open")
+	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false, "let templates of Policies be of Gatekeeper's kinds (ConstraintTemplate and its constraints)")
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
 	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10, "how many compliance messages the status of a policy keeps")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails")
@@ -130,6 +142,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
 		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+	}
+	if o.PendingGuards != string(ordering.Suspend) && o.PendingGuards != string(ordering.Delete) {
+		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, ordering.Suspend, ordering.Delete)
 	}
 	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {

@@ -20,6 +20,8 @@ const (
 	TypeNoDeprecations               = "NoDeprecations"
 	TypeMinorChannelUpgradeAvailable = "MinorChannelUpgradeAvailable"
 	TypeCompliant                    = "Compliant"
+	// TypeDependencies is an addition of Opgate: False while the policy waits for what its Policy depends on, else absent.
+	TypeDependencies = "DependenciesSatisfied"
 )
 
 // Kinds of related objects.

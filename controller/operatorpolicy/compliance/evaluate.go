@@ -13,6 +13,8 @@ import (
 const (
 	reasonInvalid  = "InvalidPolicySpec"
 	reasonExisting = "ExistingInstallation"
+	// reasonDependencyPending is also the word that refusals use.
+	reasonDependencyPending = "DependencyPending"
 )
 
 // Evaluate decides what the policy finds and what is to be done. It is total: whatever stands on the cluster
@@ -26,12 +28,20 @@ func Evaluate(in *Input) Outcome {
 	switch {
 	case len(problems) > 0:
 		return e.invalid(problems)
-	case in.Policy.Spec.IsMustNotHave():
-		out := removal(in)
-		out.Findings = slices.Concat([]Finding{validated()}, out.Findings, []Finding{e.minorChannel()})
-		return out
+	case in.Rules.Pending != "":
+		return e.suspended(e.valid())
 	}
-	return e.musthave()
+	return e.valid()
+}
+
+// valid is the outcome for a valid policy.
+func (e *evaluation) valid() Outcome {
+	if !e.Policy.Spec.IsMustNotHave() {
+		return e.musthave()
+	}
+	out := removal(e.Input)
+	out.Findings = slices.Concat([]Finding{validated()}, out.Findings, []Finding{e.minorChannel()})
+	return out
 }
 
 // evaluation is an Input with what several findings need to know.

@@ -57,6 +57,9 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
 		return policyv1beta2.NonCompliant, told(policyv1beta2.NonCompliant, []string{valid.Message})
 	}
+	if waiting := conditionOf(conditions, TypeDependencies); waiting != nil {
+		return policyv1beta2.Pending, told(policyv1beta2.Pending, []string{waiting.Message})
+	}
 	compliant := policyv1beta2.Compliant
 	var changed []metav1.Condition
 	var missing []string

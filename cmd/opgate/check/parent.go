@@ -1,0 +1,112 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	kjson "sigs.k8s.io/json"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/ordering"
+)
+
+func readParent(raw []byte, o *object) []fieldFault {
+	p := &policyv1.Policy{}
+	faults := append(unknownFields(raw, p), missing(raw, []string{"policy-templates"})...)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, p); err != nil {
+		return orFault(faults, err)
+	}
+	o.parent = p
+	o.identify(&rules.ObjectMeta{Name: p.Name, GenerateName: p.GenerateName, Namespace: p.Namespace})
+	return faults
+}
+
+func readPolicySet(raw []byte, o *object) []fieldFault {
+	s := &policyv1beta1.PolicySet{}
+	faults := unknownFields(raw, s)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, s); err != nil {
+		return orFault(faults, err)
+	}
+	o.set = s
+	o.identify(&rules.ObjectMeta{Name: s.Name, GenerateName: s.GenerateName, Namespace: s.Namespace})
+	return faults
+}
+
+// parent is a Policy and where it stands.
+type parent struct {
+	document
+	object *object
+}
+
+// allTemplates reads what Policies apply, each behind its Policy. All else has been read by then.
+func (l *loader) allTemplates() {
+	for _, p := range l.parents {
+		written := l.objects
+		l.objects = nil
+		l.templates(p)
+		l.objects = slices.Insert(written, slices.Index(written, p.object)+1, l.objects...)
+	}
+}
+
+// templates reads the guards that a Policy applies: they are judged, and judge the rest, like those that stand alone. What
+// else a Policy applies is not Opgate's to judge, nor is a template of which the input has what was made of it, as what was
+// read from a cluster does.
+func (l *loader) templates(p parent) {
+	d, policy := p.document, p.object.parent
+	if policy.Spec.Disabled {
+		return
+	}
+	for _, t := range ordering.Read(policy).Templates {
+		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Guard || t.Fault != "" || made {
+			continue
+		}
+		path := fmt.Sprintf("spec.policy-templates[%d].objectDefinition", t.Index)
+		raw, err := applied(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw, policy)
+		if err != nil {
+			l.fault(d, []fieldFault{{path, path + " cannot be read: " + reworded(err)}})
+			continue
+		}
+		inner := document{place: d.at(d.tree.line(path, d.line)), raw: raw, tree: d.tree.within(path)}
+		l.value(inner, origin{})
+	}
+}
+
+// applied is a template with what its Policy decides: the namespace, and what is done.
+func applied(raw []byte, parent *policyv1.Policy) ([]byte, error) {
+	var object map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return nil, err
+	}
+	if err := ordering.Override(object, parent); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
+}
+
+// orderOf is what waits for what in the input.
+func orderOf(m *manifests) *ordering.Graph {
+	var policies []*ordering.Policy
+	var sets []*ordering.Set
+	for _, o := range m.objects {
+		switch {
+		case o.parent != nil:
+			policies = append(policies, ordering.Read(o.parent))
+		case o.set != nil:
+			sets = append(sets, ordering.ReadSet(o.set))
+		}
+	}
+	return ordering.NewGraph(policies, sets)
+}
+
+// parentNotes says what each template waits for.
+func parentNotes(p *policyv1.Policy) (notes []string) {
+	for _, t := range ordering.Read(p).Templates {
+		for _, d := range t.Dependencies {
+			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, d.Want))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,40 @@
+package compliance
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// suspended is what becomes of an outcome while the policy waits for what its Policy depends on (seed 003): what is found is
+// told, and nothing is made, changed or removed. Subscriptions are made to wait for approval, since an Automatic one would have
+// OLM write plans that are refused.
+func (e *evaluation) suspended(out Outcome) Outcome {
+	out.Actions, out.Intervention, out.After = nil, nil, 0
+	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: reasonDependencyPending,
+		Message: "the policy waits for what Policy " + e.Rules.Pending + " depends on; until then nothing is approved, made or removed for it"})
+	if !e.enforced {
+		return out
+	}
+	for i := range e.Subscriptions {
+		if s := &e.Subscriptions[i]; s.Package == e.wanted.name {
+			out.Actions = append(out.Actions, madeToWait(s)...)
+		}
+	}
+	return out
+}
+
+func madeToWait(s *Subscription) []Action {
+	path := []string{"spec", "installPlanApproval"}
+	if mode, _, _ := unstructured.NestedString(s.Content, path...); mode == rules.ApprovalManual {
+		return nil
+	}
+	object := runtime.DeepCopyJSON(s.Content)
+	if err := unstructured.SetNestedField(object, rules.ApprovalManual, path...); err != nil {
+		return nil // it has no spec, so OLM makes nothing of it
+	}
+	return []Action{{Verb: Update, Object: object, Live: s.Content}}
+}

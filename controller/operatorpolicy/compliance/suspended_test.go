@@ -1,0 +1,89 @@
+package compliance
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/ordering"
+)
+
+func pending(in *Input) {
+	in.Policy.Annotations = map[string]string{ordering.AnnotationPending: "policies/app"}
+}
+
+// TestSuspended is what becomes of a policy whose Policy waits for others: it reports, and nothing is done for it but that
+// OLM is made to wait.
+func TestSuspended(t *testing.T) {
+	manual := func(s *Subscription) {
+		s.Content = liveSubscription(s)
+		s.Content["spec"].(map[string]any)["installPlanApproval"] = rules.ApprovalManual
+	}
+	foreign := func(s *Subscription) { s.Package = "vault" }
+	for _, tc := range []struct {
+		name  string
+		given []given
+		// waits are the Subscriptions that are made to wait.
+		waits []string
+	}{
+		{"nothing is made", []given{ready, enforced, pending}, nil},
+		{"nothing is removed", []given{ready, enforced, pending, subscription("etcd", manual), csv("etcd.v1.2.0"),
+			spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave })}, nil},
+		{"an Automatic Subscription waits", []given{ready, enforced, pending, subscription("etcd")}, []string{"etcd"}},
+		{"so does one with another name", []given{ready, enforced, pending, subscription("renamed"), subscription("etcd", manual)}, []string{"renamed"}},
+		{"other packages are left alone", []given{ready, enforced, pending, subscription("vault", foreign)}, nil},
+		{"an informing policy writes nothing", []given{ready, pending, subscription("etcd")}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := input(tc.given...)
+			out := Evaluate(in)
+			var waits []string
+			for _, a := range out.Actions {
+				meta := a.Object["metadata"].(map[string]any)
+				before, after := a.Live["spec"].(map[string]any), a.Object["spec"].(map[string]any)
+				if a.Verb != Update || after["installPlanApproval"] != rules.ApprovalManual || before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
+					t.Errorf("action %s of %v to %v", a.Verb, before, after)
+				}
+				waits = append(waits, meta["name"].(string))
+			}
+			if len(waits) != len(tc.waits) || len(waits) > 0 && waits[0] != tc.waits[0] {
+				t.Errorf("made to wait are %v, want %v", waits, tc.waits)
+			}
+			status, event := Finish(in, out, 0)
+			const message = "Pending; the policy waits for what Policy policies/app depends on; until then nothing is approved, made or removed for it"
+			if status.Compliant != policyv1beta2.Pending || status.History[0].Message != message {
+				t.Errorf("status is %s, %v", status.Compliant, status.History)
+			}
+			if event == nil || event.Message != message || event.Type != "Warning" {
+				t.Errorf("event is %+v", event)
+			}
+			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonDependencyPending {
+				t.Errorf("condition is %+v", c)
+			}
+		})
+	}
+}
+
+// TestResumed is a policy that waits no more: nothing of the waiting is left.
+func TestResumed(t *testing.T) {
+	waiting := input(ready, enforced, pending, subscription("etcd"))
+	status, _ := Finish(waiting, Evaluate(waiting), 0)
+	in := input(ready, enforced, subscription("etcd"))
+	in.Policy.Status = status
+	out := Evaluate(in)
+	resumed, event := Finish(in, out, 0)
+	if resumed.Compliant == policyv1beta2.Pending || conditionOf(resumed.Conditions, TypeDependencies) != nil || event == nil {
+		t.Errorf("status is %s, %v", resumed.Compliant, resumed.Conditions)
+	}
+}
+
+// TestSuspendedAndInvalid is NonCompliant, which is worse than to wait.
+func TestSuspendedAndInvalid(t *testing.T) {
+	in := input(ready, enforced, pending, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Name = "" }))
+	status, _ := Finish(in, Evaluate(in), 0)
+	if status.Compliant != policyv1beta2.NonCompliant {
+		t.Errorf("it is %s", status.Compliant)
+	}
+}

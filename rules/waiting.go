@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"strings"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/ordering"
+)
+
+// InOrder is the namespace for those who want to be told what a suspended guard waits for, all along the chain of
+// Policies. Without it they are told the first Policy.
+func (n *Namespace) InOrder(order *ordering.Graph) *Namespace {
+	if n == nil || order == nil {
+		return n
+	}
+	told := *n
+	told.order = order
+	return &told
+}
+
+// waiting holds something for a guard that a Policy has suspended, because of what the Policy depends on (seed 003). Pending
+// is that Policy, as namespace/name, or whatever else was written in its place; a guard that says nothing holds nothing.
+func (n *Namespace) waiting(pending, guard, what string) finding {
+	if pending == "" {
+		return finding{}
+	}
+	return finding{decision: Hold, what: what + " is held", accepted: "DependencyPending: " + n.chain(pending, guard)}
+}
+
+func (n *Namespace) chain(pending, guard string) string {
+	namespace, name, named := strings.Cut(pending, "/")
+	if !named {
+		return "annotation " + ordering.AnnotationPending + " says " + quote(pending)
+	}
+	policy := ordering.Ref{Group: policyv1.Group, Kind: policyv1.Kind, Namespace: namespace, Name: name}
+	var order *ordering.Graph // of nothing, where nobody knows more
+	if n != nil {
+		order = n.order
+	}
+	return order.Chain(policy, guard)
+}
