@@ -147,7 +147,7 @@ func TestG20HostileClient(t *testing.T) {
 	review := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}`)
 	for _, path := range []string{
 		"/mutate/subscriptions", "/mutate/operatorpolicies", "/validate/subscriptions", "/validate/installplans",
-		"/validate/installplans-status", "/validate/operatorpolicies", "/", "/validate", "/metrics", "/debug/pprof/", "/validate/subscriptions/../installplans",
+		"/validate/installplans-status", "/validate/operatorpolicies", "/validate/policies", "/validate/policysets", "/", "/validate", "/metrics", "/debug/pprof/", "/validate/subscriptions/../installplans",
 	} {
 		for name, request := range map[string]struct {
 			method, contentType string

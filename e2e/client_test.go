@@ -36,6 +36,8 @@ var (
 	subscriptions = olmVersion.WithResource("subscriptions")
 	installPlans  = olmVersion.WithResource("installplans")
 	policies      = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta2", Resource: "operatorpolicies"}
+	ordered       = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1", Resource: "policies"}
+	policySets    = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta1", Resource: "policysets"}
 	constraints   = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "constraints"}
 	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
@@ -47,6 +49,8 @@ var (
 		"CatalogSource":         olmVersion.WithResource("catalogsources"),
 		"OperatorPolicy":        policies,
 		"Constraint":            constraints,
+		"Policy":                ordered,
+		"PolicySet":             policySets,
 		"Namespace":             namespaces,
 	}
 )

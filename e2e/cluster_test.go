@@ -27,7 +27,7 @@ func TestControlPlane(t *testing.T) {
 				"catalogsources", "clusterserviceversions", "installplans", "olmconfigs",
 				"operatorconditions", "operatorgroups", "operators", "subscriptions",
 			},
-			"policy.open-cluster-management.io": {"operatorpolicies"},
+			"policy.open-cluster-management.io": {"operatorpolicies", "policies", "policysets"},
 		} {
 			served := kubectl(t, c, cluster.Admin, "", "api-resources", "--api-group", group, "-o", "name")
 			for _, resource := range resources {
@@ -80,7 +80,13 @@ func TestControlPlane(t *testing.T) {
 			{cluster.Opgate, "patch", "installplans", "shop", "yes"},
 			{cluster.Opgate, "create", "installplans", "shop", "no"},
 			{cluster.Opgate, "update", "catalogsources", "olm", "no"},
-			{cluster.Opgate, "update", "operatorpolicies", "policies", "no"},
+			{cluster.Tenant, "create", "policies.policy.open-cluster-management.io", "shop", "yes"},
+			{cluster.Tenant, "create", "policies.policy.open-cluster-management.io", "policies", "no"},
+			{cluster.Opgate, "watch", "policysets", "policies", "yes"},
+			{cluster.Opgate, "update", "operatorpolicies", "policies", "yes"}, // as templates of Policies
+			{cluster.Opgate, "update", "policies.policy.open-cluster-management.io", "policies", "no"},
+			{cluster.Opgate, "create", "policies.policy.open-cluster-management.io", "policies", "no"},
+			{cluster.Opgate, "delete", "policysets", "policies", "no"},
 			{cluster.Opgate, "update", "leases/opgate-loop", "opgate-system", "yes"},
 			{cluster.Opgate, "update", "leases/another", "opgate-system", "no"},
 			{cluster.Opgate, "update", "leases/opgate-loop", "shop", "no"},

@@ -26,6 +26,7 @@ func TestUninstall(t *testing.T) {
 	s := startSite(t)
 	namespace := s.newNamespace(t)
 	uninstall := func(t *testing.T) { s.helm(t, "uninstall", "opgate", "--wait") }
+	t.Run("ordering off and on", func(t *testing.T) { s.switchOrdering(t) })
 	for _, order := range []struct {
 		name  string
 		steps func(t *testing.T)

@@ -39,6 +39,11 @@ func TestRefusedValues(t *testing.T) {
 		"namespaces by pattern":       {`excludedNamespaces: ["team-*"]`, "at '/excludedNamespaces/0'"},
 		"every look-up":               {`templates: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/templates/lookupRules/0/resources/0'"},
 		"every verb":                  {`templates: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/templates/lookupRules/0/verbs/0'"},
+		"every template":              {`ordering: {rules: [{apiGroups: [example.com], resources: ["*"], verbs: [create]}]}`, "at '/ordering/rules/0/resources/0'"},
+		"every group":                 {`ordering: {rules: [{apiGroups: ["*"], resources: [widgets], verbs: [create]}]}`, "at '/ordering/rules/0/apiGroups/0'"},
+		"every verb for templates":    {`ordering: {rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"a right to give rights":      {`ordering: {rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"guards that are let go":      {`ordering: {pendingGuards: keep}`, "at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
 		"no unit":                     {"certificates: {selfManaged: {caLifetime: 365d}}", "at '/certificates/selfManaged/caLifetime'"},
 		"no seconds":                  {"drainTimeout: 2m", "at '/drainTimeout'"},
 	}
@@ -96,7 +101,7 @@ func TestUserRoles(t *testing.T) {
 		"opgate-view": {read, read}, "opgate-edit": {write, read}, "opgate-admin": {all, all},
 	} {
 		same(t, role, one[*rbacv1.ClusterRole](t, defaults, role).Rules, []rbacv1.PolicyRule{
-			{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: verbs.policies},
+			{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies", "policies", "policysets"}, Verbs: verbs.policies},
 			{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"constraints"}, Verbs: verbs.constraints},
 		})
 	}
@@ -152,6 +157,7 @@ func TestFlags(t *testing.T) {
 		"self-managed": "{defaultNamespace: operators}",
 		"cert-manager": "certificates: {mode: cert-manager}",
 		"others":       "{approvalMode: deny, ungoverned: hold, log: {level: error, format: console}, backgroundLoop: {enabled: false}, drainDelay: 0s}",
+		"ordering":     "ordering: {enabled: false, pendingGuards: delete, gatekeeper: true}",
 	} {
 		var args []string
 		for _, arg := range container(t, mustRender(t, values)).Args {
@@ -211,7 +217,9 @@ func TestNotes(t *testing.T) {
 		return text
 	}
 	for text, wants := range map[string][]string{
-		notes(): {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`},
+		notes():                                {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`},
+		notes("ordering.pendingGuards=delete"): {"OperatorPolicies, Constraints, Policies and PolicySets from now on", "WARNING: ordering.pendingGuards is delete"},
+		notes("ordering.enabled=false"):        {"OperatorPolicies and Constraints from now on"},
 		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},
 	} {
 		for _, want := range wants {

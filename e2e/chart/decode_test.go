@@ -167,7 +167,11 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 		})
 	}
 	hooks = append(hooks, one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks...)
-	if want := 11; len(hooks) != want {
+	want := 13
+	if flagsOf(t, o)["ordering"][0] == "false" {
+		want = 11
+	}
+	if len(hooks) != want {
 		t.Fatalf("there are %d webhooks, want %d", len(hooks), want)
 	}
 	return hooks

@@ -39,7 +39,7 @@ func TestDefinitions(t *testing.T) {
 	same(t, "copies in the chart ('make generate' makes them)", names(copies), names(made))
 	rendered := definitionsOf(t, defaults)
 	same(t, "definitions that are rendered", len(rendered), len(made))
-	for _, name := range []string{policyDefinition, constraintDefinition} {
+	for _, name := range append([]string{policyDefinition, constraintDefinition}, orderingDefinitions...) {
 		if rendered[name] == nil {
 			t.Errorf("%s is not among them", name)
 		}

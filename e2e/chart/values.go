@@ -94,8 +94,8 @@ func valuesIn(mapping *yaml.Node, known schema, prefix string) ([]Value, error) 
 const readmeHead = `<!-- Made from values.yaml by "make generate": change the comments there. -->
 # Chart opgate
 
-Installs Opgate: the definitions of OperatorPolicy and Constraint, the webhook configurations, their pods, permissions and
-certificates.
+Installs Opgate: the definitions of OperatorPolicy, Constraint, Policy and PolicySet, the webhook configurations, their pods,
+permissions and certificates.
 [docs/install.md](../../../docs/install.md) says how to install, upgrade and remove it.
 
 ` + "```shell" + `

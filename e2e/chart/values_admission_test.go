@@ -115,7 +115,7 @@ func TestWebhookNumber(t *testing.T) {
 	}
 	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n#", "\n")), " ")
 	hooks := hooksOf(t, defaults)
-	if want := "There are constantly eleven entries"; len(hooks) != 11 || !strings.Contains(comment, want) {
+	if want := "There are constantly thirteen entries, eleven without ordering"; len(hooks) != 13 || !strings.Contains(comment, want) {
 		t.Errorf("there are %d entries, and the comment does not say so, or does not say %q", len(hooks), want)
 	}
 	kinds, groups := map[string]bool{}, map[string]bool{}
@@ -127,12 +127,12 @@ func TestWebhookNumber(t *testing.T) {
 			}
 		}
 	}
-	if want := "five kinds of two API groups"; len(kinds) != 5 || len(groups) != 2 || !strings.Contains(comment, want) {
+	if want := "seven kinds of two API groups"; len(kinds) != 7 || len(groups) != 2 || !strings.Contains(comment, want) {
 		t.Errorf("there are kinds %v of groups %v, and the comment does not say so, or does not say %q", kinds, groups, want)
 	}
 }
 
-// TestWebhookRules looks at what the entries for ClusterServiceVersions and Constraints are called for.
+// TestWebhookRules looks at what the entries for ClusterServiceVersions, Constraints, Policies and PolicySets are called for.
 func TestWebhookRules(t *testing.T) {
 	type rule struct {
 		Path, Versions, Resources, Operations, Scope string
@@ -152,6 +152,8 @@ func TestWebhookRules(t *testing.T) {
 		"steps-clusterserviceversions.opgate.io": {"/validate/clusterserviceversions", "*", "clusterserviceversions", "CREATE", "Namespaced"},
 		// v2 is the same, and the API server makes it into v1 before it asks.
 		"constraints.opgate.io": {"/validate/constraints", "v1", "constraints", "CREATE UPDATE", "Cluster"},
+		"policies.opgate.io":    {"/validate/policies", "*", "policies", "CREATE UPDATE", "Namespaced"},
+		"policysets.opgate.io":  {"/validate/policysets", "*", "policysets", "CREATE UPDATE", "Namespaced"},
 	} {
 		same(t, name, rules[name], want)
 	}

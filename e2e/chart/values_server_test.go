@@ -19,6 +19,9 @@ const (
 	constraintDefinition = "constraints.operators.coreos.com"
 )
 
+// orderingDefinitions are those that are only there with ordering.
+var orderingDefinitions = []string{"policies.policy.open-cluster-management.io", "policysets.policy.open-cluster-management.io"}
+
 // serverCases are values that say what the server does.
 func serverCases() []valueCase {
 	return []valueCase{

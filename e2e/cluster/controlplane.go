@@ -59,9 +59,10 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 		if err != nil {
 			return nil, fmt.Errorf("start control plane: %w", err)
 		}
-		server.Configure().Set("egress-selector-config-file", config).
-			// As on OpenShift: who makes an object go with its owner has to have the right to delete it.
-			Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+		server.Configure().Set("egress-selector-config-file", config)
+	}
+	if opts.Node || opts.Owners {
+		server.Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)

@@ -41,6 +41,9 @@ type Options struct {
 	// Node makes the API server reach Services by way of EgressSocket, where package node answers. Without it, it cannot reach
 	// any but those of type ExternalName.
 	Node bool
+	// Owners makes the API server ask, as on OpenShift and with Node, whether somebody who makes an object go with its owner has the
+	// right to delete it, and to keep the owner from going first.
+	Owners bool
 	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
 	Audit bool
 	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each LIST.

@@ -16,6 +16,7 @@ import (
 const (
 	tenantRole    = "opgate-e2e-tenant"
 	templateRole  = "opgate-e2e-templates"
+	orderingRole  = "opgate-e2e-ordering"
 	admissionRole = "opgate-admission"
 	certsRole     = "opgate-certs"
 	loopRole      = "opgate-loop"
@@ -23,6 +24,7 @@ const (
 
 	operatorsGroup = "operators.coreos.com"
 	packagesGroup  = "packages.operators.coreos.com"
+	policyGroup    = "policy.open-cluster-management.io"
 
 	// rbacTimeout bounds the time until the API server's authorizer has seen new bindings; it takes milliseconds.
 	rbacTimeout = 30 * time.Second
@@ -46,17 +48,30 @@ func TemplateRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow("", []string{"configmaps"}, "get", "list", "watch")}
 }
 
+// OrderingRules are for kinds that templates of Policies are of here, or that dependencies name, besides those that Opgate is
+// shipped for. An administrator grants them, as these tests do: a kind that nobody knows, and some of what the chart grants
+// with ordering.gatekeeper.
+func OrderingRules() []rbacv1.PolicyRule {
+	all := []string{"list", "watch", "create", "update", "delete"}
+	return []rbacv1.PolicyRule{
+		allow("example.com", []string{"widgets"}, all...),
+		allow("templates.gatekeeper.sh", []string{"constrainttemplates"}, all...),
+		allow("constraints.gatekeeper.sh", []string{"k8srequiredlabels"}, all...),
+	}
+}
+
 // OpgateRules are all that Opgate may need here: for admission and certificates and, once there was a gate with Loop, for that as
 // well. It may do no more than that, but needs less while the loop does not run.
 func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	roles := []string{admissionRole, certsRole, namespaceRole}
+	also := TemplateRules()
 	if c.loop {
-		roles = append(roles, loopRole)
+		roles, also = append(roles, loopRole), append(also, OrderingRules()...)
 	}
 	rules, err := shippedRules(roles...)
-	return append(rules, TemplateRules()...), err
+	return append(rules, also...), err
 }
 
 func allow(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
@@ -75,6 +90,8 @@ func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string)
 	objects = append(objects,
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: templateRole}, Rules: TemplateRules()},
 		clusterBinding(templateRole, templateRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: orderingRole}, Rules: OrderingRules()},
+		clusterBinding(orderingRole, orderingRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
 	)
 	for _, object := range objects {
 		if err := c.Create(ctx, object); err != nil {
@@ -126,6 +143,10 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 		{
 			User:               OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "watch"},
+		},
+		{
+			User:               OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "example.com", Resource: "widgets", Verb: "watch"},
 		},
 		{
 			User: string(Tenant), Groups: []string{"system:authenticated"},

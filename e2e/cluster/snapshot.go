@@ -28,7 +28,7 @@ type snapshotKind struct {
 
 func snapshotKinds() []snapshotKind {
 	olm := schema.GroupVersion{Group: operatorsGroup, Version: "v1alpha1"}
-	policy := schema.GroupVersion{Group: "policy.open-cluster-management.io", Version: "v1beta2"}
+	policy := schema.GroupVersion{Group: policyGroup, Version: "v1beta2"}
 	constraint := schema.GroupVersion{Group: operatorsGroup, Version: "v1"}
 	return []snapshotKind{
 		{"operatorpolicies", policy.WithKind("OperatorPolicy")},
@@ -36,6 +36,8 @@ func snapshotKinds() []snapshotKind {
 		{"installplans", olm.WithKind("InstallPlan")},
 		{"clusterserviceversions", olm.WithKind("ClusterServiceVersion")},
 		{"constraints", constraint.WithKind("Constraint")},
+		{"policies", schema.GroupVersion{Group: policyGroup, Version: "v1"}.WithKind("Policy")},
+		{"policysets", schema.GroupVersion{Group: policyGroup, Version: "v1beta1"}.WithKind("PolicySet")},
 		{"namespaces", schema.GroupVersion{Version: "v1"}.WithKind("Namespace")},
 	}
 }

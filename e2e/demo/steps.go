@@ -117,5 +117,18 @@ func steps() []step {
 			refused: true,
 			says:    []string{"subscription/constraint", "operators come from the catalog that was verified"},
 		}},
+	}, {
+		title: "Policies can wait for one another, but not for ever: what closes a circle is refused",
+		commands: []command{{
+			user: cluster.Admin,
+			show: "order-storage.yaml",
+			args: []string{"apply", "-f", "order-storage.yaml"},
+			says: []string{"policy.policy.open-cluster-management.io/storage created"},
+		}, {
+			user:    cluster.Admin,
+			args:    []string{"apply", "-f", "order-database.yaml"},
+			refused: true,
+			says:    []string{"policy/dependency-cycle", "Policy policies/database -> Policy policies/storage -> Policy policies/database"},
+		}},
 	}}
 }
