@@ -50,7 +50,7 @@ type PolicySpec struct {
 
 	// Whether the templates act or only report. It takes the place of
 	// spec.remediationAction in each template; a template that says InformOnly
-	// stays as it is. Without it, each template says for itself.
+	// only reports in any case. Without it, each template says for itself.
 	//
 	// Inform and Enforce mean the same as the lower-case words.
 	//
