@@ -10,6 +10,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // TestConstraintsCountEverywhere also in a namespace that nothing is known of yet.
@@ -34,6 +35,8 @@ func TestSetConstraints(t *testing.T) {
 		{"none, at first", nil, cluster, true},
 		{"the first", []*constraintv1.Constraint{certifiedOnly(1, "")}, cluster, true},
 		{"its status", []*constraintv1.Constraint{certifiedOnly(1, "a")}, cluster, false},
+		{"suspended, which makes no generation", []*constraintv1.Constraint{suspended(certifiedOnly(1, "b"))}, cluster, true},
+		{"not suspended any more", []*constraintv1.Constraint{certifiedOnly(1, "c")}, cluster, true},
 		{"its spec", []*constraintv1.Constraint{certifiedOnly(2, "a")}, cluster, true},
 		{"another Kubernetes", []*constraintv1.Constraint{certifiedOnly(2, "a")}, constraint.Cluster{Version: "1.37.0"}, true},
 		{"another OpenShift", []*constraintv1.Constraint{certifiedOnly(2, "a")}, constraint.Cluster{Version: "1.37.0", OpenShift: "4.19.3"}, true},
@@ -58,6 +61,11 @@ func TestSetConstraints(t *testing.T) {
 func certifiedOnly(generation int64, resourceVersion string) *constraintv1.Constraint {
 	c := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "certified", UID: "1", Generation: generation, ResourceVersion: resourceVersion}}
 	c.Spec.Constraints = `[{"type":"olm.constraint","value":{"rule":"properties.exists(p, p.type == 'certified')"}}]`
+	return c
+}
+
+func suspended(c *constraintv1.Constraint) *constraintv1.Constraint {
+	c.Annotations = map[string]string{ordering.AnnotationPending: "policies/app"}
 	return c
 }
 
