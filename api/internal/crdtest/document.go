@@ -1,8 +1,8 @@
 package crdtest
 
 import (
+	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
 	kjson "sigs.k8s.io/json"
@@ -12,7 +12,7 @@ import (
 // Document reads a YAML document of directory testdata, as the JSON that the API server would be sent.
 func Document(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
+	text, err := fs.ReadFile(os.DirFS("testdata"), name)
 	if err != nil {
 		t.Fatal(err)
 	}
