@@ -64,6 +64,8 @@ func classify(err error) outcome {
 		return retried
 	case apierrors.IsAlreadyExists(err):
 		return contested
+	case byEnd(err):
+		return failed
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return denied
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
@@ -77,7 +79,7 @@ func classify(err error) outcome {
 // writeFault says why the object of a template could not be written.
 func writeFault(verb string, ref ordering.Ref, kind watches.Kind, err error) string {
 	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
-	if apierrors.IsForbidden(err) && !byWebhook(err) && !byQuota(err) {
+	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
 		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural, kind.Group, text)
 	}
 	return text
@@ -85,6 +87,12 @@ func writeFault(verb string, ref ordering.Ref, kind watches.Kind, err error) str
 
 // byWebhook tells whether a webhook refused, which may be Opgate's own, and not the API server for want of a right.
 func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook ") }
+
+// byEnd tells whether the definition of the kind is being deleted, or was until a moment ago and the API server has yet to see
+// that it is there again. It is no want of a right, though that is what the API server makes of it.
+func byEnd(err error) bool {
+	return strings.Contains(err.Error(), "not allowed while custom resource definition is terminating")
+}
 
 // byQuota tells whether something else than rights is missing: what admission plugins refuse has no word of users.
 func byQuota(err error) bool { return !strings.Contains(err.Error(), "cannot ") }

@@ -56,18 +56,19 @@ func TestFailedWrites(t *testing.T) {
 		means outcome
 		text  string
 	}{
-		"changed meanwhile":      {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
-		"gone meanwhile":         {apierrors.NewNotFound(resource, "x"), retried, ""},
-		"namespace on its way":   {terminating, retried, ""},
-		"there is one":           {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
-		"schema":                 {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x", nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
-		"unknown field":          {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""), refused, "could not be created: strict decoding error"},
-		"too large":              {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused, "could not be created: "},
-		"no right":               {apierrors.NewForbidden(resource, "x", errors.New(`User "u" cannot create resource "widgets"`)), denied, "opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
-		"a webhook":              {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, denied, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
-		"a quota":                {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), denied, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
-		"an unreachable webhook": {apierrors.NewInternalError(errors.New("failed calling webhook")), failed, "could not be created: Internal error"},
-		"a lost connection":      {errors.New("connection refused"), failed, "could not be created: connection refused"},
+		"changed meanwhile":          {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
+		"gone meanwhile":             {apierrors.NewNotFound(resource, "x"), retried, ""},
+		"namespace on its way":       {terminating, retried, ""},
+		"there is one":               {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
+		"schema":                     {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x", nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
+		"unknown field":              {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""), refused, "could not be created: strict decoding error"},
+		"too large":                  {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused, "could not be created: "},
+		"no right":                   {apierrors.NewForbidden(resource, "x", errors.New(`User "u" cannot create resource "widgets"`)), denied, "opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
+		"a webhook":                  {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, denied, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
+		"a definition that is going": {apierrors.NewForbidden(resource, "x", errors.New("create not allowed while custom resource definition is terminating")), failed, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: create not allowed while`},
+		"a quota":                    {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), denied, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
+		"an unreachable webhook":     {apierrors.NewInternalError(errors.New("failed calling webhook")), failed, "could not be created: Internal error"},
+		"a lost connection":          {errors.New("connection refused"), failed, "could not be created: connection refused"},
 	} {
 		if got := classify(tc.err); got != tc.means {
 			t.Errorf("%s: means %d, want %d", name, got, tc.means)
