@@ -64,6 +64,16 @@ func TestParentPoliciesNamedAsAttacks(t *testing.T) {
 			want: "Deny policy shop/app: spec.dependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> PolicySet shop/all -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
 		{name: "for itself behind others", policy: parent(t, "app", "Policy x", "Policy app"),
 			want: "Deny policy shop/app: spec.dependencies[1]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
+		{name: "by the template that does not ignore it", policy: changed(parent(t, "app"), func(p *policyv1.Policy) {
+			on := func(kind, name string) []policyv1.PolicyDependency {
+				return []policyv1.PolicyDependency{{Kind: kind, Name: name, Compliance: "Compliant"}}
+			}
+			first := p.Spec.PolicyTemplates[0]
+			first.IgnorePending, first.ExtraDependencies = true, on("Policy", "db")
+			second := first.DeepCopy()
+			second.IgnorePending, second.ObjectDefinition.Raw = false, []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"b"}}`)
+			p.Spec.PolicyTemplates = append(p.Spec.PolicyTemplates, second)
+		}), want: "Deny policy shop/app: spec.policy-templates[1].extraDependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/db -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
 		{name: "a template for itself, behind ignorePending", policy: changed(parent(t, "app", "ConfigurationPolicy app-t"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].IgnorePending = true }),
 			want: "Deny policy shop/app: spec.dependencies[0]: ConfigurationPolicy shop/app-t would wait for itself: ConfigurationPolicy shop/app-t -> ConfigurationPolicy shop/app-t (policy/dependency-cycle): remove one of these dependencies"},
 		{name: "two states", policy: parent(t, "app", "Policy x", "Policy x Pending"),
@@ -83,6 +93,7 @@ func TestParentPoliciesNamedAsAttacks(t *testing.T) {
 			want: `Deny policy shop/app: spec.remediationAction: Unsupported value: "InformOnly": supported values: "enforce", "Enforce", "inform", "Inform" (policy/field)`},
 		{name: "a name that is no label", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 64) }),
 			want: "Deny policy shop/" + strings.Repeat("x", 64) + `: metadata.name: Invalid value: "` + strings.Repeat("x", 64) + `": has 64 characters; the name becomes a label of what the templates make: write at most 63 (policy/field)`},
+		{name: "the longest name", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 63) }), want: "Allow"},
 		{name: "somebody else's guard", policy: changed(parent(t, "app", "OperatorPolicy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0].Namespace = "attacker" }),
 			want: "Allow warning policy shop/app: spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/x is waited for (policy/dependency-namespace): leave the namespace out"},
 		{name: "a template of nothing", policy: changed(parent(t, "app"), raw(`{}`)),

@@ -108,7 +108,7 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	if !suspect {
 		return nil
 	}
-	const enough = 20 // any of them is to be mended
+	const enough = 5 // each has to be mended, and a hostile Policy can have hundreds
 	circles := g.cyclic(starts)
 	for _, start := range circles[:min(len(circles), enough)] {
 		if c := g.Cycle(start); c != nil && (cycle == nil || len(c) < len(cycle)) {

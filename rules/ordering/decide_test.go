@@ -157,6 +157,10 @@ func TestDecideOnGatekeeper(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", status, got, want)
 		}
 	}
+	other := LiveOf(made(t, "status: {compliant: Compliant, created: false}"), p)
+	if out := Decide(TemplateInput{Policy: p, Template: Template{Name: "x", Ref: other.ref(), Readable: true}, Live: other}); out.Fault || out.State != Compliant {
+		t.Errorf("created means something else here: %+v", out)
+	}
 }
 
 // TestMessageOfObject: it comes from where the object tells it, and never tells another state than the present one.

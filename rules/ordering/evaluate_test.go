@@ -36,6 +36,8 @@ func TestObserve(t *testing.T) {
 		{name: "a ConfigurationPolicy", object: "{apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {generation: 3}, status: {compliant: Compliant, lastEvaluatedGeneration: 3}}", want: "3/3 Compliant"},
 		{name: "another kind that counts something by that name", object: "{apiVersion: example.com/v1, kind: Widget, metadata: {generation: 3}, status: {compliant: Compliant, lastEvaluatedGeneration: 2}}", want: "3/0 Compliant"},
 		{name: "a ConstraintTemplate is there", object: "{apiVersion: templates.gatekeeper.sh/v1, kind: ConstraintTemplate, status: {created: false}}", want: "0/0 Compliant"},
+		{name: "a ConstraintTemplate of somebody else", object: "{apiVersion: example.com/v1, kind: ConstraintTemplate}", want: "0/0 none"},
+		{name: "something else of that group", object: "{apiVersion: templates.gatekeeper.sh/v1, kind: Other}", want: "0/0 none"},
 		{name: "a Gatekeeper constraint without violations", object: "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, status: {totalViolations: 0}}", want: "0/0 Compliant"},
 		{name: "with violations", object: "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, status: {totalViolations: 3}}", want: "0/0 NonCompliant"},
 		{name: "not audited", object: "{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, status: {}}", want: "0/0 none"},
@@ -64,8 +66,11 @@ func TestObserve(t *testing.T) {
 		t.Error("nil says nothing")
 	}
 	whole := map[string]any{"metadata": map[string]any{"generation": 3, "uid": "u"}, "status": map[string]any{"observedGeneration": int64(3)}}
-	if o := Observe(whole); o.Generation != 3 || o.ObservedGeneration != 3 || o.UID != "u" {
-		t.Errorf("numbers come as int, int64 and float64: %+v", o)
+	for _, three := range []any{3, int64(3), float64(3)} {
+		whole["status"] = map[string]any{"observedGeneration": three}
+		if o := Observe(whole); o.Generation != 3 || o.ObservedGeneration != 3 || !o.HasObserved || o.UID != "u" {
+			t.Errorf("%T: %+v", three, o)
+		}
 	}
 	whole["status"] = map[string]any{"observedGeneration": 2.5}
 	if o := Observe(whole); o.HasObserved {

@@ -82,7 +82,7 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 	for i := range read.Templates {
 		tm := &read.Templates[i]
 		switch {
-		case tm.Index != i, tm.Name == "", len(tm.Name) > maxName, tm.Lasting != (tm.Fault != ""), !tm.Readable && tm.Fault == "", tm.Readable != (tm.Ref != Ref{}):
+		case tm.Index != i, tm.Name == "", len(tm.Name) > maxName, !tm.Readable && tm.Fault == "", tm.Readable != (tm.Ref != Ref{}):
 			t.Errorf("template %d: %+v", i, tm)
 		case tm.Guard != tm.Ref.Guard(), tm.Readable && tm.Ref.Namespace != "shop" && tm.Ref.Namespace != "":
 			t.Errorf("template %d: %+v", i, tm)

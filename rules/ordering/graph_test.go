@@ -85,6 +85,10 @@ func TestCycle(t *testing.T) {
 		{name: "hidden by ignorePending", lines: []string{"app:; one?: ConfigurationPolicy one"}, cycle: "ConfigurationPolicy shop/one -> ConfigurationPolicy shop/one"},
 		{name: "hidden by ignorePending behind another Policy", lines: []string{"app:; one?: Policy db", "db: ConfigurationPolicy one"},
 			cycle: "ConfigurationPolicy shop/one -> Policy shop/db -> ConfigurationPolicy shop/one"},
+		{name: "the shortest of several that are hidden", lines: []string{"app:; a?: ConfigurationPolicy b; b?: ConfigurationPolicy a; z?: ConfigurationPolicy z; y?: ConfigurationPolicy x; x?: ConfigurationPolicy y"},
+			cycle: "ConfigurationPolicy shop/z -> ConfigurationPolicy shop/z"},
+		{name: "hidden behind many that wait for something else", lines: []string{"app:; a?: Policy x; b?: Policy x; c?: Policy x; d?: Policy x; e?: Policy x; f?: Policy x; z?: ConfigurationPolicy z"},
+			cycle: "ConfigurationPolicy shop/z -> ConfigurationPolicy shop/z"},
 		{name: "the last template may wait for its own Policy", lines: []string{"app:; one: ; last?: Policy app"}},
 		{name: "two that ignore what they wait for", lines: []string{"app:; a?: Policy db", "db:; b?: Policy app"}},
 		{name: "one that ignores is enough", lines: []string{"app:; a?: Policy db", "db: Policy app"}},
@@ -168,6 +172,23 @@ func TestLongCycle(t *testing.T) {
 	}
 	if g.Cycle(PolicyRef("shop", "p0")) != nil {
 		t.Error("the first graph has changed")
+	}
+}
+
+func TestChainText(t *testing.T) {
+	for n, want := range map[int]string{
+		0:  "",
+		2:  "Policy shop/p0 -> Policy shop/p1",
+		10: "Policy shop/p0 -> Policy shop/p1 -> Policy shop/p2 -> Policy shop/p3 -> Policy shop/p4 -> Policy shop/p5 -> Policy shop/p6 -> Policy shop/p7 -> Policy shop/p8 -> Policy shop/p9",
+		11: "Policy shop/p0 -> Policy shop/p1 -> Policy shop/p2 -> Policy shop/p3 -> Policy shop/p4 -> ... (1 more) ... -> Policy shop/p6 -> Policy shop/p7 -> Policy shop/p8 -> Policy shop/p9 -> Policy shop/p10",
+	} {
+		var refs []Ref
+		for i := range n {
+			refs = append(refs, PolicyRef("shop", fmt.Sprint("p", i)))
+		}
+		if got := ChainText(refs); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
 	}
 }
 
@@ -386,5 +407,15 @@ func TestReadSet(t *testing.T) {
 	s.Status = policyv1beta1.PolicySetStatus{Compliant: "Pending", ObservedGeneration: 1}
 	if got := ReadSet(s); !slices.Equal(got.Policies, []string{"a", "b"}) || got.State != Pending || got.ObservedGeneration != 1 || got.Ref().String() != "PolicySet shop/all" {
 		t.Errorf("%+v", got)
+	}
+	for observed, want := range map[int64]bool{0: false, 1: true, 2: false, 3: true} {
+		s.Generation, s.Status.ObservedGeneration = 2, observed
+		if got := ReadSet(s).Observed(); got.Stale() != want || got.State != Pending || !got.HasState || !got.Found() {
+			t.Errorf("generation %d was evaluated: %+v", observed, got)
+		}
+		p := Policy{Generation: 2, ObservedGeneration: observed, State: Pending}
+		if got := p.Observed(); got.Stale() != want || got.State != Pending || !got.HasState || !got.Found() {
+			t.Errorf("generation %d was evaluated: %+v", observed, got)
+		}
 	}
 }

@@ -54,10 +54,8 @@ type Template struct {
 	IgnorePending bool
 	// Dependencies are those of the Policy and those of the template, one per object, sorted.
 	Dependencies []Dependency
-	// Fault is why the template cannot be applied, empty if it can.
+	// Fault is why the template cannot be applied, which only an edit of the Policy mends; empty if it can.
 	Fault string
-	// Lasting says that Fault goes away by an edit of the Policy only: trying again has no use.
-	Lasting bool
 	// HubError is what the annotation AnnotationHubError says. Unlike Fault it counts only once nothing is waited for.
 	HubError string
 }

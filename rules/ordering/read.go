@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -77,9 +78,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 // ownNamespaceOnly tells whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
 // what templates make, and templates make them there.
 func ownNamespaceOnly(r Ref) bool {
-	const suffix = "Policy"
-	return r.Group == PolicyGroup && r.Kind != KindPolicy &&
-		len(r.Kind) >= len(suffix) && r.Kind[len(r.Kind)-len(suffix):] == suffix
+	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
 }
 
 // head is what of a template's object is read. The rest is the business of its kind.
@@ -98,7 +97,7 @@ const maxName = 253
 func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Template {
 	t := Template{Index: index, Name: "template-" + strconv.Itoa(index)}
 	fault := func(text string) Template {
-		t.Fault, t.Lasting = text, true
+		t.Fault = text
 		return t
 	}
 	var h head
@@ -109,7 +108,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	t.IgnorePending = written.IgnorePending
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(written.ObjectDefinition.Raw, &h); err != nil {
 		p.NamesKnown = false
-		return fault("objectDefinition cannot be read: " + cut(err.Error(), 200))
+		return fault("objectDefinition cannot be read: " + unreadable(err))
 	}
 	if h.Metadata.Name == "" || len(h.Metadata.Name) > maxName {
 		p.NamesKnown = false
@@ -146,6 +145,20 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	return t
 }
 
+// unreadable says what the library could not read, without what Go has to do with it: it has no type for such errors.
+func unreadable(err error) string {
+	value, place, found := strings.Cut(err.Error(), " into Go ")
+	if !found {
+		return cut(err.Error(), 200)
+	}
+	place, _, _ = strings.Cut(place, " of type ")
+	_, field, named := strings.Cut(place[strings.LastIndexByte(place, ' ')+1:], ".")
+	if !named {
+		field = "it"
+	}
+	return field + " has the wrong type, " + cut(strings.TrimPrefix(value, "json: cannot unmarshal "), 200)
+}
+
 // MaxPolicyName is the longest name of a Policy: what its templates make has it as the value of a label.
 const MaxPolicyName = 63
 
@@ -163,8 +176,8 @@ func (p *Policy) sameNames() {
 	first := make(map[string]int, len(p.Templates))
 	for i := range p.Templates {
 		t := &p.Templates[i]
-		if t.Name == "template-"+strconv.Itoa(i) && !t.Readable && t.Ref.Name == "" {
-			continue // a name of our own
+		if t.Name == "template-"+strconv.Itoa(i) && !t.Readable {
+			continue // nearly always a name that was made up here
 		}
 		j, seen := first[t.Name]
 		if !seen {
@@ -173,7 +186,6 @@ func (p *Policy) sameNames() {
 		}
 		for _, same := range []*Template{&p.Templates[j], t} {
 			same.Fault = fmt.Sprintf("the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own", shown(t.Name), j, i)
-			same.Lasting = true
 		}
 	}
 }

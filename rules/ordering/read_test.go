@@ -122,7 +122,7 @@ func TestUnion(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if tm.Fault != c.fault || tm.Lasting != (c.fault != "") || len(p.Conflicts) != c.conflicts || len(p.Duplicates) != c.duplicates {
+			if tm.Fault != c.fault || len(p.Conflicts) != c.conflicts || len(p.Duplicates) != c.duplicates {
 				t.Errorf("fault %q, conflicts %v, duplicates %v", tm.Fault, p.Conflicts, p.Duplicates)
 			}
 		})
@@ -162,7 +162,7 @@ func TestReadTemplates(t *testing.T) {
 	}{
 		{name: "nothing", fault: "the template has no objectDefinition", called: "template-1", namesHidden: true},
 		{name: "null", raw: "null", fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
-		{name: "not an object", raw: `["a"]`, fault: "objectDefinition cannot be read: json: cannot unmarshal array into Go value of type ordering.head", called: "template-1", namesHidden: true},
+		{name: "not an object", raw: `["a"]`, fault: "objectDefinition cannot be read: it has the wrong type, array", called: "template-1", namesHidden: true},
 		{name: "not JSON", raw: `{"kind`, fault: "objectDefinition cannot be read: unexpected end of JSON input", called: "template-1", namesHidden: true},
 		{name: "no kind", raw: `{"apiVersion":"a/v1","metadata":{"name":"x"}}`, fault: "objectDefinition has no kind", called: "x"},
 		{name: "the kind in capitals is no kind", raw: `{"apiVersion":"a/v1","Kind":"A","metadata":{"name":"x"}}`, fault: "objectDefinition has no kind", called: "x"},
@@ -170,9 +170,10 @@ func TestReadTemplates(t *testing.T) {
 		{name: "no API version either", raw: `{"apiVersion":"a/b/c","kind":"A","metadata":{"name":"x"}}`, fault: `objectDefinition has apiVersion a/b/c, which is not "group/version"`, called: "x"},
 		{name: "no name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"generateName":"x-"}}`, fault: "objectDefinition has no metadata.name", called: "template-1", namesHidden: true},
 		{name: "a name that is a number", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":5}}`, called: "template-1", namesHidden: true,
-			fault: "objectDefinition cannot be read: json: cannot unmarshal number into Go struct field .metadata.name of type string"},
+			fault: "objectDefinition cannot be read: metadata.name has the wrong type, number"},
 		{name: "a name that fills the status", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` + strings.Repeat("x", 300_000) + `"}}`, called: "template-1", namesHidden: true,
 			fault: "objectDefinition has a metadata.name of 300000 characters, and 253 is the most"},
+		{name: "the longest name", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"` + strings.Repeat("x", 253) + `"}}`, called: strings.Repeat("x", 253)},
 		{name: "nested until something gives", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"x"},"spec":` + deep + "}", called: "template-1", namesHidden: true,
 			fault: "objectDefinition cannot be read: invalid character '{' exceeded max depth"},
 		{name: "the name of another one", raw: `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"first"}}`, called: "first",
@@ -185,7 +186,7 @@ func TestReadTemplates(t *testing.T) {
 				{ObjectDefinition: runtime.RawExtension{Raw: []byte(c.raw)}}, policy.Spec.PolicyTemplates[1]}
 			p := Read(policy)
 			tm := p.Templates[1]
-			if tm.Name != c.called || tm.Fault != c.fault || tm.Lasting != (c.fault != "") || p.NamesKnown == c.namesHidden {
+			if tm.Name != c.called || tm.Fault != c.fault || p.NamesKnown == c.namesHidden {
 				t.Errorf("name %q, fault %q, names known %t", tm.Name, tm.Fault, p.NamesKnown)
 			}
 			if last := p.Templates[2]; last.Fault != "" || last.Name != "last" || last.Index != 2 {
@@ -196,7 +197,22 @@ func TestReadTemplates(t *testing.T) {
 			}
 		})
 	}
-	policy := stored(t, spec(nil, template("first")))
+	policy := stored(t, spec(nil, template("template-2"), template("template-1"), template("x"), template("x")))
+	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates[:2:2], nil, policy.Spec.PolicyTemplates[2], policy.Spec.PolicyTemplates[3])
+	var faulty []string
+	for _, tm := range Read(policy).Templates {
+		if tm.Fault != "" {
+			faulty = append(faulty, tm.Name)
+		}
+	}
+	if got := strings.Join(faulty, " "); got != "template-2 x x" {
+		t.Errorf("faulty are %s", got) // of the two that are called template-2, the one that is
+	}
+	policy = stored(t, spec(nil, template("template-0"), template("template-0")))
+	if p := Read(policy); p.Templates[0].Fault == "" || p.Templates[1].Fault == "" {
+		t.Error("a name that looks made up can be used twice, too")
+	}
+	policy = stored(t, spec(nil, template("first")))
 	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, nil)
 	if p := Read(policy); p.Templates[1].Fault == "" || p.NamesKnown {
 		t.Errorf("nil template: %+v", p.Templates[1])
@@ -301,6 +317,20 @@ func TestUnionOfHostileSize(t *testing.T) {
 	}
 }
 
+// TestClashesAreBounded: they are told to a person.
+func TestClashesAreBounded(t *testing.T) {
+	var own []string
+	for i := range 300 {
+		for v := range 9 {
+			own = append(own, fmt.Sprintf("{apiVersion: policy.open-cluster-management.io/v%d, kind: Policy, name: p%d, compliance: %s}", v, i, []State{Compliant, Pending}[v%2]))
+		}
+	}
+	p := Read(stored(t, spec(own, template("t"))))
+	if len(p.Conflicts) != maxClashes || len(p.Duplicates) != maxClashes || len(p.Duplicates[0].Says) != 5 || len(p.Conflicts[0].Says) != 2 {
+		t.Errorf("%d conflicts, %d duplicates: %+v", len(p.Conflicts), len(p.Duplicates), p.Duplicates[0])
+	}
+}
+
 func TestScoped(t *testing.T) {
 	p := Read(stored(t, `spec:
   dependencies:
@@ -327,6 +357,10 @@ func TestScoped(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	p = Read(stored(t, "spec: {policy-templates: [{objectDefinition: {apiVersion: example.com/v1, kind: Cluster, metadata: {name: a}}}, {objectDefinition: {apiVersion: a/v1, kind: A, metadata: {name: b}}}]}"))
+	if scoped := p.Scoped(func(_, kind string) bool { return kind == "Cluster" }); scoped.Templates[0].Ref.Namespace != "" || scoped.Templates[1].Ref.Namespace != "shop" || p.Templates[0].Ref.Namespace != "shop" {
+		t.Errorf("%+v", scoped.Templates)
 	}
 	if same := p.Scoped(func(string, string) bool { return false }); same != p {
 		t.Error("nothing has changed, so it is the same")

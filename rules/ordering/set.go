@@ -15,7 +15,6 @@ type Set struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	Deleting        bool
 	// Policies are the names of its members, each once, all in its own namespace.
 	Policies []string
 	// State and the rest are from its status.
@@ -41,7 +40,7 @@ func (s *Set) Observed() Observed {
 // ReadSet reads a PolicySet.
 func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	s := &Set{
-		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation, Deleting: set.DeletionTimestamp != nil,
+		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		State: State(set.Status.Compliant), ObservedGeneration: set.Status.ObservedGeneration,
 	}
 	s.Evaluating = s.State == Unknown && notEvaluated(set.Status.Conditions)

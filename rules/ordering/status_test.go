@@ -89,6 +89,25 @@ func TestNextStatus(t *testing.T) {
 	}
 }
 
+// TestStatusOfUnknown: only if all that is unknown is being evaluated, is the whole.
+func TestStatusOfUnknown(t *testing.T) {
+	p := &policyv1.Policy{}
+	for _, evaluating := range []bool{true, false} {
+		outcomes := []TemplateOutcome{{Template: "a", Evaluating: true}, {Template: "b", Evaluating: evaluating}, {Template: "c", State: Compliant, Message: "Compliant; fine"}}
+		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
+		want := " (Unknown Unknown: templates whose compliance is not known: a, b)"
+		if evaluating {
+			want = " (Unknown NotEvaluated: templates that are not evaluated yet: a, b)"
+		}
+		if got := statusText(s); !strings.HasPrefix(got, want+"\n") {
+			t.Errorf("got %s", got)
+		}
+		if again := Read(&policyv1.Policy{Status: s}); again.Evaluating != evaluating {
+			t.Errorf("read back: %t", again.Evaluating)
+		}
+	}
+}
+
 // TestStatusIsNeverStale: what is not known is not told, whatever was told before.
 func TestStatusIsNeverStale(t *testing.T) {
 	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b Compliant; fine")
@@ -162,6 +181,28 @@ func TestHistoryFromObjects(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestFirstHistoryFromObject: an entry that cannot be read ends what is taken over, and makes no entry of its own.
+func TestFirstHistoryFromObject(t *testing.T) {
+	for _, second := range []string{"{message: NonCompliant; b}", "{lastTimestamp: yesterday, message: NonCompliant; b}", "x", `{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
+		p := &policyv1.Policy{}
+		o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, `+second+`, {lastTimestamp: "2026-11-21T11:01:00Z", message: Compliant; a}]}`)
+		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
+		if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c]") {
+			t.Errorf("%s: %s", second, got)
+		}
+	}
+}
+
+// TestWholeHistoryFromObject: of a template that nothing was told of yet, all is new.
+func TestWholeHistoryFromObject(t *testing.T) {
+	p := &policyv1.Policy{}
+	o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, {lastTimestamp: "2026-11-21T11:02:00Z", message: NonCompliant; b}]}`)
+	s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
+	if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c] [11:02:00 NonCompliant; b]") || eventText(events) != "Normal x: Compliant; c" {
+		t.Error(got, events)
 	}
 }
 

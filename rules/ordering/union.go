@@ -40,7 +40,7 @@ func (p *Policy) unite(own dependencies, extras []dependencies) {
 // fault records one, unless there is one already.
 func (t *Template) fault(text string) {
 	if t.Fault == "" {
-		t.Fault, t.Lasting = text, true
+		t.Fault = text
 	}
 }
 
