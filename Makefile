@@ -49,14 +49,14 @@ test-e2e: ## Run the tests against a real API server
 		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
 
 # Tests with a cluster of their own wait most of the time, so more run together than there are processors.
-E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m -parallel 3
+E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m -parallel 4
 
 .PHONY: bench
-bench: ## Run the benchmarks of judging, of the request path, and of approvals and conversion on a real API server, with their floors
+bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./controller/...
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test -run '^$$' -bench Approval -benchtime 200x . && \
-		go test -run '^$$' -bench ConversionList -benchtime 1x .
+		go test -run '^$$' -bench 'ConversionList|OrderingChain' -benchtime 1x .
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM

@@ -61,27 +61,26 @@ import (
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
-	testscript.RunT(terse{t}, testscript.Params{
-		Dir:             "loop",
-		ContinueOnError: true,
-		Setup:           e.setup,
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"apply":        e.cmdApply,
-			"proposes":     e.cmdProposes,
-			"installs":     e.cmdInstalls,
-			"kubectl":      e.cmdKubectl,
-			"state":        e.cmdState,
-			"condition":    e.cmdCondition,
-			"related":      e.cmdRelated,
-			"relatedcount": e.cmdRelatedCount,
-			"event":        e.cmdEvent,
-			"history":      e.cmdHistory,
-			"gauge":        e.cmdGauge,
-			"object":       e.cmdObject,
-			"field":        e.cmdField,
-			"quiet":        e.cmdQuiet,
-		},
-	})
+	testscript.RunT(terse{t}, testscript.Params{Dir: "loop", ContinueOnError: true, Setup: e.setup, Cmds: e.commands()})
+}
+
+func (e *loopEnv) commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
+		"apply":        e.cmdApply,
+		"proposes":     e.cmdProposes,
+		"installs":     e.cmdInstalls,
+		"kubectl":      e.cmdKubectl,
+		"state":        e.cmdState,
+		"condition":    e.cmdCondition,
+		"related":      e.cmdRelated,
+		"relatedcount": e.cmdRelatedCount,
+		"event":        e.cmdEvent,
+		"history":      e.cmdHistory,
+		"gauge":        e.cmdGauge,
+		"object":       e.cmdObject,
+		"field":        e.cmdField,
+		"quiet":        e.cmdQuiet,
+	}
 }
 
 // terse keeps the log of a script to itself unless it fails, also with go test -v.
@@ -168,15 +167,19 @@ func (e *loopEnv) setup(script *testscript.Env) error {
 	return nil
 }
 
+// filled has the variables of a script filled in.
+func filled(ts *testscript.TestScript, text string) string {
+	return os.Expand(text, func(variable string) string {
+		if value := ts.Getenv(variable); slices.Contains([]string{"NS", "POLICIES", "OTHER", "ID"}, variable) {
+			return value
+		}
+		return "$" + variable
+	})
+}
+
 func (e *loopEnv) cmdApply(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
-		text := os.Expand(ts.ReadFile(name), func(variable string) string {
-			if value := ts.Getenv(variable); slices.Contains([]string{"NS", "POLICIES", "ID"}, variable) {
-				return value
-			}
-			return "$" + variable
-		})
-		documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(filled(ts, ts.ReadFile(name)))))
 		for {
 			document, err := documents.Read()
 			if errors.Is(err, io.EOF) {
@@ -489,7 +492,7 @@ func (e *loopEnv) get(ctx context.Context, ts *testscript.TestScript, kind, name
 		ts.Fatalf("kind %q is not in loopKinds", kind)
 	}
 	key := crclient.ObjectKey{Namespace: append(namespace, ts.Getenv("NS"))[0], Name: name}
-	if kind == "namespace" || kind == "customresourcedefinition" {
+	if slices.Contains(clusterScoped, kind) {
 		key.Namespace = ""
 	}
 	u := &unstructured.Unstructured{}

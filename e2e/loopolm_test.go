@@ -52,6 +52,7 @@ func loopOperators(t *testing.T) {
 		"an operator that supports its own namespace only":         ownNamespaceOnly,
 		"defaults from the catalog":                                defaultsFromCatalog,
 		"deprecations and minor channels":                          deprecationsAndChannels,
+		"an operator waits for another one":                        operatorWaits,
 	})
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	e.wantNoRefusalOfOLM(t)
