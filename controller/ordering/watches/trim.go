@@ -8,7 +8,7 @@ import (
 )
 
 // keptStatus are the fields of a status that are kept.
-var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "totalViolations", "created"}
+var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created"}
 
 // trim drops of objects, before they are kept, all but their metadata and what a status says of compliance: contents may be of
 // any size.

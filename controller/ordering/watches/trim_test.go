@@ -34,9 +34,9 @@ func TestTrim(t *testing.T) {
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"1","annotations":{"a":"b"}}}`},
 		"of the status, what tells of compliance": {
 			`{"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m"}],"conditions":[{"type":"c"}],"observedGeneration":3,
-				"totalViolations":0,"created":true,"relatedObjects":[{"large":"x"}],"byPod":[]}}`,
+				"lastEvaluatedGeneration":4,"totalViolations":0,"created":true,"relatedObjects":[{"large":"x"}],"byPod":[]}}`,
 			`{"apiVersion":null,"kind":null,"metadata":{},"status":{"compliant":"Compliant","complianceState":"x","history":[{"message":"m"}],"conditions":[{"type":"c"}],
-				"observedGeneration":3,"totalViolations":0,"created":true}}`},
+				"observedGeneration":3,"lastEvaluatedGeneration":4,"totalViolations":0,"created":true}}`},
 		"a status that is none": {
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n"},"status":"ready"}`,
 			`{"apiVersion":"v1","kind":"K","metadata":{"name":"n"}}`},
