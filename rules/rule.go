@@ -1,8 +1,8 @@
 package rules
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the
-// kind of object that is judged, "policy" where the fault lies in the policy and not in the object, or "gate"
-// where no policy is asked at all.
+// kind of object that is judged, or "gate" where no policy is asked at all. policy/unreadable alone is about another kind: there
+// the fault lies in the OperatorPolicy that should judge, and not in the object.
 type RuleID string
 
 // The rules. Each has a line in docs/rules.md and, but for those of the gate itself, a sample in manifests/samples

@@ -317,6 +317,27 @@ func TestUnionOfHostileSize(t *testing.T) {
 	}
 }
 
+// TestManyObjects: each object that is waited for is watched, so a Policy cannot have any number watched.
+func TestManyObjects(t *testing.T) {
+	policy := stored(t, spec(nil))
+	for i := range 3 {
+		template := &policyv1.PolicyTemplate{ObjectDefinition: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"a/v1","kind":"A","metadata":{"name":"t%d"}}`, i)}}
+		for j := range 500 {
+			template.ExtraDependencies = append(template.ExtraDependencies, policyv1.PolicyDependency{Kind: "Policy", Name: fmt.Sprintf("p%d-%d", i, j), Compliance: policyv1.Compliant})
+		}
+		policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, template)
+	}
+	again := *policy.Spec.PolicyTemplates[1] // what is watched already costs nothing
+	again.ObjectDefinition.Raw = []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"again"}}`)
+	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, &again)
+	p := Read(policy)
+	for i, want := range []string{"", "", "the templates of the Policy wait for more than 1000 objects together: split the Policy", ""} {
+		if tm := p.Templates[i]; tm.Fault != want || (len(tm.Dependencies) == 0) != (want != "") {
+			t.Errorf("template %d has %d dependencies and fault %q, want %q", i, len(tm.Dependencies), tm.Fault, want)
+		}
+	}
+}
+
 // TestClashesAreBounded: they are told to a person.
 func TestClashesAreBounded(t *testing.T) {
 	var own []string

@@ -2,6 +2,7 @@ package ordering
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,8 @@ const (
 	// maxUnion bounds how many dependencies the templates of one Policy have together, beyond those that all share: the
 	// union of two lists of a few hundred, for each of a few hundred templates, would be far larger than the Policy.
 	maxUnion = 20_000
+	// maxObjects bounds how many objects one Policy waits for: each is watched.
+	maxObjects = 1_000
 	// maxClashes bounds how many clashes are told.
 	maxClashes = 100
 )
@@ -17,7 +20,7 @@ const (
 // unite gives each template the union of the dependencies of the Policy and its own: one per object.
 func (p *Policy) unite(own dependencies, extras []dependencies) {
 	shared := p.merge(own.list, nil)
-	spent := 0
+	spent, objects := 0, refsOf(shared.list)
 	for i := range p.Templates {
 		t, extra := &p.Templates[i], extras[i]
 		union := shared
@@ -27,6 +30,12 @@ func (p *Policy) unite(own dependencies, extras []dependencies) {
 				continue
 			}
 			union = p.merge(own.list, extra.list)
+			more := refsOf(union.list)
+			if maps.Copy(more, objects); len(more) > maxObjects {
+				t.fault(fmt.Sprintf("the templates of the Policy wait for more than %d objects together: split the Policy", maxObjects))
+				continue
+			}
+			objects = more
 		}
 		t.Dependencies = union.list
 		for _, text := range []string{own.fault, extra.fault, union.fault} {
@@ -35,6 +44,14 @@ func (p *Policy) unite(own dependencies, extras []dependencies) {
 			}
 		}
 	}
+}
+
+func refsOf(list []Dependency) map[Ref]struct{} {
+	refs := make(map[Ref]struct{}, len(list))
+	for i := range list {
+		refs[list[i].Ref] = struct{}{}
+	}
+	return refs
 }
 
 // fault records one, unless there is one already.
