@@ -27,9 +27,11 @@ func TestMain(m *testing.M) {
 	})
 	code := m.Run()
 	_ = cancel // the end of the process ends it
-	if err := sharedEnv.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
+	for _, stop := range []func() error{sharedEnv.stop, opgate.remove} {
+		if err := stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	if all := flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""; all && code == 0 {
 		// Only all tests together make Opgate do all that it may do.
@@ -58,6 +60,37 @@ var sharedEnv struct {
 }
 
 func init() { sharedEnv.stop = func() error { return nil } }
+
+// opgate is the binary that all clusters run. Linking it takes seconds each time.
+var opgate binary
+
+type binary struct {
+	path   string
+	err    error
+	once   sync.Once
+	remove func() error
+}
+
+func init() { opgate.remove = func() error { return nil } }
+
+// build builds it when it is first asked for.
+func (b *binary) build(ctx context.Context) (string, error) {
+	b.once.Do(func() {
+		dir, err := os.MkdirTemp("", "opgate-e2e-")
+		if err != nil {
+			b.err = err
+			return
+		}
+		dismiss, err := reaper.Start(ctx, dir)
+		if err != nil {
+			b.err = errors.Join(err, os.RemoveAll(dir))
+			return
+		}
+		b.remove = func() error { return errors.Join(os.RemoveAll(dir), dismiss()) }
+		b.path, b.err = cluster.BuildOpgate(ctx, dir, os.Stderr)
+	})
+	return b.path, b.err
+}
 
 // shared gives the environment that tests share, with Opgate running. The first test that asks starts it. Tests that use it
 // must not be parallel, and leave neither policies nor objects behind.
@@ -122,6 +155,9 @@ func (e *env) restart(t *testing.T, opts cluster.GateOptions) {
 // whatever the error.
 func startCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, stop func() error, err error) {
 	stop = func() error { return nil }
+	if opts.Opgate, err = opgate.build(context.WithoutCancel(ctx)); err != nil {
+		return nil, stop, err
+	}
 	opts.Dir, err = os.MkdirTemp("", "opgate-e2e-")
 	if err != nil {
 		return nil, stop, err

@@ -26,6 +26,7 @@ type Cluster struct {
 	checkout repo.Checkout
 	assets   assets.Assets
 	dir      string
+	opgate   string // "" where it is built
 	log      io.Writer
 	plane    *controlPlane
 	users    map[User]*account
@@ -58,7 +59,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
 
-	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, log: opts.Log}
+	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, opgate: opts.Opgate, log: opts.Log}
 	c.stop = sync.OnceValue(c.stopAll)
 	if err := c.start(ctx, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())

@@ -12,8 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
@@ -28,7 +26,7 @@ const (
 
 // GateOptions says how StartOpgate runs Opgate. The zero value is useful.
 type GateOptions struct {
-	// Binary is the opgate to run. Default: built from this checkout.
+	// Binary is the opgate to run. Default: that of Options.
 	Binary string
 	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write.
 	Loop bool
@@ -71,23 +69,6 @@ func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, err
 		return nil, errors.Join(err, stopErr)
 	}
 	return gate, nil
-}
-
-// Opgate is where BuildOpgate puts the binary.
-func (c *Cluster) Opgate() string { return filepath.Join(c.dir, "opgate") }
-
-// BuildOpgate builds cmd/opgate in the root module and returns the path of the binary.
-func (c *Cluster) BuildOpgate(ctx context.Context) (string, error) {
-	watch := stopwatch.Start()
-	fmt.Fprintln(c.log, "building opgate")
-	// As the image has it, but for its symbols, so that the two share what is compiled.
-	cmd := gotool.Command(ctx, c.checkout.Root, c.dir, "build", "-trimpath", "-o", c.Opgate(), "./cmd/opgate")
-	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build opgate: %w\n%s", errors.Join(err, ctx.Err()), out)
-	}
-	fmt.Fprintf(c.log, "built opgate in %s\n", watch)
-	return c.Opgate(), nil
 }
 
 // launch starts the process.

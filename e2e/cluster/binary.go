@@ -1,0 +1,48 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/internal/stopwatch"
+)
+
+// BuildOpgate builds cmd/opgate of this checkout into a directory and returns the path of the binary. Log receives lines for people.
+func BuildOpgate(ctx context.Context, dir string, log io.Writer) (string, error) {
+	checkout, err := repo.Find()
+	if err != nil {
+		return "", err
+	}
+	watch := stopwatch.Start()
+	fmt.Fprintln(log, "building opgate")
+	binary := filepath.Join(dir, "opgate")
+	// As the image has it, but for its symbols, so that the two share what is compiled.
+	cmd := gotool.Command(ctx, checkout.Root, dir, "build", "-trimpath", "-o", binary, "./cmd/opgate")
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build opgate: %w\n%s", errors.Join(err, ctx.Err()), out)
+	}
+	fmt.Fprintf(log, "built opgate in %s\n", watch)
+	return binary, nil
+}
+
+// Opgate is where the binary is that BuildOpgate gives.
+func (c *Cluster) Opgate() string {
+	if c.opgate != "" {
+		return c.opgate
+	}
+	return filepath.Join(c.dir, "opgate")
+}
+
+// BuildOpgate gives the binary that Options name, or else builds one for this cluster.
+func (c *Cluster) BuildOpgate(ctx context.Context) (string, error) {
+	if c.opgate != "" {
+		return c.opgate, nil
+	}
+	return BuildOpgate(ctx, c.dir, c.log)
+}
