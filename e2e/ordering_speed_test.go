@@ -24,7 +24,7 @@ const (
 	// when it has done what there was to do.
 	orderingRest, orderingSettled = 2 * time.Second, 600 * time.Millisecond
 	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to wait.
-	chainLength, chainTimeout = 1_000, time.Minute
+	chainLength, chainTimeout = 1_000, 3 * time.Minute
 	// settlingLength is that of the chain whose requests are counted.
 	settlingLength = 30
 )
