@@ -249,7 +249,7 @@ func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request
 
 func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	v := rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: req.Object, Old: req.OldObject, Order: s.order})
-	g.judgeEscalation(ctx, &req.User, req.Object, req.OldObject, &v)
+	g.judgeEscalation(ctx, &req.User, rules.TemplateRights(req.Object, req.OldObject), &v)
 	return v
 }
 

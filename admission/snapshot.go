@@ -49,9 +49,6 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 // InOrder is Namespace for reviews, whose refusals tell all along the chain of Policies what a suspended guard waits for.
 func (s *Snapshot) InOrder(name string) *rules.Namespace { return s.Namespace(name).InOrder(s.order) }
 
-// Order is what waits for what; nil where no Policy is known.
-func (s *Snapshot) Order() *ordering.Graph { return s.order }
-
 // All gives every namespace that is known, sorted by name.
 func (s *Snapshot) All() iter.Seq[*rules.Namespace] {
 	return func(yield func(*rules.Namespace) bool) {

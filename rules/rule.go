@@ -72,7 +72,7 @@ const (
 	RuleParentCycle     RuleID = "policy/dependency-cycle"
 	RuleParentNamespace RuleID = "policy/dependency-namespace"
 	RuleParentTemplate  RuleID = "policy/template"
-	// RuleParentEscalation is judged in package admission, since it asks the API server.
+	// RuleParentEscalation needs answers of the API server, which package admission asks for.
 	RuleParentEscalation RuleID = "policy/escalation"
 	RulePolicySetCycle   RuleID = "policyset/dependency-cycle"
 )

@@ -3,7 +3,6 @@ package rules
 import (
 	"strings"
 
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules/ordering"
 )
 
@@ -24,7 +23,7 @@ func (n *Namespace) waiting(pending, guard, what string) finding {
 	if pending == "" {
 		return finding{}
 	}
-	return finding{decision: Hold, what: what + " is held", accepted: "DependencyPending: " + n.chain(pending, guard)}
+	return finding{decision: Hold, what: what + " is held", accepted: ordering.ReasonDependencyPending + ": " + n.chain(pending, guard)}
 }
 
 func (n *Namespace) chain(pending, guard string) string {
@@ -32,10 +31,9 @@ func (n *Namespace) chain(pending, guard string) string {
 	if !named {
 		return "annotation " + ordering.AnnotationPending + " says " + quote(pending)
 	}
-	policy := ordering.Ref{Group: policyv1.Group, Kind: policyv1.Kind, Namespace: namespace, Name: name}
 	var order *ordering.Graph // of nothing, where nobody knows more
 	if n != nil {
 		order = n.order
 	}
-	return order.Chain(policy, guard)
+	return order.Chain(ordering.PolicyRef(namespace, name), guard)
 }

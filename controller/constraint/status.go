@@ -16,11 +16,8 @@ import (
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/ordering"
 )
-
-// conditionDependencies is False while the Constraint waits for what its Policy depends on, else absent. OperatorPolicies have
-// it too.
-const conditionDependencies = "DependenciesSatisfied"
 
 // The reasons of conditions, besides those of package virtual.
 const (
@@ -29,8 +26,6 @@ const (
 	reasonCurrent    = "Current"
 	reasonPending    = "Pending"
 	reasonNotWritten = "NotWritten"
-	// reasonDependencyPending is also the word that refusals use.
-	reasonDependencyPending = "DependencyPending"
 )
 
 const (
@@ -84,10 +79,10 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	}
 	if pending := in.Definition.Pending; pending != "" {
 		next.Compliant = string(policyv1.Pending)
-		set(conditionDependencies, metav1.ConditionFalse, reasonDependencyPending,
+		set(ordering.ConditionDependencies, metav1.ConditionFalse, ordering.ReasonDependencyPending,
 			"the Constraint waits for what Policy "+pending+" depends on; until then it holds every installation and upgrade where it applies")
 	} else {
-		meta.RemoveStatusCondition(&next.Conditions, conditionDependencies)
+		meta.RemoveStatusCondition(&next.Conditions, ordering.ConditionDependencies)
 	}
 	if in.Operator == nil {
 		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)

@@ -8,6 +8,13 @@ import (
 // ConditionCompliant is the condition that says the same as status.compliant, and why.
 const ConditionCompliant = "Compliant"
 
+// What a suspended guard says of itself: condition DependenciesSatisfied is False, for the reason that refusals name as well. A
+// guard that is not suspended has no such condition.
+const (
+	ConditionDependencies   = "DependenciesSatisfied"
+	ReasonDependencyPending = "DependencyPending"
+)
+
 // Reasons of condition Compliant, besides the states.
 const (
 	// ReasonNotEvaluated: the state is not known yet, because something has not been evaluated since it was written.

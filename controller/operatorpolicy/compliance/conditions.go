@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Condition types, which tools of the policy framework read. Source: the existing OperatorPolicy
@@ -21,7 +22,7 @@ const (
 	TypeMinorChannelUpgradeAvailable = "MinorChannelUpgradeAvailable"
 	TypeCompliant                    = "Compliant"
 	// TypeDependencies is an addition of Opgate: False while the policy waits for what its Policy depends on, else absent.
-	TypeDependencies = "DependenciesSatisfied"
+	TypeDependencies = ordering.ConditionDependencies
 )
 
 // Kinds of related objects.

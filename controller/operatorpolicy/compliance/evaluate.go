@@ -13,8 +13,6 @@ import (
 const (
 	reasonInvalid  = "InvalidPolicySpec"
 	reasonExisting = "ExistingInstallation"
-	// reasonDependencyPending is also the word that refusals use.
-	reasonDependencyPending = "DependencyPending"
 )
 
 // Evaluate decides what the policy finds and what is to be done. It is total: whatever stands on the cluster

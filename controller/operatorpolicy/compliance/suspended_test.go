@@ -59,7 +59,7 @@ func TestSuspended(t *testing.T) {
 			if event == nil || event.Message != message || event.Type != "Warning" {
 				t.Errorf("event is %+v", event)
 			}
-			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonDependencyPending {
+			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != ordering.ReasonDependencyPending {
 				t.Errorf("condition is %+v", c)
 			}
 		})

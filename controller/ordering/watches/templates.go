@@ -105,10 +105,6 @@ func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
 	if u == nil {
 		return types.NamespacedName{}, false
 	}
-	labels := u.GetLabels()
-	name, namespace := labels[ordering.LabelPolicy], u.GetNamespace()
-	if namespace == "" {
-		namespace = labels[ordering.LabelClusterNamespace]
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, name != "" && namespace != ""
+	parent, ok := ordering.ParentOf(u.Object)
+	return types.NamespacedName{Namespace: parent.Namespace, Name: parent.Name}, ok
 }
