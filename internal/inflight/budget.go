@@ -1,0 +1,190 @@
+package inflight
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// MaxBody bounds a body in bytes. The API server takes objects of up to 3 MiB, and a review of an update holds two; a
+	// ConversionReview holds one, as API servers convert what is stored object by object (threat G18).
+	MaxBody = 8 << 20
+
+	// bodiesCapacity bounds the bodies that are held, and workCapacity what is made of them, in bytes. Together, and twice as
+	// garbage collection lets the heap grow to that before it ends, they leave room for the rest of the process in 256 MiB.
+	bodiesCapacity = 24 << 20
+	workCapacity   = 54 << 20
+
+	// firstPart is what a client has to send before more is reserved for it: a client that only says that it will send
+	// megabytes holds this much and no more.
+	firstPart = 64 << 10
+	// firstTimeout bounds how long the first part may take, restTimeout and restRate the rest: the API server gives up on a
+	// webhook after 5 s, and a client that stalls must not keep its share, nor the process from stopping (threats G20, G23).
+	firstTimeout = 10 * time.Second
+	restTimeout  = 2 * time.Second
+	restRate     = 4 << 20 // bytes in a second
+	// waitTimeout bounds each of the three times that a request may have to wait: to be read, to be read on, and to be
+	// judged. All three fit in the 5 s that the API server waits.
+	waitTimeout = time.Second
+)
+
+// ErrTooLarge says that a body is larger than MaxBody.
+var ErrTooLarge = fmt.Errorf("it is larger than %d MiB", MaxBody>>20)
+
+// Budget is the memory for requests of all endpoints. It is safe for concurrent use.
+type Budget struct {
+	bodies, work *pool
+	rejected     prometheus.Counter
+}
+
+// NewBudget makes a budget and registers its metrics.
+func NewBudget(registry prometheus.Registerer) *Budget {
+	b := &Budget{bodies: newPool(bodiesCapacity), work: newPool(workCapacity), rejected: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "opgate_requests_rejected_total",
+		Help: "Total number of requests answered 429 because the memory for requests was in use.",
+	})}
+	registry.MustRegister(b.rejected, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "opgate_requests_inflight_bytes",
+		Help: "Number of bytes reserved for requests that are being read, judged or converted.",
+	}, func() float64 { return float64(b.bodies.used() + b.work.used()) }))
+	return b
+}
+
+// Body is a body that was read, and what is reserved for it.
+type Body struct {
+	// JSON is the body. It counts until Close.
+	JSON []byte
+
+	budget     *Budget
+	address    string
+	held, work int64
+}
+
+// Close gives back what is reserved.
+func (b *Body) Close() {
+	b.EndWork()
+	b.budget.bodies.release(b.address, b.held)
+	b.held = 0
+}
+
+// Reserved is what is reserved for what is made of the body, in bytes.
+func (b *Body) Reserved() int64 { return b.work }
+
+// EndWork gives back what is reserved for what is made of the body. An answer about as large as the body may still be sent:
+// what is reserved for the body stays.
+func (b *Body) EndWork() {
+	b.budget.work.release(b.address, b.work)
+	b.work = 0
+}
+
+// For returns the body of a request, of which nothing is read yet. The caller closes it.
+func (b *Budget) For(r *http.Request) *Body { return &Body{budget: b, address: hostOf(r.RemoteAddr)} }
+
+// Read reads the body, and reserves what it takes to hold, decode and judge or convert it, before it does any of that:
+//
+//   - ErrBusy: there is no memory for the request now. RejectBusy answers it.
+//   - any other error: the body cannot be had, or what it holds would take too much. JSON is set if the body was read.
+func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
+	err := b.receive(w, r)
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		err = ErrTooLarge
+	}
+	if err != nil {
+		return err
+	}
+	work, err := price(b.JSON, b.budget.work.largest())
+	if err != nil {
+		return err
+	}
+	if err := b.budget.work.acquire(r.Context(), b.address, work, waitTimeout); err != nil {
+		return err
+	}
+	b.work = work
+	return nil
+}
+
+// RejectBusy answers a request that nothing could be reserved for. API servers try again after a second, within the time
+// that they wait for a webhook.
+func (b *Budget) RejectBusy(w http.ResponseWriter) {
+	b.rejected.Inc()
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "opgate is busy: "+ErrBusy.Error(), http.StatusTooManyRequests)
+}
+
+// firstParts are buffers of firstPart bytes: what they hold is copied, once it is known how much comes.
+var firstParts = sync.Pool{New: func() any { return new([firstPart]byte) }}
+
+// receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies that were
+// read in half do not wait for one another.
+func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
+	length, declared := r.ContentLength, r.ContentLength >= 0
+	switch {
+	case length > MaxBody:
+		return ErrTooLarge
+	case !declared:
+		length = MaxBody + 1 // the reader refuses the last one
+	}
+	from := http.MaxBytesReader(w, r.Body, MaxBody)
+	c := http.NewResponseController(w)
+	first := min(length, firstPart)
+	if err := b.reserve(r.Context(), first); err != nil {
+		return err
+	}
+	deadline(c, firstTimeout)
+	part := firstParts.Get().(*[firstPart]byte)
+	defer firstParts.Put(part)
+	n, err := io.ReadFull(from, part[:first])
+	text := part[:n]
+	if rest := length - first; err == nil && rest > 0 {
+		if err := b.reserve(r.Context(), rest); err != nil {
+			return err
+		}
+		deadline(c, restTimeout+time.Duration(rest)*time.Second/restRate)
+		text = make([]byte, length)
+		copy(text, part[:])
+		var more int
+		more, err = io.ReadFull(from, text[n:])
+		text = text[:n+more]
+	} else {
+		text = bytes.Clone(text)
+	}
+	if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && (declared || !ended) {
+		// The deadline stays: the server would wait for the rest of the body before it lets go of the connection.
+		return fmt.Errorf("read the body: %w", err)
+	}
+	b.JSON = text
+	_ = c.SetReadDeadline(time.Time{})
+	return nil
+}
+
+func (b *Body) reserve(ctx context.Context, n int64) error {
+	if err := b.budget.bodies.acquire(ctx, b.address, n, waitTimeout); err != nil {
+		return err
+	}
+	b.held += n
+	return nil
+}
+
+// deadline bounds reading from now on. Where there is no connection, as in tests, nothing has to be waited for.
+func deadline(c *http.ResponseController, after time.Duration) {
+	_ = c.SetReadDeadline(time.Now().Add(after))
+}
+
+// hostOf is whose share of the budget a request takes: the client's address, without the port.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
