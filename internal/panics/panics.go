@@ -1,0 +1,47 @@
+// Package panics turns a panic in a handler into an answer. Without it the server drops the connection, which a client takes
+// for an outage, and OLM for a final failure of what it was about.
+package panics
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Recorder logs and counts panics. It is safe for concurrent use.
+type Recorder struct {
+	log    logr.Logger
+	panics *prometheus.CounterVec
+}
+
+// NewRecorder makes a recorder and registers its metric.
+func NewRecorder(registry prometheus.Registerer, log logr.Logger) *Recorder {
+	r := &Recorder{log: log, panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "opgate_panics_total",
+		Help: "Total number of panics that were recovered from, by kind of what was worked on.",
+	}, []string{"kind"})}
+	registry.MustRegister(r.panics)
+	return r
+}
+
+// Run calls f and reports whether it panicked. A panic is logged with its stack and counted by kind;
+// http.ErrAbortHandler goes on, since the server knows what it means.
+func (r *Recorder) Run(kind string, f func()) (panicked bool) {
+	defer func() {
+		cause := recover()
+		switch cause {
+		case nil:
+			return
+		case http.ErrAbortHandler:
+			panic(cause)
+		}
+		panicked = true
+		r.panics.WithLabelValues(kind).Inc()
+		r.log.Error(fmt.Errorf("%v", cause), "recovered from a panic", "kind", kind, "stack", string(debug.Stack()))
+	}()
+	f()
+	return false
+}
