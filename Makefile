@@ -6,6 +6,7 @@ SHELL := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LOCAL = cd e2e && go run ./cmd/local
 LINT = go tool -modfile=.golangci.mod golangci-lint
+VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
 
 .PHONY: help
 help: ## List the targets
@@ -48,8 +49,9 @@ test-e2e: ## Run the tests against a real API server
 		go test $(E2E_FLAGS) $$(go list ./... | grep -v '/e2e$$') && \
 		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
 
-# Tests with a cluster of their own wait most of the time, so more run together than there are processors.
-E2E_FLAGS = -race -shuffle=on -count=1 -timeout 30m -parallel 4
+# As many tests with a cluster of their own run together as the machine carries (e2e/internal/speed); -parallel=N says it instead. The
+# timeout is for a machine several times slower than usual.
+E2E_FLAGS = -race -shuffle=on -count=1 -timeout 75m
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
@@ -76,6 +78,10 @@ down: ## Stop what `make up` started
 lint: ## Run golangci-lint (built from its module the first time)
 	$(LINT) run ./...
 	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
+
+.PHONY: vulncheck
+vulncheck: ## Report known vulnerabilities that bin/opgate can reach; VULNDB=file:///directory uses a local copy of the database
+	$(VULNCHECK) $(if $(VULNDB),-db '$(VULNDB)') ./...
 
 .PHONY: generate
 generate: ## Generate deep copies and CRDs, and render manifests from the Helm chart

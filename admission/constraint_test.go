@@ -44,7 +44,7 @@ func TestSetConstraints(t *testing.T) {
 	} {
 		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 		for _, c := range step.stored {
-			it := &item{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, constraint: &storedConstraint{c, rules.NewDefinition(c, nil)}}
+			it := &item{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, read: read{constraint: &storedConstraint{c, rules.NewDefinition(c, nil)}}}
 			if err := store.Add(it); err != nil {
 				t.Fatal(err)
 			}

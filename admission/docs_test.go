@@ -93,6 +93,12 @@ func TestThreatsDocument(t *testing.T) {
 			t.Errorf("docs/threats.md names %s, which is no test", m[1])
 		}
 	}
+	for line := range strings.Lines(document) {
+		heading := strings.HasPrefix(line, "|---") || strings.HasSuffix(line, "| Test |\n")
+		if strings.HasPrefix(line, "|") && !heading && !strings.Contains(line, "`Test") {
+			t.Errorf("docs/threats.md has a row that names no test: %s", line)
+		}
+	}
 	if len(cited) == 0 {
 		t.Error("no threat is cited anywhere, so nothing was compared")
 	}

@@ -2,25 +2,195 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	kjson "sigs.k8s.io/json"
 
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
-// judgeEscalation asks whether the author of a Policy has the rights that its templates need (threat O14). An error is never a yes.
-func (g *Gate) judgeEscalation(ctx context.Context, user *authenticationv1.UserInfo, needed []rules.TemplateRight, v *rules.Verdict) {
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
-	defer cancel()
-	for _, right := range needed {
-		allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-			Verb: "create", Group: right.Group, Resource: right.Resource, Namespace: right.Namespace})
-		if err != nil {
-			g.log.Error(err, "right to a template not checked", "user", user.Username)
-		}
-		if err != nil || !allowed {
-			v.Lacking(right, err != nil)
+// askedAtOnce bounds how many rights are asked about at the same time.
+const askedAtOnce = 20
+
+// mutateParentPolicy marks a Policy whose author has the rights to all that it makes and waits for. What is missing is for the
+// validating webhook to refuse, and so is any other mark. What does not decode passes unchanged as in mutateSubscription.
+func (g *Gate) mutateParentPolicy(ctx context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	unchanged := rules.Verdict{Object: "policy"}
+	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
+	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
+		return unchanged
+	}
+	if req.OldObject != nil {
+		// A stored one that does not decode counts as none: then the author answers for all of the new one.
+		if stored := (&policyv1.Policy{}); kjson.UnmarshalCaseSensitivePreserveInts(*req.OldObject, stored) == nil {
+			old = stored
 		}
 	}
+	key := g.key()
+	digest, err := ordering.DigestOf(policy)
+	if err != nil || policy.DeletionTimestamp != nil || policy.Name == "" || len(key) == 0 {
+		return unchanged
+	}
+	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
+	if missing.refuses() {
+		return unchanged
+	}
+	mark := ordering.Sign(key, policy, digest, rules.NarrowKinds(missing.needs))
+	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
+}
+
+// validateParentPolicy judges a Policy, and whether its author has the rights to what it makes and waits for (threats O14 and O22). It
+// asks again, though a valid mark says so: a mark is evidence for those who read the Policy later, not for who writes it now.
+func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+	policy, old := req.Object, req.OldObject
+	in := rules.ParentPolicyInput{Policy: policy, Old: old, Order: s.order}
+	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
+		return rules.JudgeParentPolicy(in)
+	}
+	key := g.key()
+	if len(key) == 0 {
+		return notReady("policy")
+	}
+	digest, err := ordering.DigestOf(policy)
+	if err != nil {
+		return unreadable("policy", err)
+	}
+	_, marked := ordering.Verify(key, policy, digest)
+	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
+	if missing.refuses() {
+		in.Order = nil // a cycle shows what others wait for, which is not for those who may not get it
+	}
+	v := rules.JudgeParentPolicy(in)
+	switch {
+	case missing.many:
+		v.TooManyQuestions()
+	case !missing.refuses() && !marked && v.Decision == rules.Allow:
+		v.Unmarked(policy.GenerateName != "")
+	}
+	for i, need := range missing.needs {
+		if need.Narrow == nil {
+			v.Lacking(need, missing.unknown[i])
+		}
+	}
+	return v
+}
+
+// sameMark reports whether nothing is asked about the mark: whoever writes another one, or takes it away, answers for the Policy.
+func sameMark(a, b *policyv1.Policy) bool {
+	before, marked := a.Annotations[ordering.AnnotationVerified]
+	now, still := b.Annotations[ordering.AnnotationVerified]
+	return before == now && marked == still
+}
+
+// needsOf are what the author of a Policy needs rights to. Only a stored Policy with a valid mark answers for what it has already.
+func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
+	if old == nil {
+		return rules.Needs(policy, nil, ordering.Verification{})
+	}
+	var known ordering.Verification
+	digest, err := ordering.DigestOf(old)
+	ok := err == nil
+	if ok {
+		known, ok = ordering.Verify(key, old, digest)
+	}
+	if !ok {
+		old = nil
+	}
+	return rules.Needs(policy, old, known)
+}
+
+// missing are the needs for which a user has no right. Unknown says of each whether that could not be found out.
+type missing struct {
+	needs   []*rules.Need
+	unknown []bool
+	// many: there are too many to ask about.
+	many bool
+	// unauthenticated: the request does not come from the API server, so that nothing was asked.
+	unauthenticated bool
+}
+
+// refuses reports whether something is missing that a Policy cannot be stored without.
+func (m *missing) refuses() bool {
+	return m.many || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
+}
+
+// missing asks which rights a user does not have: a bounded number of them at a time, each once, and no more once one is missing that
+// refuses the Policy. An error is never a yes. Without a user that the API server vouches for, nothing is asked, and all is missing (threat G20).
+func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []rules.Need) missing {
+	var m missing
+	if user == nil {
+		for i := range needs {
+			m.needs, m.unknown = append(m.needs, &needs[i]), append(m.unknown, true)
+		}
+		m.unauthenticated = true
+		return m
+	}
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	answers := map[rules.Right]answer{}
+	open := make([]*rules.Need, len(needs))
+	for i := range needs {
+		open[i] = &needs[i]
+	}
+	for attempt := 0; len(open) > 0; attempt++ {
+		var rest []*rules.Need
+		for batch := range slices.Chunk(open, askedAtOnce) {
+			if len(answers)+len(batch) > rules.MaxQuestions {
+				m.many = true
+				return m
+			}
+			g.ask(ctx, user, batch, attempt, answers)
+			for _, need := range batch {
+				switch got := answers[need.Rights[attempt]]; {
+				case got.allowed:
+				case attempt+1 < len(need.Rights) && !got.unknown:
+					rest = append(rest, need)
+				default:
+					m.needs, m.unknown = append(m.needs, need), append(m.unknown, got.unknown)
+				}
+			}
+			if m.refuses() {
+				return m
+			}
+		}
+		open = rest
+	}
+	return m
+}
+
+type answer struct{ allowed, unknown bool }
+
+// ask asks about one right of each need, at the same time.
+func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, needs []*rules.Need, attempt int, answers map[rules.Right]answer) {
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	asked := map[rules.Right]bool{}
+	for _, need := range needs {
+		right := need.Rights[attempt]
+		mu.Lock()
+		_, known := answers[right]
+		mu.Unlock()
+		if known || asked[right] {
+			continue
+		}
+		asked[right] = true
+		asking.Go(func() {
+			allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
+				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace, Name: right.Name})
+			if err != nil {
+				g.log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[right] = answer{allowed: allowed && err == nil, unknown: err != nil}
+		})
+	}
+	asking.Wait()
 }

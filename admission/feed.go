@@ -9,15 +9,17 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/stream"
 )
 
 // Feed keeps a Store's snapshot current from watches. A snapshot is built from the parts of the last one
@@ -56,7 +58,7 @@ type madePolicy struct {
 // FeedOptions configure a Feed.
 type FeedOptions struct {
 	// Client lists and watches. Required.
-	Client dynamic.Interface
+	Client *stream.Client
 	// Store is filled. Required.
 	Store *Store
 	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since nothing would hold
@@ -77,6 +79,8 @@ type FeedOptions struct {
 	// Interrupted is told when a watch ended with an error: the API server may come back as another version. It must
 	// return at once. Default: nobody is told.
 	Interrupted func()
+	// Panics records panics of reading an object, which then counts as unreadable. Default: a panic ends the process.
+	Panics *panics.Recorder
 	// Log takes what cannot be read at V(0) and every snapshot at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -186,18 +190,11 @@ func (f *Feed) Start(ctx context.Context) error {
 func (f *Feed) NeedLeaderElection() bool { return false }
 
 func (f *Feed) informer(src source) (cache.SharedIndexInformer, cache.InformerSynced, error) {
-	client := f.Client.Resource(src.resource)
 	informer := cache.NewSharedIndexInformerWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc:  listing(client),
-			WatchFuncWithContext: watching(client),
-		}, f.Client),
-		unstructuredExample(), cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byNamespace: func(obj any) ([]string, error) {
+		f.Client.ListerWatcher(src.resource, f.decode(src)),
+		&item{}, cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byNamespace: func(obj any) ([]string, error) {
 			return []string{obj.(*item).concerns}, nil
 		}}})
-	if err := informer.SetTransform(f.transform(src)); err != nil {
-		return nil, nil, err
-	}
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if src.resource.Resource == resourcePolicies {
 			f.noteFailure(err)
@@ -323,16 +320,14 @@ func newer(a, b string) string {
 // item is what the feed keeps of an object: its identity, the namespace it concerns, and how to add it.
 type item struct {
 	metav1.ObjectMeta
-	concerns string
-	add      func(*rules.Cluster)
-	// policy is set for OperatorPolicies that decode, faults for those of them with unknown fields.
-	policy *policyv1beta2.OperatorPolicy
-	faults []string
-	// constraint is set for Constraints, ordered for Policies, members for PolicySets.
-	constraint *storedConstraint
-	ordered    *ordering.Policy
-	members    *ordering.Set
+	read
 }
+
+// GetObjectKind is nothing: an item is not sent anywhere.
+func (it *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the item, which is immutable.
+func (it *item) DeepCopyObject() runtime.Object { return it }
 
 func (it *item) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: it.Namespace, Name: it.Name}

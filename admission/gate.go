@@ -8,11 +8,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/admission/olmidentity"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -22,11 +26,21 @@ type Options struct {
 	Store *Store
 	// Metrics count decisions. Required.
 	Metrics *Metrics
+	// Budget bounds the memory for reviews. Required.
+	Budget *inflight.Budget
+	// Panics records panics of judging. Required.
+	Panics *panics.Recorder
 	// Authorizer answers what users may do. Required.
 	Authorizer Authorizer
-	// OLMIdentities are the user names that OLM writes as. Whoever can write as one of these can start a plan
-	// past the gate, so it names OLM's own service accounts and nothing else. Required.
-	OLMIdentities []string
+	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no warnings, and the
+	// Authorizer is not asked for them (threat G20). Default: no request does.
+	Authenticated func(*http.Request) bool
+	// Key returns the key that the marks of Policies are signed with, nil while it is not known: then Policies are held. Default:
+	// it is never known.
+	Key func() []byte
+	// OLM is the account that OLM writes as. Whoever can write as OLM can start a plan past the gate, so it counts only
+	// while it is verified (threat O16). Required.
+	OLM *olmidentity.Identity
 	// Identity gives the user name that Opgate itself writes as, "" while it is not known; nobody else writes virtual
 	// operators. Default: nobody does.
 	Identity func() string
@@ -49,10 +63,10 @@ type Offers interface {
 // Validate names what is missing or wrong.
 func (o *Options) Validate() error {
 	switch {
-	case o.Store == nil || o.Metrics == nil || o.Authorizer == nil || o.Now == nil:
-		return fmt.Errorf("admission options: Store, Metrics, Authorizer and Now are required")
-	case len(o.OLMIdentities) == 0:
-		return fmt.Errorf("admission options: OLMIdentities is empty; without OLM's identity its own writes would be refused")
+	case o.Store == nil || o.Metrics == nil || o.Budget == nil || o.Panics == nil || o.Authorizer == nil || o.Now == nil:
+		return fmt.Errorf("admission options: Store, Metrics, Budget, Panics, Authorizer and Now are required")
+	case o.OLM == nil:
+		return fmt.Errorf("admission options: OLM is required; without OLM's identity its own writes would be refused")
 	}
 	switch o.ApprovalMode {
 	case "", rules.MutateApproval, rules.DenyApproval:
@@ -65,8 +79,12 @@ func (o *Options) Validate() error {
 type Gate struct {
 	store        *Store
 	metrics      *Metrics
+	budget       *inflight.Budget
+	panics       *panics.Recorder
 	authorizer   Authorizer
-	olm          map[string]struct{}
+	authentic    func(*http.Request) bool
+	key          func() []byte
+	olm          *olmidentity.Identity
 	identity     func() string
 	offers       Offers
 	approvalMode rules.ApprovalMode
@@ -79,10 +97,13 @@ func New(o Options) (*Gate, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{store: o.Store, metrics: o.Metrics, authorizer: o.Authorizer, olm: make(map[string]struct{}, len(o.OLMIdentities)),
+	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM,
 		identity: o.Identity, offers: o.Offers, approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
-	for _, identity := range o.OLMIdentities {
-		g.olm[identity] = struct{}{}
+	if g.authentic = o.Authenticated; g.authentic == nil {
+		g.authentic = func(*http.Request) bool { return false }
+	}
+	if g.key == nil {
+		g.key = func() []byte { return nil }
 	}
 	if g.approvalMode == "" {
 		g.approvalMode = rules.MutateApproval
@@ -94,6 +115,7 @@ func New(o Options) (*Gate, error) {
 const (
 	PathMutateSubscriptions        = "/mutate/subscriptions"
 	PathMutateOperatorPolicies     = "/mutate/operatorpolicies"
+	PathMutatePolicies             = "/mutate/policies"
 	PathValidateSubscriptions      = "/validate/subscriptions"
 	PathValidateInstallPlans       = "/validate/installplans"
 	PathValidateInstallPlansStatus = "/validate/installplans-status"
@@ -115,14 +137,10 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
 		PathValidateCSVs:               &endpoint[rules.CSV, rules.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
+		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutateParentPolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validateParentPolicy},
 		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
-}
-
-func (g *Gate) byOLM(username string) bool {
-	_, ok := g.olm[username]
-	return ok
 }
 
 // mutateSubscription only changes: what is wrong in other ways may still be put right by a later mutating
@@ -133,7 +151,7 @@ func (g *Gate) byOLM(username string) bool {
 // the schema refuses it in better words, and the validating webhook in any case.
 func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "subscription"}
-	if g.approvalMode != rules.MutateApproval && !g.byOLM(req.User.Username) {
+	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
 		return unchanged
 	}
 	sub, err := rules.DecodeSubscription(*req.Object)
@@ -146,17 +164,17 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request
 			return unchanged
 		}
 	}
-	v := g.judgeSubscription(ctx, s, sub, old, req.User.Username, rules.MutateApproval)
+	v := g.judgeSubscription(ctx, s, sub, old, &req.User, rules.MutateApproval)
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
 func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
-	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, req.User.Username, rules.DenyApproval)
+	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 }
 
-func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user string, mode rules.ApprovalMode) rules.Verdict {
+func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.byOLM(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
 	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
 		in.Offer = g.offers.Offer(spec.Package, spec.Channel, rules.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
@@ -165,7 +183,7 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rul
 }
 
 func (g *Gate) planCreate(req *request[rules.InstallPlanHead, rules.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
-	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.byOLM(req.User.Username)}
+	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
 func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
@@ -181,13 +199,13 @@ func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules
 	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, Interrupt: ctx.Done()}
 	v := rules.JudgePlanUpdate(in)
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
-		return g.override(ctx, &v, ns, &req.User, reason)
+		return g.override(ctx, &v, ns, req.caller(), reason)
 	}
 	return v
 }
 
 func (g *Gate) planStatus(req *request[rules.InstallPlan, rules.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
-	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.byOLM(req.User.Username)}
+	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
 func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
@@ -229,11 +247,14 @@ func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[rules.
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),
-		ByOLM: g.byOLM(user), ByOpgate: byOpgate, Interrupt: ctx.Done()})
+		ByOLM: g.olm.Is(&req.User), ByOpgate: byOpgate, User: user, Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	in := rules.ConstraintInput{Namespaces: s.All(), Constraints: s.constraints, Interrupt: ctx.Done()}
+	in := rules.ConstraintInput{Constraints: s.constraints, Interrupt: ctx.Done()}
+	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
+		in.Namespaces = s.All()
+	}
 	var err error
 	if in.Constraint, in.Strict, err = rules.DecodeConstraint(*req.Object); err != nil {
 		return unreadable("constraint", err)
@@ -245,12 +266,6 @@ func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request
 		}
 	}
 	return rules.JudgeConstraint(in)
-}
-
-func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
-	v := rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: req.Object, Old: req.OldObject, Order: s.order})
-	g.judgeEscalation(ctx, &req.User, rules.TemplateRights(req.Object, req.OldObject), &v)
-	return v
 }
 
 func (g *Gate) validatePolicySet(_ context.Context, s *Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
@@ -278,7 +293,7 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 
 func unreadable(kind string, err error) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnreadable,
-		Message: fmt.Sprintf("it cannot be read (%s): %v", rules.RuleGateUnreadable, err)}}}
+		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, clipped(err.Error()))}}}
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +35,7 @@ func named(t testing.TB, name string) *scenario.Scenario {
 func TestDenyApproval(t *testing.T) {
 	s := named(t, "subscription-approval-mutated")
 	store := storeOf(t, s.Policies...)
-	gate, err := New(Options{Store: store, Metrics: NewMetrics(prometheus.NewRegistry(), store, time.Now), Authorizer: overrideBy{},
-		OLMIdentities: []string{olmUser}, ApprovalMode: rules.DenyApproval, Log: logr.Discard(), Now: time.Now})
+	gate, err := New(optionsOf(Options{Store: store, Authenticated: byAPIServer, ApprovalMode: rules.DenyApproval}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +72,14 @@ func TestOverrideThatCannotBeChecked(t *testing.T) {
 // TestOptions refuses a gate that would refuse OLM's own writes, or that knows no such mode.
 func TestOptions(t *testing.T) {
 	store := &Store{}
-	good := Options{Store: store, Metrics: NewMetrics(prometheus.NewRegistry(), store, time.Now), Authorizer: overrideBy{}, OLMIdentities: []string{olmUser}, Now: time.Now}
+	good := optionsOf(Options{Store: store})
 	if err := good.Validate(); err != nil {
 		t.Errorf("good options are refused: %v", err)
 	}
 	for want, edit := range map[string]func(*Options){
-		"OLMIdentities": func(o *Options) { o.OLMIdentities = nil },
-		"ApprovalMode":  func(o *Options) { o.ApprovalMode = "warn" },
-		"Store":         func(o *Options) { o.Store = nil },
+		"OLM":          func(o *Options) { o.OLM = nil },
+		"ApprovalMode": func(o *Options) { o.ApprovalMode = "warn" },
+		"Store":        func(o *Options) { o.Store = nil },
 	} {
 		bad := good
 		edit(&bad)

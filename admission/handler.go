@@ -2,12 +2,14 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -22,45 +24,79 @@ type endpoint[New, Old any] struct {
 	judge  func(context.Context, *Snapshot, *request[New, Old]) rules.Verdict
 }
 
-// ServeHTTP reads one review and writes one answer. What cannot be read is refused.
+// ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
+// one that there is no memory for now is answered 429, since without its UID there is no other answer to it.
 func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := readBody(w, r, e.gate.now())
-	if err != nil {
-		e.refuseUnread(w, "", err)
+	ctx, cancel := withDeadline(r)
+	defer cancel()
+	r = r.WithContext(ctx)
+	body := e.gate.budget.For(r)
+	defer body.Close()
+	err := body.Read(w, r)
+	if errors.Is(err, inflight.ErrBusy) {
+		e.gate.budget.RejectBusy(w)
 		return
 	}
-	start := e.gate.now()
-	req, uid, err := decodeReview[New, Old](body)
-	if err != nil {
-		e.refuseUnread(w, uid, err)
-		return
+	var uid string
+	var answer *admissionv1.AdmissionResponse
+	panicked := e.gate.panics.Run(e.kind, func() {
+		if err != nil {
+			uid, answer = salvageUID(body.JSON), e.unreadable(err)
+			return
+		}
+		uid, answer = e.answer(r, body.JSON)
+	})
+	if panicked {
+		e.gate.panics.Run(e.kind, func() { uid = salvageUID(body.JSON) })
+		answer = e.internal()
 	}
-	verdict := e.verdict(r.Context(), req)
-	answer, err := response(&verdict)
-	if err != nil {
-		e.refuseUnread(w, uid, fmt.Errorf("the answer cannot be written: %w", err))
-		return
-	}
-	e.gate.metrics.observe(e.kind, req.Operation, &verdict, e.gate.now().Sub(start))
-	e.log(req, &verdict)
 	if err := write(w, uid, answer); err != nil {
 		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())
 	}
+}
+
+// answer judges a review that was read.
+func (e *endpoint[New, Old]) answer(r *http.Request, body []byte) (string, *admissionv1.AdmissionResponse) {
+	start := e.gate.now()
+	req, uid, err := decodeReview[New, Old](body)
+	if err != nil {
+		return uid, e.unreadable(err)
+	}
+	req.authenticated = e.gate.authentic(r)
+	verdict := e.verdict(r.Context(), req)
+	shown := verdict
+	if !req.authenticated {
+		shown = verdict.Redacted()
+	}
+	answer, err := response(&shown)
+	if err != nil {
+		return uid, e.unreadable(fmt.Errorf("the answer cannot be written: %w", err))
+	}
+	e.gate.metrics.observe(e.kind, req.Operation, &verdict, e.gate.now().Sub(start))
+	e.log(req, &verdict)
+	return uid, answer
 }
 
 func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]) rules.Verdict {
 	if e.exempt != nil && e.exempt(req) {
 		return rules.Verdict{Object: e.kind}
 	}
+	if ctx.Err() != nil {
+		return late(e.kind)
+	}
 	snapshot := e.gate.store.Load()
 	if snapshot == nil {
 		return notReady(e.kind)
 	}
-	return e.judge(ctx, snapshot, req)
+	verdict := e.judge(ctx, snapshot, req)
+	if verdict.Decision != rules.Allow {
+		e.gate.explainDoubt(&req.User, &verdict)
+	}
+	return verdict
 }
 
 // notReady refuses until the first full snapshot (threat G2).
@@ -70,15 +106,29 @@ func notReady(kind string) rules.Verdict {
 		Message: fmt.Sprintf("opgate is not ready (%s): it is still reading policies and operators; try again in a few seconds", rules.RuleGateNotReady)}}}
 }
 
-// refuseUnread answers a review that could not be judged.
-func (e *endpoint[New, Old]) refuseUnread(w http.ResponseWriter, uid string, cause error) {
-	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", cause.Error())
+// late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer would allow it.
+func late(kind string) rules.Verdict {
+	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
+		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds", kind, rules.RuleGateNotReady)}}}
+}
+
+// unreadable answers a review that could not be judged.
+func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
+	why := clipped(cause.Error())
+	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
 	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
-	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %v", e.kind, rules.RuleGateUnreadable, cause)
-	answer := &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
-	if err := write(w, uid, answer); err != nil {
-		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())
-	}
+	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
+	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
+}
+
+// internal answers a review whose judging panicked. It is a 403 like every refusal that may end: OLM tries these again, and
+// takes a connection that is dropped for final.
+func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
+	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
+	verdict := rules.Verdict{Object: e.kind, Decision: rules.Hold, Reasons: []rules.Reason{{Decision: rules.Hold, Rule: rules.RuleGateInternal, Message: message}}}
+	e.gate.metrics.observe(e.kind, "", &verdict, 0)
+	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
 }
 
 // log writes one line: at V(0) for refusals and overrides, which people ask about later, at V(1) for the rest.
@@ -96,5 +146,5 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 		ids = append(ids, r.Rule)
 	}
 	log.Info(message, "kind", e.kind, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
-		"user", req.User.Username, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
+		"user", clipped(req.User.Username), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
 }

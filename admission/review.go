@@ -3,18 +3,12 @@ package admission
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"time"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	kjson "sigs.k8s.io/json"
 )
-
-// maxBody bounds a review in bytes. The API server takes objects of up to 3 MiB, and a review of an update
-// holds two (threat G18).
-const maxBody = 8 << 20
 
 // review is an AdmissionReview of which only what judging reads is decoded: New and Old are the parts of
 // the object and the stored object that the rules for the kind look at.
@@ -31,49 +25,42 @@ type request[New, Old any] struct {
 	User        authenticationv1.UserInfo `json:"userInfo"`
 	Object      *New                      `json:"object"`
 	OldObject   *Old                      `json:"oldObject"`
+
+	// authenticated is whether the API server sent the review; of other callers the user is made up.
+	authenticated bool
 }
 
-// update tells whether there is a stored object.
+// caller returns the user of the request, nil where it is not authenticated.
+func (r *request[New, Old]) caller() *authenticationv1.UserInfo {
+	if !r.authenticated {
+		return nil
+	}
+	return &r.User
+}
+
+// maxName bounds what a review says of itself, in bytes: all of it may come back in the answer (threat G18).
+const maxName = 253
+
+// short reports whether what the review says of itself has a length that the API server would send.
+func (r *review[New, Old]) short() bool {
+	longest := max(len(r.APIVersion), len(r.Kind))
+	if r.Request != nil {
+		longest = max(longest, len(r.Request.UID), len(r.Request.Operation), len(r.Request.SubResource))
+	}
+	return longest <= maxName
+}
+
+// clipped bounds a text that quotes what a client sent: an error may hold a whole value of megabytes (threat G18).
+func clipped(text string) string {
+	const most = 1 << 10
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// update reports whether there is a stored object.
 func (r *request[New, Old]) update() bool { return r.Operation == string(admissionv1.Update) }
-
-// bodyTimeout bounds how long a client may take to send a review: the API server gives up on a webhook
-// after 5 s, and a client that stalls must not keep the process from stopping (threats G20, G23).
-const bodyTimeout = 10 * time.Second
-
-// readBody reads at most maxBody bytes in at most bodyTimeout.
-func readBody(w http.ResponseWriter, r *http.Request, now time.Time) ([]byte, error) {
-	if r.ContentLength > maxBody {
-		return nil, errTooLarge
-	}
-	// Where there is no connection to set a deadline on, as in tests, there is nobody to wait for either.
-	connection := http.NewResponseController(w)
-	bounded := connection.SetReadDeadline(now.Add(bodyTimeout)) == nil
-	body, err := readAll(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return nil, errTooLarge
-	case err != nil:
-		// The deadline stays: the server would wait for the rest of the body before it lets go of the connection.
-		return nil, fmt.Errorf("read the review: %w", err)
-	}
-	if bounded {
-		err = connection.SetReadDeadline(time.Time{})
-	}
-	return body, err
-}
-
-// readAll reads into a buffer sized once where the client says how much will come.
-func readAll(body io.Reader, length int64) ([]byte, error) {
-	if length <= 0 {
-		return io.ReadAll(body)
-	}
-	buf := make([]byte, length)
-	_, err := io.ReadFull(body, buf)
-	return buf, err
-}
-
-var errTooLarge = fmt.Errorf("the review is larger than %d MiB", maxBody>>20)
 
 // decodeReview reads a review with the API server's own semantics of JSON. The UID is returned even where
 // the rest is wrong, so that the refusal can be matched to its request.
@@ -81,6 +68,9 @@ func decodeReview[New, Old any](body []byte) (*request[New, Old], string, error)
 	var in review[New, Old]
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
 		return nil, salvageUID(body), fmt.Errorf("the review cannot be read: %w", err)
+	}
+	if !in.short() {
+		return nil, "", fmt.Errorf("its kind, version, uid, operation or subresource has more than %d bytes", maxName)
 	}
 	if in.Kind != "AdmissionReview" || in.APIVersion != admissionv1.SchemeGroupVersion.String() {
 		return nil, salvageUID(body), fmt.Errorf("kind %q of %q is not an AdmissionReview of %s", in.Kind, in.APIVersion, admissionv1.SchemeGroupVersion)
@@ -106,6 +96,9 @@ func salvageUID(body []byte) string {
 		} `json:"request"`
 	}
 	if kjson.UnmarshalCaseSensitivePreserveInts(body, &in) != nil {
+		return ""
+	}
+	if len(in.Request.UID) > maxName {
 		return ""
 	}
 	return in.Request.UID

@@ -111,7 +111,7 @@ func written(t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstru
 	if at < 0 {
 		t.Fatalf("there is no %s %s/%s to write to", kind, namespace, name)
 	}
-	old = existing[at]
+	old = marked(t, existing[at])
 	switch s.Verb {
 	case "replace": // the status is a subresource
 		object = s.Write.DeepCopy()

@@ -20,7 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/admission/scenario"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/ordering"
@@ -37,27 +41,72 @@ func (o overrideBy) May(_ context.Context, user *authenticationv1.UserInfo, _ *a
 	return slices.Contains(o, user.Username), nil
 }
 
+// byAPIServer takes every request for one of the API server.
+func byAPIServer(*http.Request) bool { return true }
+
 func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
 	t.Helper()
 	return newOfferingGate(t, store, authorizer, nil)
 }
 
+// optionsOf completes options that say at least Store with what every gate needs.
+func optionsOf(o Options) Options {
+	registry := prometheus.NewRegistry()
+	o.Metrics = NewMetrics(registry, o.Store, time.Now)
+	o.Budget, o.Panics = inflight.NewBudget(registry), panics.NewRecorder(registry, logr.Discard())
+	o.OLM, o.Log, o.Now = verifiedOLM(), logr.Discard(), time.Now
+	o.Key = func() []byte { return testKey }
+	if o.Authorizer == nil {
+		o.Authorizer = overrideBy{}
+	}
+	return o
+}
+
 // newOfferingGate makes a gate that knows what catalogs offer.
 func newOfferingGate(t testing.TB, store *Store, authorizer Authorizer, offers Offers) *Gate {
 	t.Helper()
-	gate, err := New(Options{
-		Store:         store,
-		Metrics:       NewMetrics(prometheus.NewRegistry(), store, time.Now),
-		Authorizer:    authorizer,
-		OLMIdentities: []string{olmUser},
-		Offers:        offers,
-		Log:           logr.Discard(),
-		Now:           time.Now,
-	})
+	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer, Offers: offers}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return gate
+}
+
+// olmUID is the UID of OLM's service account in tests.
+const olmUID = "3f6c1f0e-0c9b-4d0c-9d5e-7d3e5a4f5b11"
+
+// verifiedOLM is OLM's identity as it is once it was verified.
+func verifiedOLM() *olmidentity.Identity {
+	olm := olmidentity.New(olmidentity.Account{Namespace: "olm", Name: "olm-operator-serviceaccount"})
+	olm.Set(olmidentity.State{Reason: olmidentity.Trusted, UID: olmUID})
+	return olm
+}
+
+// testKey signs the marks of Policies in tests.
+var testKey = []byte("a key of 32 bytes, for tests only")
+
+// marked is a Policy as it is stored after a user with all rights has written it. Other objects stay as they are.
+func marked(t testing.TB, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	if u.GetKind() != "Policy" {
+		return u
+	}
+	p := &policyv1.Policy{}
+	if err := json.Unmarshal(raw(t, u), p); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := ordering.DigestOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u = u.DeepCopy()
+	annotations := u.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[ordering.AnnotationVerified] = ordering.Sign(testKey, p, digest, ordering.Verification{})
+	u.SetAnnotations(annotations)
+	return u
 }
 
 // versions are those of the cluster in tests.

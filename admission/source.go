@@ -1,18 +1,14 @@
 package admission
 
 import (
-	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -22,6 +18,7 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/stream"
 )
 
 // source is one resource that the snapshot follows.
@@ -31,7 +28,7 @@ type source struct {
 	// object that counts for nothing gives a nil add.
 	read func(raw []byte) (read, error)
 	// salvage stands in for read where that fails; nil leaves the object out.
-	salvage func(u *unstructured.Unstructured, cause error) read
+	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) read
 }
 
 // read is what was read of an object.
@@ -68,7 +65,8 @@ var sources = []source{
 	{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, readNamespace, nil},
 	{olm.WithResource("subscriptions"), readSubscription, nil},
 	{olm.WithResource("installplans"), readPlan, nil},
-	{olm.WithResource("clusterserviceversions"), readCSV, nil},
+	{olm.WithResource("clusterserviceversions"), readCSV, salvageCSV},
+	{schema.GroupVersionResource{Group: olm.Group, Version: "v1", Resource: "operatorgroups"}, readOperatorGroup, nil},
 }
 
 // orderSources say which Policies wait for one another. Nobody waits for them: what a suspended guard holds stands on the
@@ -120,8 +118,8 @@ func readConstraint(raw []byte) (read, error) {
 }
 
 // salvageConstraint keeps a stored Constraint that does not decode as one that holds everything (threat G5).
-func salvageConstraint(u *unstructured.Unstructured, cause error) read {
-	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration()}}
+func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) read {
+	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
 	return read{constraint: &storedConstraint{object, rules.NewDefinition(object, []error{cause})}}
 }
 
@@ -135,14 +133,35 @@ func readNamespace(raw []byte) (read, error) {
 
 // salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
 // disappear (threat G5).
-func salvagePolicy(u *unstructured.Unstructured, cause error) read {
+func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) read {
+	picked := stream.Pick(raw, stream.Fields{"spec": {"subscription": {"namespace": nil, "name": nil}}})
 	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(u.Object, fields...) // a value of another type names nothing
+		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type names nothing
 		return s
 	}
-	p := rules.UnreadablePolicy(u.GetNamespace(), u.GetName(),
+	p := rules.UnreadablePolicy(m.Namespace, m.Name,
 		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
 	return read{concerns: p.Concerns(), add: func(c *rules.Cluster) { c.AddPolicy(p) }}
+}
+
+// salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
+// it are left out, as in readCSV.
+func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) read {
+	picked := stream.Pick(raw, stream.Fields{"metadata": {"labels": {"olm.copiedFrom": nil}}})
+	if copied, _, _ := unstructured.NestedString(picked, "metadata", "labels", "olm.copiedFrom"); copied != "" {
+		return read{concerns: m.Namespace}
+	}
+	return read{concerns: m.Namespace, add: func(c *rules.Cluster) { c.AddCSV(m.Namespace, rules.Installed{CSV: m.Name}) }}
+}
+
+// readOperatorGroup leaves out one that does not decode: without any, operators of the namespace count as those for all.
+func readOperatorGroup(raw []byte) (read, error) {
+	g, err := rules.DecodeOperatorGroup(raw)
+	if err != nil {
+		return read{}, err
+	}
+	g.Metadata = rules.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	return read{concerns: g.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddOperatorGroup(g) }}, nil
 }
 
 func readSubscription(raw []byte) (read, error) {
@@ -150,6 +169,7 @@ func readSubscription(raw []byte) (read, error) {
 	if err != nil {
 		return read{}, err
 	}
+	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not of a Subscription
 	return read{concerns: s.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddSubscription(s) }}, nil
 }
 
@@ -159,10 +179,7 @@ func readPlan(raw []byte) (read, error) {
 		return read{}, err
 	}
 	p.Prepare()
-	// A plan has dozens of steps. Judging stored plans needs those of CSVs; explaining a failed one, all of them.
-	if p.Status.Phase != rules.PhaseFailed {
-		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s rules.Step) bool { return s.Resource.Kind != "ClusterServiceVersion" })
-	}
+	p.Trim()
 	return read{concerns: p.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddPlan(p) }}, nil
 }
 
@@ -179,17 +196,25 @@ func readCSV(raw []byte) (read, error) {
 	return read{concerns: namespace, add: func(c *rules.Cluster) { c.AddCSV(namespace, installed) }}, nil
 }
 
-// transform shrinks each object to an item as it arrives, so that manifests of hundreds of kilobytes are
-// not kept, and so that objects are decoded by the same code as in reviews.
-func (f *Feed) transform(src source) cache.TransformFunc {
-	return func(obj any) (any, error) {
-		u, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return obj, nil // transformed before, or a tombstone
+// identity are the fields by which an informer knows an object.
+var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil, "generation": nil,
+	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
+
+// decode makes an item of each object as it arrives, from its JSON: manifests of hundreds of kilobytes are not kept, and objects are
+// decoded by the same code as in reviews.
+func (f *Feed) decode(src source) stream.Decode {
+	return func(raw []byte) (runtime.Object, error) {
+		picked := stream.Pick(raw, identity)
+		text := func(fields ...string) string {
+			s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...) // the API server writes them
+			return s
 		}
-		r := f.read(src, u)
-		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
-			concerns: r.concerns, add: r.add, policy: r.policy, faults: r.faults, constraint: r.constraint, ordered: r.ordered, members: r.members}
+		it := &item{ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"), UID: types.UID(text("uid")), ResourceVersion: text("resourceVersion")}}
+		it.Generation, _, _ = unstructured.NestedInt64(picked, "metadata", "generation")
+		if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends a list that comes by a watch
+			it.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
+		}
+		it.read = f.read(src, &it.ObjectMeta, raw)
 		if it.add == nil {
 			it.add = func(*rules.Cluster) {}
 		}
@@ -197,31 +222,25 @@ func (f *Feed) transform(src source) cache.TransformFunc {
 	}
 }
 
-func (f *Feed) read(src source, u *unstructured.Unstructured) read {
-	raw, err := json.Marshal(u.Object)
+func (f *Feed) read(src source, m *metav1.ObjectMeta, raw []byte) read {
+	r, err := f.readRaw(src, raw)
 	if err == nil {
-		var r read
-		if r, err = src.read(raw); err == nil {
-			return r
-		}
+		return r
 	}
-	f.Log.Error(err, "object cannot be read", "resource", src.resource.Resource, "namespace", u.GetNamespace(), "name", u.GetName())
+	f.Log.Error(err, "object cannot be read", "resource", src.resource.Resource, "namespace", m.Namespace, "name", m.Name)
 	if src.salvage == nil {
-		return read{concerns: u.GetNamespace()}
+		return read{concerns: m.Namespace}
 	}
-	return src.salvage(u, fmt.Errorf("decode the stored object: %w", err))
+	return src.salvage(m, raw, fmt.Errorf("decode the stored object: %w", err))
 }
 
-func unstructuredExample() runtime.Object { return &unstructured.Unstructured{} }
-
-func listing(r dynamic.ResourceInterface) cache.ListWithContextFunc {
-	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return r.List(ctx, options)
+// readRaw turns a panic into an error: one stored object must not end the process, and every next one as well.
+func (f *Feed) readRaw(src source, raw []byte) (r read, err error) {
+	if f.Panics == nil {
+		return src.read(raw)
 	}
-}
-
-func watching(r dynamic.ResourceInterface) cache.WatchFuncWithContext {
-	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return r.Watch(ctx, options)
+	if f.Panics.Run(src.resource.Resource, func() { r, err = src.read(raw) }) {
+		return read{}, errors.New("opgate failed while it read the object; its log says where")
 	}
+	return r, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,6 @@ import (
 // term is what a replica does while it leads.
 type term struct {
 	*Keeper
-	registrations []*registration
 	// owner is the namespace that Opgate lives in; "" until it was read.
 	owner types.UID
 	// refused are the objects whose ownership we may not change, told those of which something was said, by label.
@@ -28,7 +28,8 @@ type term struct {
 // only events matter.
 func (t *term) keep(ctx context.Context) (time.Time, error) {
 	var next time.Time
-	var failed []error
+	// Paths first: without a caBundle nothing is called yet, so a configuration that is new never calls by no path.
+	failed := []error{t.keepPaths(ctx)}
 	if t.secret != nil {
 		settled, wake, err := t.keepSecret(ctx)
 		next, failed = wake, append(failed, err)
@@ -147,6 +148,42 @@ func (t *term) keepBundles(ctx context.Context, settled *corev1.Secret) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// keepPaths makes the API server call by paths that end in a token. Where it authenticates by certificate, it only fills in the
+// paths that manifests leave out: a token that another replica has written, as during a change of flags, does no harm there.
+func (t *term) keepPaths(ctx context.Context) error {
+	var failed []error
+	for _, r := range t.registrations {
+		if t.routed(r) {
+			continue
+		}
+		if err := t.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		var token string
+		if t.options.Callers != nil {
+			token = newToken()
+			t.options.Callers.expect(token)
+		}
+		switch written, err := r.route(ctx, token); {
+		case err != nil:
+			failed = append(failed, err)
+		case written:
+			t.options.Log.Info("wrote paths", "kind", r.kind.Kind, "name", r.name)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// routed reports whether the API server calls as it should.
+func (t *term) routed(r *registration) bool {
+	endpoints := r.endpoints()
+	if t.options.Callers == nil {
+		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.plain && e.token() == "" })
+	}
+	token := r.token()
+	return len(endpoints) == 0 || token != "" && !t.options.Callers.expired(r.label, token)
 }
 
 // keepOwners makes the namespace an owner of the webhook configurations.

@@ -41,6 +41,9 @@ type Keeper struct {
 	source  Source
 	secret  *object   // nil unless certificates are self-managed
 	ca      *sharedCA // as well
+	// registrations are followed by every replica, since each has to know the paths that the API server calls.
+	registrations []*registration
+	reading       sync.Mutex // so that what is learned last is what was read last
 
 	client  dynamic.Interface
 	leases  coordinationclient.LeasesGetter
@@ -66,6 +69,12 @@ func newKeeper(o Options, source Source) (*Keeper, error) {
 	if k.leases, err = coordinationclient.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
+	k.registrations = registrations()
+	for _, r := range k.registrations {
+		if r.object, err = follow(k.client, r.kind.GroupVersion().WithResource(r.resource), "", r.name, k.seen, k.options.Log); err != nil {
+			return nil, fmt.Errorf("watch %s %s: %w", r.kind.Kind, r.name, err)
+		}
+	}
 	return k, nil
 }
 
@@ -85,7 +94,30 @@ func (k *Keeper) wake() {
 	}
 }
 
+// seen takes over what the API server calls by after a change of a registration.
+func (k *Keeper) seen() {
+	defer k.wake()
+	if k.options.Callers != nil {
+		k.reading.Lock()
+		defer k.reading.Unlock()
+		inUse := map[string]string{}
+		for _, r := range k.registrations {
+			if r.verb != "" {
+				inUse[r.label] = r.token()
+			}
+		}
+		k.options.Callers.learn(inUse)
+	}
+}
+
 func (k *Keeper) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, r := range k.registrations {
+		running.Go(func() { r.informer.RunWithContext(ctx) })
+	}
 	turn := k.campaign
 	if k.secret == nil {
 		turn = k.lead // it does not matter how many say who owns what
@@ -154,21 +186,11 @@ func (k *Keeper) lead(ctx context.Context) error {
 	if err := k.fit(); err != nil || ctx.Err() != nil {
 		return err
 	}
-	t := &term{Keeper: k, refused: map[string]bool{}, told: map[string]bool{}, registrations: registrations()}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
+	t := &term{Keeper: k, refused: map[string]bool{}, told: map[string]bool{}}
 	defer k.options.Metrics.stopped()
-	defer running.Wait()
-	defer cancel()
 	var synced []cache.InformerSynced
 	for _, r := range t.registrations {
-		followed, err := follow(k.client, r.kind.GroupVersion().WithResource(r.resource), "", r.name, k.wake, k.options.Log)
-		if err != nil {
-			return fmt.Errorf("watch %s %s: %w", r.kind.Kind, r.name, err)
-		}
-		r.object = followed
-		synced = append(synced, followed.synced)
-		running.Go(func() { followed.informer.RunWithContext(ctx) })
+		synced = append(synced, r.synced)
 	}
 	if k.secret != nil {
 		synced = append(synced, k.secret.synced)

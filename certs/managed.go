@@ -30,6 +30,8 @@ type Options struct {
 	Identity string
 	// Lifetimes are of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
+	// Callers learns what the API server calls by. Default: it authenticates by certificate, and its paths need no token.
+	Callers *Callers
 	// Metrics show what is found. Required.
 	Metrics *Metrics
 	// Log takes state changes at V(0). Default: none.

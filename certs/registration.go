@@ -30,6 +30,8 @@ type registration struct {
 	name     string
 	// label is what metrics call it.
 	label string
+	// verb begins the paths of its endpoints; empty for an object whose path is constant.
+	verb string
 	// owned is whether it has to go with the namespace that Opgate lives in.
 	owned bool
 	// bundles gives the caBundle of each place that we are called from.
@@ -45,13 +47,13 @@ type caller struct {
 }
 
 func registrations() []*registration {
-	admission := func(kind, resource, label string) *registration {
+	admission := func(kind, resource, label, verb string) *registration {
 		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind},
-			resource: resource, name: "opgate", label: label, owned: true, bundles: webhooks}
+			resource: resource, name: "opgate", label: label, verb: verb, owned: true, bundles: webhooks}
 	}
 	return []*registration{
-		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration"),
-		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration"),
+		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "mutate"),
+		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration", "validate"),
 		{kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 			resource: "customresourcedefinitions", name: "operatorpolicies.policy.open-cluster-management.io",
 			label: "customresourcedefinition", bundles: conversionWebhook},
@@ -109,31 +111,81 @@ func (r *registration) outdated(bundle []byte) bool {
 	return false
 }
 
-// write sets the caBundles, and tells whether it did. It does not if the object is not the one that was last
-// seen: a replica that was paused must not put back what the one that leads since then has replaced.
-//
-// It is no server-side apply: who applies a part of an entry keeps it when the release drops the entry, and then
-// the API server refuses the release.
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value"`
+}
+
+// write sets the caBundles, and reports whether it did.
 func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
 	held := r.get()
 	if held == nil {
 		return false, nil
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value string `json:"value"`
-	}
-	operations := []operation{{"replace", "/metadata/resourceVersion", held.GetResourceVersion()}}
+	var operations []operation
 	for _, c := range r.bundles(held) {
 		operations = append(operations, operation{"add", c.path, base64.StdEncoding.EncodeToString(bundle)})
 	}
+	return r.patch(ctx, held, "write caBundle of", operations)
+}
+
+// endpoints are where the object makes the API server call, as last seen.
+func (r *registration) endpoints() []endpoint {
+	held := r.get()
+	if held == nil || r.verb == "" {
+		return nil
+	}
+	entries, _, _ := unstructured.NestedSlice(held.Object, "webhooks")
+	var endpoints []endpoint
+	for i, e := range entries {
+		entry, _ := e.(map[string]any)
+		if endpoint, ok := readEndpoint(entry, r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
+			endpoints = append(endpoints, endpoint)
+		}
+	}
+	return endpoints
+}
+
+// token is the one that all endpoints have in common, "" if there is none.
+func (r *registration) token() string {
+	var token string
+	for i, e := range r.endpoints() {
+		if i > 0 && e.token() != token {
+			return ""
+		}
+		token = e.token()
+	}
+	return token
+}
+
+// route makes the API server call every endpoint by a token, or by none, and reports whether it did.
+func (r *registration) route(ctx context.Context, token string) (bool, error) {
+	held := r.get()
+	if held == nil {
+		return false, nil
+	}
+	var operations []operation
+	for _, e := range r.endpoints() {
+		operations = append(operations, operation{"add", e.pointer, e.at(token)})
+	}
+	return r.patch(ctx, held, "write the paths of", operations)
+}
+
+// patch changes the object, and reports whether it did. It does not if the object is not the one that was last
+// seen: a replica that was paused must not put back what the one that leads since then has replaced.
+//
+// It is no server-side apply: who applies a part of an entry keeps it when the release drops the entry, and then
+// the API server refuses the release.
+func (r *registration) patch(ctx context.Context, held *unstructured.Unstructured, what string, operations []operation) (bool, error) {
+	operations = append([]operation{{"replace", "/metadata/resourceVersion", held.GetResourceVersion()}}, operations...)
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return false, err
 	}
 	_, err = r.client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: bundleManager})
-	return r.wrote("write caBundle of", err)
+	return r.wrote(what, err)
 }
 
 // unowned tells whether the object would stay behind when a namespace goes.

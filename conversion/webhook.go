@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,25 +16,36 @@ import (
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/panics"
 )
 
 // Path is where the webhook is served.
 const Path = "/convert"
 
-// maxReview bounds a ConversionReview, in bytes. The API server may send all objects of a LIST in one; since it decodes
-// what is stored object by object, that of Kubernetes 1.36 sends one in each.
-const maxReview = 256 << 20
+// Options configure the webhook.
+type Options struct {
+	// Budget bounds the memory for reviews. Required.
+	Budget *inflight.Budget
+	// Panics records panics of converting. Required.
+	Panics *panics.Recorder
+	// Log takes what is not converted at V(0). Default: none.
+	Log logr.Logger
+}
 
 // webhook answers ConversionReviews.
 type webhook struct {
+	Options
 	scheme    *runtime.Scheme
 	converter ctrlconversion.Converter
-	log       logr.Logger
 }
 
 // NewWebhook makes the handler of ConversionReviews for OperatorPolicy. It knows nothing of the cluster, so
 // it answers from the first moment on: the API server needs it to list policies for the snapshot.
-func NewWebhook(log logr.Logger) (http.Handler, error) {
+func NewWebhook(o Options) (http.Handler, error) {
+	if o.Budget == nil || o.Panics == nil {
+		return nil, errors.New("conversion options: Budget and Panics are required")
+	}
 	hub, spoke := document(policyv1beta2.GroupVersion), document(policyv1beta1.GroupVersion)
 	scheme := runtime.NewScheme()
 	for _, known := range []*unstructured.Unstructured{hub, spoke} {
@@ -45,7 +55,7 @@ func NewWebhook(log logr.Logger) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the converter of OperatorPolicy: %w", err)
 	}
-	return &webhook{scheme: scheme, converter: converter, log: log}, nil
+	return &webhook{Options: o, scheme: scheme, converter: converter}, nil
 }
 
 // document is an OperatorPolicy of a version. It is kept as it came, since a typed one would drop fields.
@@ -65,45 +75,69 @@ func by(convert func(map[string]any) map[string]any) func(context.Context, *unst
 	}
 }
 
+// ServeHTTP answers one review. One that there is no memory for now is answered 429, which the API server tries again; one
+// whose conversion panics is a failure, and its objects stay as they are.
 func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
-	review := &apiextensionsv1.ConversionReview{}
-	err := json.NewDecoder(http.MaxBytesReader(response, r.Body, maxReview)).Decode(review)
-	if err == nil && review.Request == nil {
-		err = errors.New("it has no request")
+	body := w.Budget.For(r)
+	defer body.Close()
+	err := body.Read(response, r)
+	if errors.Is(err, inflight.ErrBusy) {
+		w.Budget.RejectBusy(response)
+		return
 	}
-	if err != nil {
-		w.log.Error(err, "conversion review cannot be read")
+	var asked review
+	var answer *answer
+	panicked := w.Panics.Run("conversion", func() {
+		if err == nil {
+			err = asked.read(body.JSON)
+		}
+		if err == nil {
+			answer = w.convert(r.Context(), &asked, len(body.JSON))
+		}
+	})
+	switch {
+	case panicked && asked.Request == nil:
+		http.Error(response, "opgate failed while it read the conversion review: its log says where", http.StatusInternalServerError)
+		return
+	case panicked:
+		answer = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, "opgate failed while it converted: the log of its pods says where")
+	case err != nil:
+		w.Log.Error(err, "conversion review cannot be read")
 		http.Error(response, "the conversion review cannot be read: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	review.Response = w.convert(r.Context(), review.Request)
-	review.Request = nil
+	body.EndWork()
 	response.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(response).Encode(review); err != nil {
-		w.log.V(1).Info("conversion answer not sent", "error", err.Error())
+	if err := answer.write(response, &asked); err != nil {
+		w.Log.V(1).Info("conversion answer not sent", "error", err.Error())
 	}
 }
 
-// convert converts all objects of a request, or none: the API server takes no half answer. The message names
-// the object.
-func (w *webhook) convert(ctx context.Context, request *apiextensionsv1.ConversionRequest) *apiextensionsv1.ConversionResponse {
-	answer := &apiextensionsv1.ConversionResponse{UID: request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
-	objects := make([]runtime.RawExtension, len(request.Objects))
-	for i, object := range request.Objects {
-		converted, err := w.convertObject(ctx, object.Raw, request.DesiredAPIVersion)
-		if err != nil {
-			w.log.Error(err, "object not converted", "request", request.UID, "to", request.DesiredAPIVersion)
-			answer.Result = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
-				Message: fmt.Sprintf("object %d of %d: %s", i+1, len(request.Objects), err)}
-			return answer
+// convert converts all objects of a review, or none: the API server takes no half answer. The message names the object. They
+// are decoded one at a time; size is about what they take together once they are converted, in bytes.
+func (w *webhook) convert(ctx context.Context, asked *review, size int) *answer {
+	converted := &answer{result: metav1.Status{Status: metav1.StatusSuccess}}
+	converted.objects.Grow(size)
+	encoder := json.NewEncoder(&converted.objects)
+	encoder.SetEscapeHTML(false) // it would take six bytes where one came
+	for i, object := range asked.Request.Objects {
+		to, err := w.convertObject(ctx, object, asked.Request.DesiredAPIVersion)
+		if err == nil {
+			if i > 0 {
+				converted.objects.WriteByte(',')
+			}
+			err = encoder.Encode(to.Object)
 		}
-		objects[i].Object = converted
+		if err != nil {
+			w.Log.Error(err, "object not converted", "request", asked.Request.UID, "to", asked.Request.DesiredAPIVersion)
+			return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+				fmt.Sprintf("object %d of %d: %s", i+1, len(asked.Request.Objects), err))
+		}
 	}
-	answer.ConvertedObjects = objects
-	return answer
+	return converted
 }
 
-func (w *webhook) convertObject(ctx context.Context, raw []byte, desired string) (runtime.Object, error) {
+func (w *webhook) convertObject(ctx context.Context, raw []byte, desired string) (*unstructured.Unstructured, error) {
 	from := &unstructured.Unstructured{}
 	if err := decode(raw, &from.Object); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)

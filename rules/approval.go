@@ -126,6 +126,9 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 
 // idle says why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *CSVVerdict) string {
+	if drifted := in.Namespace.driftedOf(c.Package); drifted != "" {
+		return shown(drifted) + ", which is installed, is not what its InstallPlan brought"
+	}
 	overlap := Overlapping(in.Namespace, c.Package)
 	for _, p := range in.Namespace.governing(c.Package) {
 		switch {

@@ -11,51 +11,56 @@ type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old  *CSV
 	Namespace *Namespace
-	// ByOLM and ByOpgate tell whether the write comes from OLM's own identity, or from Opgate's.
+	// ByOLM and ByOpgate report whether the write comes from OLM's own identity, or from Opgate's.
 	ByOLM, ByOpgate bool
+	// User is the user name that writes. The steps of a plan may be written as a ServiceAccount that the plan names.
+	User string
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
 
-// JudgeCSV decides on creating or changing a ClusterServiceVersion. What a plan brings was judged with the plan, but
-// for plans that were approved from the start, and but for what is in it, which a plan with an image does not tell.
-// What is made past OLM is judged by what it says of itself, and comes from no catalog (threat O9). The virtual
-// operators are nobody's to write but Opgate's.
+// JudgeCSV decides on creating or changing a ClusterServiceVersion. One that a running plan brings is judged by what
+// policies and Constraints say now, whenever its plan was approved (csv_step.go). One that is made past OLM is judged by
+// what it says of itself, and comes from no catalog (threat O9). One that a policy governs is changed by OLM alone. The
+// virtual operators are only for Opgate to write.
 func JudgeCSV(in CSVInput) Verdict {
 	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.key()}
 	judgeVirtualOperator(&in, &v)
 	if v.Decision != Allow || in.New.virtualOperator() || !in.Namespace.judged() || !in.matters() {
 		return v
 	}
-	c, plan := in.gather()
+	if in.unhidden() {
+		in.Old = nil // a copy runs nothing: what it turns into is installed by this write
+	}
+	budget := constraint.NewBudget(in.Interrupt)
+	if steps := in.steps(); len(steps) > 0 {
+		in.judgeSteps(steps, budget, &v)
+		return v.sorted()
+	}
+	c := in.described(in.New)
 	var before *planCSV
 	if in.Old != nil {
 		before = in.described(in.Old) // what is wrong with it already is no reason against a change
+		judgeFrozenCSV(&in, before, &v)
 	}
-	if plan == nil && !in.ByOLM {
-		judgePastOLM(&in, c, before, &v)
-	}
-	budget := constraint.NewBudget(in.Interrupt)
-	known := in.findings(before, nil, budget)
-	for _, f := range in.findings(c, plan, budget) {
-		judgedWithPlan := plan != nil && plan.Spec.Approval == ApprovalManual && (f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0)
+	judgePastOLM(&in, c, before, &v)
+	known := in.findings(before, budget)
+	for _, f := range in.findings(c, budget) {
 		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
-		if !judgedWithPlan && !slices.ContainsFunc(known, same) {
+		if !slices.ContainsFunc(known, same) {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
 	return v.sorted()
 }
 
-// findings are the Constraints that a ClusterServiceVersion does not satisfy; none for nil.
-func (in *CSVInput) findings(c *planCSV, plan *InstallPlan, budget *constraint.Budget) []constraint.Finding {
+// findings are the Constraints that a ClusterServiceVersion which no plan brings does not satisfy; none for nil.
+func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint.Finding {
 	if c == nil {
 		return nil
 	}
 	bundle := c.bundle(in.Namespace)
-	if plan == nil {
-		bundle.Unknown = 0 // what it does not say of itself nobody says
-	}
+	bundle.Unknown = 0 // what it does not say of itself nothing else says
 	if c.pastOLM {
 		bundle.Channel = ""
 	}
@@ -74,23 +79,6 @@ func (in *CSVInput) matters() bool {
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
-// gather makes of the ClusterServiceVersion what judging reads, and finds the running plan that brings it, if one does.
-func (in *CSVInput) gather() (*planCSV, *InstallPlan) {
-	for _, plan := range in.Namespace.Plans() {
-		running := plan.Status.Phase != PhaseComplete && plan.Status.Phase != PhaseFailed
-		// OLM writes for none that is not approved: if this one is not, the snapshot lags behind.
-		if in.Old != nil || !running || !plan.Spec.Approved && !in.ByOLM {
-			continue
-		}
-		csvs := csvsOf(plan, in.Namespace)
-		if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name }); i >= 0 {
-			csvs[i].spec = &in.New.Spec
-			return &csvs[i], plan
-		}
-	}
-	return in.described(in.New), nil
-}
-
 // described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
 func (in *CSVInput) described(csv *CSV) *planCSV {
 	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, pastOLM: in.Old == nil}
@@ -104,7 +92,7 @@ func (in *CSVInput) described(csv *CSV) *planCSV {
 	return c
 }
 
-// judgePastOLM holds what nobody let OLM install against the policies.
+// judgePastOLM judges what no running plan brings by the policies.
 func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
 	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
@@ -127,10 +115,43 @@ func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	}
 }
 
-// changed tells whether an update changes what the operator is, or says of itself.
+// changed reports whether an update changes what the operator is, or says of itself.
 func (in *CSVInput) changed() bool {
-	return in.Old.Spec.digest != in.New.Spec.digest || in.hidden() ||
-		in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties
+	return in.changedField() != "" || in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
+}
+
+// changedField returns the field by which an update changes what the operator is, or "".
+func (in *CSVInput) changedField() string {
+	switch {
+	case in.Old.Spec.digest != in.New.Spec.digest:
+		return "spec"
+	case in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties:
+		return "metadata.annotations[" + string(propertiesAnnotation) + "]"
+	}
+	return ""
+}
+
+// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
+// another namespace.
+func (in *CSVInput) unhidden() bool {
+	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" && in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
+}
+
+// judgeFrozenCSV keeps what a policy governs as OLM installed it (threat O9): its name, version and catalog were judged, and
+// its contents are those that the catalog has under that name. Writing back what the plan brought is not a change.
+func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
+	field := in.changedField()
+	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
+		return
+	}
+	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + shown(before.name) + " is not allowed",
+		accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its Subscription offers"}
+	if before.unknown != "" && in.Namespace.governed() {
+		recordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
+	}
+	for _, p := range in.Namespace.governing(before.pkg) {
+		v.record(RuleCSVFrozen, p, f)
+	}
 }
 
 // hidden tells whether an update makes what is installed look like a copy of what is installed elsewhere.

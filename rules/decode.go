@@ -11,8 +11,13 @@ import (
 // DecodeSubscription reads the JSON of a Subscription.
 func DecodeSubscription(raw []byte) (*Subscription, error) { return decodeObject[Subscription](raw) }
 
-// DecodePlan reads the JSON of an InstallPlan.
-func DecodePlan(raw []byte) (*InstallPlan, error) { return decodeObject[InstallPlan](raw) }
+// DecodePlan reads the JSON of an InstallPlan; one with more values than maxPlanValues is an error.
+func DecodePlan(raw []byte) (*InstallPlan, error) {
+	if n := constraint.CountValues(raw); n > maxPlanValues {
+		return nil, fmt.Errorf("the InstallPlan holds %d values, at most %d are read", n, maxPlanValues)
+	}
+	return decodeObject[InstallPlan](raw)
+}
 
 func decodeObject[T any](raw []byte) (*T, error) {
 	into := new(T)
@@ -29,6 +34,7 @@ func DecodeCSV(raw []byte) (*CSV, error) { return decodeObject[CSV](raw) }
 // one that is installed in another namespace, and for a virtual operator, which installs nothing. A CSV whose
 // properties do not parse is installed all the same, of a package that is not known.
 func (c *CSV) Installed() (installed Installed, here bool) {
+	c.Spec.keepContents()
 	installed.CSV, installed.spec = c.Metadata.Name, &c.Spec
 	if properties := c.Metadata.Annotations.Properties; properties != "" {
 		if bundle, err := ParseBundle(properties); err == nil {
@@ -69,6 +75,12 @@ func (c *Cluster) AddSubscription(s *Subscription) {
 func (c *Cluster) AddPlan(p *InstallPlan) {
 	n := c.namespace(p.Metadata.Namespace)
 	n.Plans = append(n.Plans, p)
+}
+
+// AddOperatorGroup adds an OperatorGroup.
+func (c *Cluster) AddOperatorGroup(g *OperatorGroup) {
+	n := c.namespace(g.Metadata.Namespace)
+	n.Groups = append(n.Groups, g)
 }
 
 // AddCSV adds an installed ClusterServiceVersion.

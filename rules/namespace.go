@@ -23,6 +23,7 @@ type Namespace struct {
 	enforced      []*Policy
 	deleting      bool
 	order         *ordering.Graph
+	groups        []*OperatorGroup
 }
 
 // Installed is a ClusterServiceVersion that stands in a namespace.
@@ -50,6 +51,8 @@ type NamespaceContents struct {
 	// CSVs leaves out copies (label olm.copiedFrom): those are installed elsewhere.
 	CSVs  []Installed
 	Plans []*InstallPlan
+	// Groups are the OperatorGroups.
+	Groups []*OperatorGroup
 	// Exists is false where no such namespace was seen yet, so that its labels are not known.
 	Exists bool
 	// Deleting is set where the namespace is being deleted.
@@ -66,6 +69,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		policies:      slices.Clone(c.Policies),
 		subscriptions: slices.Clone(c.Subscriptions),
 		plans:         slices.Clone(c.Plans),
+		groups:        slices.Clone(c.Groups),
 		facts:         constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
 		deleting:      c.Deleting,
 		constraints:   c.Constraints,
@@ -243,7 +247,7 @@ func (n *Namespace) withPolicy(p *Policy) *Namespace {
 			contents.Policies = append(contents.Policies, other)
 		}
 	}
-	contents.Subscriptions, contents.Plans, contents.CSVs = n.subscriptions, n.plans, n.installed
+	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = !n.facts.Unknown, n.deleting, n.facts.Labels, n.constraints
 	return NewNamespace(n.name, contents)
 }

@@ -22,6 +22,8 @@ type ObjectMeta struct {
 	UID          string `json:"uid"`
 	// ResourceVersion is opaque; the snapshot reports the newest it has seen.
 	ResourceVersion string `json:"resourceVersion"`
+	// CreationTimestamp is the API server's, as RFC 3339 in UTC: two of them compare as strings.
+	CreationTimestamp string `json:"creationTimestamp"`
 	// DeletionTimestamp is set on an object that is being deleted and held by a finalizer.
 	DeletionTimestamp string      `json:"deletionTimestamp"`
 	Annotations       annotations `json:"annotations"`
@@ -137,6 +139,11 @@ type InstallPlanStatus struct {
 	Phase         string         `json:"phase"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
 	Steps         []Step         `json:"plan"`
+	Conditions    []struct {
+		Type               string `json:"type"`
+		Status             string `json:"status"`
+		LastTransitionTime string `json:"lastTransitionTime"`
+	} `json:"conditions"`
 	// ServiceAccount is what steps are written as, where the OperatorGroup names one; without it OLM writes
 	// them with its own rights, which are those of a cluster admin.
 	ServiceAccount struct {
@@ -180,10 +187,27 @@ type Step struct {
 	Resource  StepResource `json:"resource"`
 }
 
+// WritesDefinition reports whether the step writes a CustomResourceDefinition.
+func (s *Step) WritesDefinition() bool {
+	return s.Resource.Group == "apiextensions.k8s.io" && s.Resource.Kind == "CustomResourceDefinition"
+}
+
+// InstalledAt is when OLM had carried out the plan, as RFC 3339 in UTC; "" where it has not.
+func (s *InstallPlanStatus) InstalledAt() string {
+	for _, c := range s.Conditions {
+		if c.Type == "Installed" && c.Status == "True" {
+			return c.LastTransitionTime
+		}
+	}
+	return ""
+}
+
 // sameStep tells whether two steps write the same in the same way. What was read of a manifest does not count: its
 // digest says more.
 func sameStep(a, b Step) bool {
-	a.Resource.Manifest.Spec, b.Resource.Manifest.Spec = nil, nil
+	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
+		m.Spec, m.text, m.grants = nil, nil, nil
+	}
 	return a == b
 }
 
@@ -210,6 +234,10 @@ type Manifest struct {
 	Spec *CSVSpec
 	// Unreadable is set where the manifest should have properties and does not decode.
 	Unreadable bool
+
+	// text is the manifest as it stands in the object's JSON, until Trim; grants is what Trim read of it.
+	text   *[]byte
+	grants *grants
 }
 
 var propertiesAnnotation = []byte("operatorframework.io/properties")
@@ -217,7 +245,7 @@ var propertiesAnnotation = []byte("operatorframework.io/properties")
 // UnmarshalJSON keeps the digest and looks inside only where the annotation occurs, which is in
 // ClusterServiceVersions and next to nowhere else.
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
-	*m = Manifest{Digest: sha256.Sum256(raw)}
+	*m = Manifest{Digest: sha256.Sum256(raw), text: &raw}
 	if !bytes.Contains(raw, propertiesAnnotation) {
 		return nil
 	}
@@ -249,73 +277,39 @@ type CSV struct {
 // CSVSpec is what rules read of what an operator is.
 type CSVSpec struct {
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on. OLM looks at it after it has installed it.
-	MinKubeVersion string `json:"minKubeVersion"`
-	Install        struct {
-		Spec struct {
-			ClusterPermissions []struct {
-				Rules []permissionRule `json:"rules"`
-			} `json:"clusterPermissions"`
-		} `json:"spec"`
-	} `json:"install"`
-	Webhooks []struct {
-		Type  string        `json:"type"`
-		Rules []webhookRule `json:"rules"`
-	} `json:"webhookdefinitions"`
+	MinKubeVersion string
+	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
+	clusterPermissions, permissions, webhooks unread
 
 	// digest is the SHA-256 of the whole spec as it stands in the object's JSON.
 	digest [sha256.Size]byte
-}
-
-type permissionRule struct {
-	APIGroups       []string `json:"apiGroups"`
-	Resources       []string `json:"resources"`
-	ResourceNames   []string `json:"resourceNames"`
-	NonResourceURLs []string `json:"nonResourceURLs"`
-	Verbs           []string `json:"verbs"`
-}
-
-type webhookRule struct {
-	APIGroups   []string `json:"apiGroups"`
-	APIVersions []string `json:"apiVersions"`
-	Resources   []string `json:"resources"`
-	Operations  []string `json:"operations"`
-}
-
-// clusterPermissions are the rights that the operator asks for on the whole cluster, as Constraints see them.
-func (s *CSVSpec) clusterPermissions() []map[string][]string {
-	var rules []map[string][]string
-	for _, p := range s.Install.Spec.ClusterPermissions {
-		for _, r := range p.Rules {
-			rules = append(rules, map[string][]string{"apiGroups": r.APIGroups, "resources": r.Resources,
-				"resourceNames": r.ResourceNames, "nonResourceURLs": r.NonResourceURLs, "verbs": r.Verbs})
-		}
-	}
-	return rules
-}
-
-// webhooks are the rules of the operator's webhooks, as Constraints see them. One for conversion has none.
-func (s *CSVSpec) webhooks() []map[string][]string {
-	var rules []map[string][]string
-	for _, w := range s.Webhooks {
-		for _, r := range w.Rules {
-			rules = append(rules, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups, "apiVersions": r.APIVersions,
-				"resources": r.Resources, "operations": r.Operations})
-		}
-	}
-	return rules
+	// raw is the JSON of the spec until keepContents replaces it by contents, its digest as contentsDigest has it.
+	raw      []byte
+	contents [sha256.Size]byte
 }
 
 // UnmarshalJSON also notes what the rest of the spec is.
 func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
-	type plain CSVSpec
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(s)); err != nil {
+	var parts struct {
+		MinKubeVersion string `json:"minKubeVersion"`
+		Install        struct {
+			Spec struct {
+				ClusterPermissions unread `json:"clusterPermissions"`
+				Permissions        unread `json:"permissions"`
+			} `json:"spec"`
+		} `json:"install"`
+		Webhooks unread `json:"webhookdefinitions"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts); err != nil {
 		return err
 	}
-	s.digest = sha256.Sum256(raw)
+	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,
+		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks, digest: sha256.Sum256(raw), raw: raw}
 	return nil
 }
 
-// Prepare compiles the constraints that the bundles of the plan bring along, so that no judging has to.
+// Prepare compiles the constraints that the bundles of the plan bring along, so that no judging has to, and keeps of
+// manifests their digests only.
 func (p *InstallPlan) Prepare() {
 	prepare := func(properties string) {
 		if b, err := ParseBundle(properties); err == nil {
@@ -327,6 +321,7 @@ func (p *InstallPlan) Prepare() {
 	}
 	for i := range p.Status.Steps {
 		prepare(p.Status.Steps[i].Resource.Manifest.Properties)
+		p.Status.Steps[i].Resource.Manifest.Spec.keepContents()
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"github.com/opgate/opgate/rules/ordering"
 )
 
+// maxFaults bounds the faults that are collected from one list: more are not shown, and each takes kilobytes (threat G18).
+const maxFaults = 100
+
 // ValidateParentPolicy checks what the CRD schema cannot say of a Policy, and for `opgate check`, which has no API server
 // behind it, what the schema says too.
 func ValidateParentPolicy(policy *policyv1.Policy) field.ErrorList {
@@ -35,6 +38,9 @@ func ValidateParentPolicy(policy *policyv1.Policy) field.ErrorList {
 func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
+		if len(errs) >= maxFaults {
+			break
+		}
 		d, at := &list[i], path.Index(i)
 		errs = append(errs, validateAPIVersion(at.Child("apiVersion"), d.APIVersion)...)
 		if d.Kind == "" {

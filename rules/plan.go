@@ -109,6 +109,9 @@ func JudgePlan(in PlanInput) Verdict {
 func unfinished(plan *InstallPlan, csvs int) finding {
 	what := ""
 	switch {
+	case plan.oversized():
+		return finding{decision: Hold, field: "status.plan", what: "a plan of this size cannot be judged and is held",
+			accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", maxPlanEntries)}
 	case plan.Status.Phase == "" || plan.Status.Phase == phasePlanning:
 		what = "the plan is not ready"
 	case csvs == 0:
@@ -188,16 +191,42 @@ func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
 // That must be so once at most for each, so that packages that require each other end the walk instead of
 // the process.
 func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
+	var offered map[capability][]int // most plans hold one operator, which requires none
 	for ; len(queue) > 0; queue = queue[1:] {
 		from := queue[0]
+		if len(csvs[from].requires) == 0 {
+			continue
+		}
+		if offered == nil {
+			offered = offersOf(csvs)
+		}
+		asked := map[capability]bool{}
 		for _, required := range csvs[from].requires {
-			for i := range csvs {
-				if csvs[i].offers(required) && enter(i, from) {
+			if asked[required] {
+				continue
+			}
+			asked[required] = true
+			for _, i := range offered[required] {
+				if enter(i, from) {
 					queue = append(queue, i)
 				}
 			}
 		}
 	}
+}
+
+// offersOf indexes CSVs by what they offer, each capability once for each CSV: bundles may repeat theirs by the thousand.
+func offersOf(csvs []planCSV) map[capability][]int {
+	offered := map[capability][]int{}
+	for i := range csvs {
+		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)], capability{pkg: csvs[i].pkg}) {
+			if by := offered[c]; len(by) == 0 || by[len(by)-1] != i {
+				offered[c] = append(by, i)
+			}
+		}
+	}
+	delete(offered, capability{}) // what says nothing is no offer
+	return offered
 }
 
 // matches tells whether a mustnothave policy means this CSV; sure is false where it might.

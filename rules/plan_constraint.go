@@ -36,7 +36,7 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 	for _, installed := range j.Namespace.Installed() {
 		replaced := func(c planCSV) bool { return c.pkg != "" && c.pkg == installed.Package || c.name == installed.CSV }
 		if !slices.ContainsFunc(j.csvs, replaced) {
-			j.others = append(j.others, installed.bundle())
+			j.others = append(j.others, installed.bundle(j.Namespace))
 		}
 	}
 	return j.others
@@ -56,7 +56,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		b.Properties = nil
 	}
 	if c.spec != nil {
-		b.ClusterPermissions, b.Webhooks = c.spec.clusterPermissions(), c.spec.webhooks()
+		b.Manifest = &demands{spec: c.spec, grants: c.grants, global: ns.global()}
 	} else {
 		b.Unknown |= constraint.Contents
 	}
@@ -76,7 +76,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 }
 
 // bundle is an installed ClusterServiceVersion as Constraints see it.
-func (c *Installed) bundle() *constraint.Bundle {
+func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
 		Channel: c.Channel, Catalog: constraint.Catalog(c.Catalog)}
 	for _, missing := range []struct {
@@ -91,7 +91,7 @@ func (c *Installed) bundle() *constraint.Bundle {
 		}
 	}
 	if c.spec != nil {
-		b.ClusterPermissions, b.Webhooks = c.spec.clusterPermissions(), c.spec.webhooks()
+		b.Manifest = &demands{spec: c.spec, global: ns.global()}
 	}
 	return b
 }

@@ -27,13 +27,19 @@ type planCSV struct {
 	// the manifest, as for bundles by image.
 	authored string
 	spec     *CSVSpec
+	// grants are the objects of RBAC that the plan brings along with it.
+	grants []*grants
 	// pastOLM is set where no plan brings it, so that it comes from no catalog.
 	pastOLM bool
 }
 
 // csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,
 // and also those that only a step or a bundle lookup names, so that nothing rides along unseen.
+// There are none where the plan is too large to be judged.
 func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
+	if plan.oversized() {
+		return nil
+	}
 	csvs := make([]planCSV, 0, len(plan.Spec.CSVNames))
 	index := make(map[string]int, len(plan.Spec.CSVNames))
 	at := func(name string) *planCSV {
@@ -45,6 +51,7 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 		}
 		return &csvs[i]
 	}
+	var granted []int
 	for _, name := range plan.Spec.CSVNames {
 		at(name)
 	}
@@ -56,7 +63,10 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 	}
 	for i := range plan.Status.Steps {
 		r := &plan.Status.Steps[i].Resource
-		if r.Kind != "ClusterServiceVersion" {
+		if grantKinds[r.Kind] {
+			granted = append(granted, i)
+		}
+		if r.Kind != kindCSV {
 			continue
 		}
 		c := at(r.Name)
@@ -66,6 +76,9 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 		}
 		c.describe(r.Manifest.Properties)
 		c.authored, c.spec = r.Manifest.AuthorProperties, r.Manifest.Spec
+	}
+	for _, i := range granted {
+		csvs = grantTo(csvs, &plan.Status.Steps[i])
 	}
 	for i := range csvs {
 		csvs[i].attribute(ns)
@@ -123,9 +136,4 @@ func (c *planCSV) attribute(ns *Namespace) {
 	if c.unknown != "" {
 		c.pkg = ""
 	}
-}
-
-// offers tells whether this CSV meets one requirement of another.
-func (c *planCSV) offers(required capability) bool {
-	return slices.Contains(c.provides, required) || required.pkg != "" && required.pkg == c.pkg
 }

@@ -25,6 +25,9 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 // would stall the whole namespace (threats O3, O4).
 func JudgePlanCreate(in PlanCreateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
+	if !in.ByOLM && in.Plan.Metadata.overrideReason() != "" {
+		refuseOverrideReason(&v)
+	}
 	switch {
 	case in.NeverRefused() || !in.Namespace.judged():
 	case !in.ByOLM:
@@ -123,19 +126,25 @@ func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 			v.refuse(r)
 		}
 	}
-	if !in.Namespace.judged() {
-		return v.sorted()
+	if in.Namespace.judged() {
+		in.judgeFrozen(&v)
 	}
-	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
-		frozen(&v, in.Namespace, "spec.clusterServiceVersionNames")
-	}
-	if in.New.Spec.Approval != in.Old.Spec.Approval {
-		frozen(&v, in.Namespace, "spec.approval")
-	}
-	if in.New.Spec.Generation != in.Old.Spec.Generation {
-		frozen(&v, in.Namespace, "spec.generation")
+	if in.overrideReasonAdded() && (v.Decision == Allow || in.OverrideAsked() == "") {
+		refuseOverrideReason(&v)
 	}
 	return v.sorted()
+}
+
+func (in *PlanUpdateInput) judgeFrozen(v *Verdict) {
+	if !slices.Equal(in.New.Spec.CSVNames, in.Old.Spec.CSVNames) {
+		frozen(v, in.Namespace, "spec.clusterServiceVersionNames")
+	}
+	if in.New.Spec.Approval != in.Old.Spec.Approval {
+		frozen(v, in.Namespace, "spec.approval")
+	}
+	if in.New.Spec.Generation != in.Old.Spec.Generation {
+		frozen(v, in.Namespace, "spec.generation")
+	}
 }
 
 func frozen(v *Verdict, ns *Namespace, field string) {
@@ -170,6 +179,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, sameStep) {
 		frozen(&v, in.Namespace, "status.plan")
+	}
+	if in.New.Status.InstalledAt() != in.Old.Status.InstalledAt() {
+		frozen(&v, in.Namespace, "status.conditions") // it shows which definitions the plan created (threat O19)
 	}
 	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
 		frozen(&v, in.Namespace, "status.attenuatedServiceAccountRef")
@@ -209,11 +221,30 @@ var overridable = []RuleID{
 // OverrideAsked gives the reason that an update adds in annotation opgate.io/override-reason. The reason
 // must come with the approval itself: one that somebody else left on the plan earlier does not count.
 func (in *PlanUpdateInput) OverrideAsked() string {
-	reason := in.New.Metadata.Annotations.OverrideReason
-	if reason == in.Old.Metadata.Annotations.OverrideReason || !in.New.Spec.Approved || in.Old.Spec.Approved {
+	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return ""
 	}
-	return strings.TrimSpace(reason)
+	return in.New.Metadata.overrideReason()
+}
+
+// overrideReasonAdded reports whether an update puts a reason on the plan, or changes the one that is there.
+func (in *PlanUpdateInput) overrideReasonAdded() bool {
+	reason := in.New.Metadata.overrideReason()
+	return reason != "" && reason != in.Old.Metadata.overrideReason()
+}
+
+func (m *ObjectMeta) overrideReason() string { return strings.TrimSpace(m.Annotations.OverrideReason) }
+
+// overridden reports whether the approval of a plan was let through by an override. The reason on an approved plan says so,
+// since refuseOverrideReason keeps every other write from adding one.
+func (p *InstallPlan) overridden() bool { return p.Spec.Approved && p.Metadata.overrideReason() != "" }
+
+// refuseOverrideReason keeps the reason of an override for approvals that were checked: the steps of the plan are let through
+// for it. That holds in every namespace, since the policy that a planted reason would set aside may come later.
+func refuseOverrideReason(v *Verdict) {
+	v.refuse(Reason{Rule: RulePlanOverrideReason, Decision: Deny, Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
+		Message: sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
+			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
 // OverrideNeeds lists the guards on which an approver needs the RBAC verb override to set this refusal

@@ -37,6 +37,8 @@ type Policy struct {
 	// Problems are why the policy could not be completed from what is on the cluster, as whole sentences.
 	Problems []string
 
+	// completed is set where the policy means more than its spec says.
+	completed    bool
 	versions     []string
 	listed       map[string]struct{}
 	versionRange *VersionRange
@@ -104,7 +106,7 @@ func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error)
 // whole sentences, are why that did not succeed in full; while there are any, what it governs is held.
 func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Policy {
 	p := NewPolicy(op)
-	p.Problems, p.Incomplete = problems, false
+	p.Problems, p.Incomplete, p.completed = problems, false, true
 	if p.faults != "" && len(problems) > 0 {
 		p.faults += "; "
 	}
@@ -181,6 +183,9 @@ func (p *Policy) acceptedVersions() string {
 func (p *Policy) catalogMismatch(c Catalog) bool {
 	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
 }
+
+// AllowsCatalog reports whether a catalog is the one that the policy names, as far as it names one.
+func (p *Policy) AllowsCatalog(c Catalog) bool { return !p.catalogMismatch(c) }
 
 // catalogText names the policy's catalog as far as the policy does.
 func (p *Policy) catalogText() string {

@@ -89,6 +89,10 @@ func previewPolicy(in *PolicyInput, p *Policy, v *Verdict) {
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 	}
+	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
+		preview(RulePolicyIneffective, "spec.subscription.source "+quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
+			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
+	}
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RulePolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")

@@ -79,7 +79,7 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
 		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades", approval)
 	}
-	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw),
+	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw[:min(len(v.Raw), 120)]),
 		"must not be set, since the policy computes it; "+fix))
 }
 
@@ -153,6 +153,9 @@ func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplat
 func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
 	names, errs := decoded[[]string](path, value)
 	for i, name := range names {
+		if len(errs) >= maxFaults {
+			break
+		}
 		for _, problem := range validation.IsDNS1123Label(name) {
 			errs = append(errs, field.Invalid(path.Index(i), name, problem))
 		}
@@ -247,6 +250,9 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 	var errs field.ErrorList
 	names := 0
 	for i, entry := range entries {
+		if len(errs) >= maxFaults {
+			break
+		}
 		if t.passes(entry) {
 			names++
 			continue

@@ -49,7 +49,7 @@ var recipes = map[string]struct {
 		allowed: []offered{{catalog: "curated"}},
 	},
 	"No cluster-admin bundles": {
-		refused: []offered{{spec: permissions(`"*"`)}},
+		refused: []offered{{spec: permissions(`"*"`)}, {spec: strings.Replace(permissions(`"*"`), "clusterPermissions", "permissions", 1)}},
 		allowed: []offered{{spec: permissions(`"apps"`)}, {spec: `{}`}},
 	},
 	"No webhooks on our group": {

@@ -11,6 +11,9 @@ const (
 	RuleGateNotReady   RuleID = "gate/not-ready"
 	RuleGateUnreadable RuleID = "gate/unreadable"
 	RuleGateUnexpected RuleID = "gate/unexpected"
+	// RuleGateOLMIdentity goes with another rule, which refuses.
+	RuleGateOLMIdentity RuleID = "gate/olm-identity"
+	RuleGateInternal    RuleID = "gate/internal"
 
 	RulePolicyUnreadable RuleID = "policy/unreadable"
 
@@ -38,6 +41,8 @@ const (
 	RulePlanStatusPhase  RuleID = "plan/status-phase"
 	RulePlanOverride     RuleID = "plan/override"
 
+	RulePlanOverrideReason RuleID = "plan/override-reason"
+
 	RulePlanDependency RuleID = "plan/dependency-pending"
 
 	RulePlanConstraint       RuleID = "plan/constraint"
@@ -47,6 +52,7 @@ const (
 
 	RuleCSVConstraint      RuleID = "csv/constraint"
 	RuleCSVPolicy          RuleID = "csv/policy"
+	RuleCSVFrozen          RuleID = "csv/frozen"
 	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
 
 	RulePolicyField         RuleID = "operatorpolicy/field"
@@ -74,7 +80,9 @@ const (
 	RuleParentTemplate  RuleID = "policy/template"
 	// RuleParentEscalation needs answers of the API server, which package admission asks for.
 	RuleParentEscalation RuleID = "policy/escalation"
-	RulePolicySetCycle   RuleID = "policyset/dependency-cycle"
+	// RuleParentAccess needs them as well.
+	RuleParentAccess   RuleID = "policy/dependency-access"
+	RulePolicySetCycle RuleID = "policyset/dependency-cycle"
 )
 
 // Rule describes one rule for readers: `opgate explain`, documentation and tests.
@@ -90,9 +98,11 @@ type Rule struct {
 // GateRules lists the rules by which the gate refuses before any policy is asked.
 func GateRules() []Rule {
 	return []Rule{
-		{RuleGateNotReady, "Hold", "the gate has not read all policies and operators yet, a few seconds after its start"},
+		{RuleGateNotReady, "Hold", "the gate has not read all policies and operators, or verified OLM's identity, yet, a few seconds after its start"},
 		{RuleGateUnreadable, "Deny", "the review, or the object in it, cannot be read"},
 		{RuleGateUnexpected, "Deny", "the API server asks about an operation or a subresource that this version of the gate does not know"},
+		{RuleGateOLMIdentity, "Hold", "the write has OLM's user name, but the account is not trusted as OLM's, so it is judged like any other write"},
+		{RuleGateInternal, "Hold", "the gate panicked while it judged; its log has the stack"},
 	}
 }
 
@@ -122,13 +132,15 @@ func Rules() []Rule {
 		{RulePlanFrozen, "Deny", "the contents of a stored plan are changed by somebody else than OLM"},
 		{RulePlanStatusPhase, "Deny", "the phase of a plan is written by somebody else than OLM"},
 		{RulePlanOverride, "Warn", "a refused plan is approved by a user with the RBAC verb override, for the reason given"},
+		{RulePlanOverrideReason, "Deny", "annotation opgate.io/override-reason is put on a plan other than with an approval that needs an override"},
 		{RulePlanDependency, "Hold", "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"},
 		{RulePlanConstraint, "Deny", "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"},
 		{RulePlanBundleConstraint, "Hold", "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"},
 		{RulePlanKubeVersion, "Hold", "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"},
 		{RulePlanOpenShiftVersion, "Hold", "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"},
-		{RuleCSVConstraint, "Deny", "a ClusterServiceVersion that is made past OLM does not satisfy a Constraint, or (Hold) it cannot be told whether it does"},
-		{RuleCSVPolicy, "Deny", "a ClusterServiceVersion that is made past OLM is not one that a policy allows, or (Hold) it cannot be told whether it is"},
+		{RuleCSVConstraint, "Deny", "a ClusterServiceVersion, written past OLM or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"},
+		{RuleCSVPolicy, "Deny", "a ClusterServiceVersion, written past OLM or as a step of a plan, is not one that a policy allows, or (Hold) may not be"},
+		{RuleCSVFrozen, "Deny", "a governed ClusterServiceVersion is changed by another user than OLM"},
 		{RuleCSVVirtualOperator, "Deny", "somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"},
 		{RulePolicyField, "Deny", "a field of an OperatorPolicy has a value that cannot work"},
 		{RulePolicyUnknownField, "Deny", "an OperatorPolicy has a field that does not exist, or one twice"},
@@ -151,6 +163,7 @@ func Rules() []Rule {
 		{RuleParentCycle, "Deny", "a Policy would wait for itself, through others that wait for it"},
 		{RuleParentNamespace, "Warn", "a dependency of a Policy names a namespace that does not count for its kind"},
 		{RuleParentEscalation, "Deny", "a Policy has a template of a kind that its author may not create"},
+		{RuleParentAccess, "Deny", "a Policy waits for an object in another namespace, or in none, that its author may not get"},
 		{RuleParentTemplate, "Warn", "a template of a Policy cannot be applied as it is written"},
 		{RulePolicySetCycle, "Deny", "a Policy would wait for itself, through a PolicySet that it is a member of"},
 	}

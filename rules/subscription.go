@@ -77,16 +77,17 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	return v.sorted()
 }
 
-// fromJudgedPlan tells whether OLM makes this Subscription, for a dependency, as a step of a plan that was
-// approved. What is in such a plan was judged then, or let pass by an override; refusing a step of it leaves
-// the plan half done, and OLM repeating the step for ever. Plans that were born approved were never judged.
+// fromJudgedPlan reports whether OLM makes this Subscription, for a dependency, as a step of a plan that was approved and
+// that would be let through now, or by an override. Refusing a step of such a plan leaves it half done, and OLM repeating the
+// step for ever. Plans that were born approved were never judged.
 func (in *SubscriptionInput) fromJudgedPlan() bool {
 	if !in.ByOLM || in.Old != nil || in.Namespace == nil {
 		return false
 	}
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
 	return slices.ContainsFunc(in.Namespace.plans, func(p *InstallPlan) bool {
-		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == ApprovalManual
+		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == ApprovalManual &&
+			len(refusedSteps(p, in.Namespace)) == 0
 	})
 }
 

@@ -28,7 +28,7 @@ func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: what is counted here is not a request that somebody waits for.
-			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(), ns.Facts(), constraint.NewBudget(nil)) {
+			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.Facts(), constraint.NewBudget(nil)) {
 				t.add(&f)
 			}
 		}

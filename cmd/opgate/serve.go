@@ -18,16 +18,20 @@ Until every policy, Subscription, InstallPlan and ClusterServiceVersion has been
 refused with "not ready"; /readyz says so too. SIGTERM ends the process when the API server has let go of its
 connections, after --drain-delay at the earliest.
 
+--olm-identity names the service account that OLM runs as. What it writes counts as OLM's only while the account is
+verified: it exists, may escalate ClusterRoles, and its namespace is not younger than --namespace or has --olm-namespace-uid.
+
 The serving certificate is Opgate's own, from a CA in a Secret of --namespace that all replicas share, unless
 --tls-cert-file or --self-signed say otherwise; see docs/certificates.md.`,
 		Example: `  # in a pod
-  opgate serve --namespace opgate-system
+  opgate serve --namespace opgate-system --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
 
   # in a pod, with a mounted certificate
-  opgate serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key
+  opgate serve --tls-cert-file /certs/tls.crt --tls-key-file /certs/tls.key --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount
 
   # on this machine
-  opgate serve --self-signed --self-signed-ca-file ca.pem --webhook-bind-address 127.0.0.1:9443`,
+  opgate serve --self-signed --self-signed-ca-file ca.pem --webhook-bind-address 127.0.0.1:9443 \
+    --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve.Run(cmd.Context(), options) },
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Metrics *Metrics
 	// Wrote is told of every write and what became of it. Default: nobody is told.
 	Wrote func(verb, kind string, err error)
+	// Escaped counts the operators that were installed while Opgate was not running and that a Constraint refuses. Default: none.
+	Escaped func(constraint string) int
 	// Log takes writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
@@ -66,6 +68,9 @@ func New(o Options) (*Controller, error) {
 	}
 	if o.Wrote == nil {
 		o.Wrote = func(string, string, error) {}
+	}
+	if o.Escaped == nil {
+		o.Escaped = func(string) int { return 0 }
 	}
 	return &Controller{options: o}, nil
 }

@@ -9,16 +9,23 @@ import (
 // Metrics show what installed operators violate, while this replica leads.
 type Metrics struct {
 	violations *prometheus.GaugeVec
+	number     *prometheus.GaugeVec // without labels: no series while another replica leads
 
 	mu      sync.Mutex
 	leading bool
+	// violated are the Constraints that an installed operator violates.
+	violated map[string]bool
 }
 
-// NewMetrics registers the metrics.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
+// NewMetrics registers the metrics; those that name Constraints with a registry of their own, which not everybody may read.
+func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_constraint_violations",
-		Help: "How often an installed operator does not satisfy one of the constraints of a Constraint."}, []string{"constraint"})}
-	registry.MustRegister(m.violations)
+		Help: "How often an installed operator does not satisfy one of the constraints of a Constraint."}, []string{"constraint"}),
+		number: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_violated_constraints",
+			Help: "Number of Constraints that an installed operator does not satisfy."}, nil),
+		violated: map[string]bool{}}
+	named.MustRegister(m.violations)
+	registry.MustRegister(m.number)
 	return m
 }
 
@@ -27,10 +34,21 @@ func (m *Metrics) set(constraint string, violations int) {
 	defer m.mu.Unlock()
 	if m.leading { // what was counted while the lease was lost is the next leader's to show
 		m.violations.WithLabelValues(constraint).Set(float64(violations))
+		if delete(m.violated, constraint); violations > 0 {
+			m.violated[constraint] = true
+		}
+		m.number.WithLabelValues().Set(float64(len(m.violated)))
 	}
 }
 
-func (m *Metrics) forget(constraint string) { m.violations.DeleteLabelValues(constraint) }
+func (m *Metrics) forget(constraint string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.violations.DeleteLabelValues(constraint)
+	if delete(m.violated, constraint); m.leading {
+		m.number.WithLabelValues().Set(float64(len(m.violated)))
+	}
+}
 
 func (m *Metrics) started() {
 	m.mu.Lock()
@@ -44,4 +62,6 @@ func (m *Metrics) stopped() {
 	defer m.mu.Unlock()
 	m.leading = false
 	m.violations.Reset()
+	m.number.Reset()
+	clear(m.violated)
 }

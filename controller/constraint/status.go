@@ -50,14 +50,16 @@ type statusInput struct {
 	Wanted, Made, Missing int
 	// Troubles counts, by reason, the namespaces in which it could not be written.
 	Troubles map[string]int
-	Now      time.Time
+	// Escaped is how many operators were installed while Opgate was not running and are refused.
+	Escaped int
+	Now     time.Time
 }
 
 // evaluate gives the status of a Constraint. It names no namespaces: everybody may read Constraints.
 func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next := *in.Object.Status.DeepCopy()
 	next.ObservedGeneration = in.Definition.Generation
-	next.VirtualOperators = in.Made
+	next.VirtualOperators, next.Escaped = in.Made, in.Escaped
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&next.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message,
 			ObservedGeneration: in.Definition.Generation, LastTransitionTime: metav1.NewTime(in.Now)})

@@ -46,7 +46,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Sn
 	}
 	tally := r.tallies.of(snapshot)
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(snapshot, name),
-		Troubles: r.troubles.of(name), Now: r.Now()}
+		Troubles: r.troubles.of(name), Escaped: r.Escaped(name), Now: r.Now()}
 	if err := r.countOperators(ctx, snapshot, in); err != nil {
 		return err
 	}

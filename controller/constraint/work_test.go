@@ -2,6 +2,8 @@ package constraint
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,33 +44,46 @@ func TestNobodyIsWokenWhereNobodyLeads(t *testing.T) {
 }
 
 func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
-	expect := func(series int) {
+	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
+	m := NewMetrics(registry, named)
+	expect := func(violated, series string) {
 		t.Helper()
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := 0
-		for _, family := range families {
-			got += len(family.GetMetric())
-		}
-		if got != series {
-			t.Errorf("%d series, want %d", got, series)
+		for what, check := range map[string]struct {
+			registry *prometheus.Registry
+			want     string
+		}{"opgate_violated_constraints": {registry, violated}, "opgate_constraint_violations": {named, series}} {
+			families, err := check.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, family := range families {
+				for _, metric := range family.GetMetric() {
+					text := fmt.Sprint(metric.GetGauge().GetValue())
+					for _, label := range metric.GetLabel() {
+						text = label.GetValue() + "=" + text
+					}
+					got = append(got, text)
+				}
+			}
+			if strings.Join(got, " ") != check.want {
+				t.Errorf("%s: %q, want %q", what, got, check.want)
+			}
 		}
 	}
 	m.set("one", 1)
-	expect(0)
+	expect("", "")
 	m.started()
 	m.set("one", 1)
 	m.set("two", 0)
-	expect(2)
+	expect("1", "one=1 two=0")
+	m.set("two", 3)
+	expect("2", "one=1 two=3")
 	m.forget("two")
-	expect(1)
+	expect("1", "one=1")
 	m.stopped()
 	m.set("one", 1) // a worker that had not ended yet
-	expect(0)
+	expect("", "")
 }
 
 func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {

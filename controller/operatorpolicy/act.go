@@ -2,7 +2,10 @@ package operatorpolicy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +18,7 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/stream"
 )
 
 // act carries out the actions of an outcome until one fails, and puts what was found by then into its
@@ -48,7 +52,6 @@ func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, 
 // do sends one write. The object is filled in from the answer.
 func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstructured.Unstructured) error {
 	live := &unstructured.Unstructured{Object: a.Live}
-	locked := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	switch a.Verb {
 	case compliance.Create:
 		err := r.client.Create(ctx, object)
@@ -57,9 +60,11 @@ func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstru
 		}
 		return err
 	case compliance.Update:
-		return r.client.Patch(ctx, object, locked)
+		return r.patch(live, object, func(answer client.Object, patch client.Patch) error { return r.client.Patch(ctx, answer, patch) })
 	case compliance.UpdateStatus:
-		err := r.client.Status().Patch(ctx, object, locked)
+		err := r.patch(live, object, func(answer client.Object, patch client.Patch) error {
+			return r.client.Status().Patch(ctx, answer, patch)
+		})
 		if err == nil {
 			r.Metrics.intervention.Inc()
 		}
@@ -69,6 +74,59 @@ func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstru
 		return client.IgnoreNotFound(r.client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 	}
 	return fmt.Errorf("verb %q is not known", a.Verb)
+}
+
+// patch sends what differs between two states of an object, of which only some fields are known, if it has not changed since. Of
+// the answer the metadata is enough: the object may be large.
+func (r *reconciler) patch(live, object *unstructured.Unstructured, send func(client.Object, client.Patch) error) error {
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if whole := replaced(live, object); len(whole) > 0 {
+		patch = replacing(live, whole)
+	}
+	data, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	answer := headOnly(object.GroupVersionKind())
+	answer.SetNamespace(object.GetNamespace())
+	answer.SetName(object.GetName())
+	if err := send(answer, client.RawPatch(patch.Type(), data)); err != nil {
+		return err
+	}
+	object.SetUID(answer.GetUID())
+	object.SetResourceVersion(answer.GetResourceVersion())
+	return nil
+}
+
+// replaced are the fields of the spec that are to change and are too large to be known. No merge can remove what is in them.
+func replaced(live, object *unstructured.Unstructured) map[string]any {
+	before, _ := live.Object["spec"].(map[string]any) // of another type, there are none
+	after, _ := object.Object["spec"].(map[string]any)
+	whole := map[string]any{}
+	for field, value := range before {
+		if stream.Withheld(value) && !reflect.DeepEqual(value, after[field]) {
+			whole[field] = after[field]
+		}
+	}
+	return whole
+}
+
+// replacing is a patch that puts values in the place of those fields. What else is to change is seen when the object comes back.
+func replacing(live *unstructured.Unstructured, fields map[string]any) client.Patch {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	operations := []operation{{"replace", "/metadata/resourceVersion", live.GetResourceVersion()}}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		operations = append(operations, operation{"replace", "/spec/" + field, fields[field]})
+	}
+	data, err := json.Marshal(operations)
+	if err != nil {
+		panic(err) // made of what was decoded from JSON
+	}
+	return client.RawPatch(types.JSONPatchType, data)
 }
 
 // seenWrite waits until what is observed has caught up with a write.

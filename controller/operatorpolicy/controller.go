@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +26,8 @@ import (
 )
 
 const (
-	// leaseName is the Lease that the leading replica holds.
-	leaseName = "opgate-loop"
+	// LeaseName is the Lease that the leading replica holds.
+	LeaseName = "opgate-loop"
 	// restartDelay keeps a loop that cannot start, or lost its lease, from trying at once.
 	restartDelay = 5 * time.Second
 	// firstSnapshotInterval is how often to look, at the start, whether there is a snapshot.
@@ -70,16 +71,23 @@ func (l *Loop) lead(ctx context.Context) error {
 			return err
 		}
 	}
+	httpClient, err := rest.HTTPClientFor(o.Config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	informer, err := newInformer(o.Config, httpClient)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
 	mgr, err := manager.New(o.Config, manager.Options{
-		Scheme:                        scheme,
-		Logger:                        o.Log,
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // served by the process
-		HealthProbeBindAddress:        "0",
-		LeaderElection:                true,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       o.LeaderElectionNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		Cache:                         cache.Options{DefaultTransform: trim},
+		Scheme:                              scheme,
+		Logger:                              o.Log,
+		Metrics:                             metricsserver.Options{BindAddress: "0"}, // served by the process
+		HealthProbeBindAddress:              "0",
+		LeaderElection:                      true,
+		LeaderElectionResourceLockInterface: o.Lock(),
+		LeaderElectionReleaseOnCancel:       true,
+		Cache:                               cache.Options{DefaultTransform: trim, NewInformer: informer},
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager of the loop: %w", err)
@@ -117,11 +125,16 @@ type (
 
 // sources are what wakes the loop. All of it ends in the name of a namespace with policies.
 func (r *reconciler) sources() []watched {
-	inNamespace := func(o client.Object) []string { return []string{o.GetNamespace()} }
+	inNamespace := func(o client.Object) []string { return append(r.origins.take(o.GetNamespace()), o.GetNamespace()) }
 	return []watched{
 		source.TypedFunc[string](func(_ context.Context, q queue) error {
 			r.Metrics.leading.Set(1)
-			r.Changes.follow(func(namespace string) { q.Add(namespace) })
+			r.Changes.follow(func(namespace string) {
+				q.Add(namespace)
+				for _, dependent := range r.origins.take(namespace) {
+					q.Add(dependent)
+				}
+			})
 			for ns := range r.Store.Load().All() {
 				q.Add(ns.Name())
 			}

@@ -35,50 +35,13 @@ func headOnly(gvk schema.GroupVersionKind) client.Object {
 	return m
 }
 
-// trim drops, before an object is kept, what nobody reads here and what makes it large.
+// trim drops, before the metadata of an object is kept, what is not read here. Whole objects come as kept has them.
 func trim(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
-			m.ManagedFields = nil
-			m.Annotations = only(m.Annotations, UngovernedAnnotation)
-		}
-		return obj, nil
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		m.ManagedFields = nil
+		m.Annotations = only(m.Annotations, UngovernedAnnotation)
 	}
-	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
-	switch u.GroupVersionKind() {
-	case gvkCSV:
-		u.SetAnnotations(only(u.GetAnnotations(), annotationProperties, "olm.operatorNamespace"))
-		keep(u.Object, "spec", "install", "installModes", "version")
-		keep(u.Object, "status", "phase", "reason", "message")
-		if install, _, _ := unstructured.NestedMap(u.Object, "spec", "install"); install != nil {
-			_ = unstructured.SetNestedStringSlice(u.Object, deploymentsOf(install), "spec", "deployments") // spec is a map: it holds install
-			unstructured.RemoveNestedField(u.Object, "spec", "install")
-		}
-	case gvkCatalogSource:
-		keep(u.Object, "spec")
-		keep(u.Object, "status", "connectionState", "registryService", "latestImageRegistryPoll")
-		unstructured.RemoveNestedField(u.Object, "status", "connectionState", "lastConnect")
-	case gvkDeployment:
-		u.SetAnnotations(nil)
-		keep(u.Object, "spec", "replicas")
-	}
-	return u, nil
-}
-
-// keep drops all fields of a structure but some.
-func keep(object map[string]any, field string, names ...string) {
-	from, ok := object[field].(map[string]any)
-	if !ok {
-		return
-	}
-	kept := make(map[string]any, len(names))
-	for _, name := range names {
-		if v, ok := from[name]; ok {
-			kept[name] = v
-		}
-	}
-	object[field] = kept
+	return obj, nil
 }
 
 // only gives some entries of a map.
@@ -93,20 +56,6 @@ func only(from map[string]string, names ...string) map[string]string {
 		}
 	}
 	return kept
-}
-
-// deploymentsOf names the Deployments of an install strategy.
-func deploymentsOf(install map[string]any) []string {
-	list, _, _ := unstructured.NestedSlice(install, "spec", "deployments") // of another shape, there are none
-	var names []string
-	for _, entry := range list {
-		if d, ok := entry.(map[string]any); ok {
-			if name, ok := d["name"].(string); ok {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }
 
 // sameForUs tells whether nothing that is kept of an object has changed but its resourceVersion.

@@ -1,8 +1,11 @@
 package operatorpolicy
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
@@ -13,11 +16,16 @@ type Metrics struct {
 	writes       *prometheus.CounterVec
 	leading      prometheus.Gauge
 	compliance   *prometheus.GaugeVec
+	states       *prometheus.GaugeVec
 	intervention prometheus.Counter
+
+	mu sync.Mutex
+	// last is the state of each policy that is counted.
+	last map[types.NamespacedName]policyv1beta2.ComplianceState
 }
 
-// NewMetrics registers the metrics of the loop.
-func NewMetrics(registry prometheus.Registerer) *Metrics {
+// NewMetrics registers the metrics of the loop; those that name policies with a registry of their own, which not everybody may read.
+func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
 			Help: "InstallPlans that the background loop approved (result approved), or tried to (conflict, refused)."}, []string{"result"}),
@@ -31,18 +39,29 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		compliance: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_policy_governance_info",
 			Help: "0 for a Compliant policy, 1 for a NonCompliant one, -1 for one of which that is not known."},
 			[]string{"kind", "policy", "policy_namespace", "severity"}),
+		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
+			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant or Unknown."}, []string{"state"}),
+		last: map[types.NamespacedName]policyv1beta2.ComplianceState{},
 	}
-	registry.MustRegister(m.approvals, m.writes, m.leading, m.compliance, m.intervention)
+	registry.MustRegister(m.approvals, m.writes, m.leading, m.states, m.intervention)
+	named.MustRegister(m.compliance)
 	return m
 }
+
+// stateUnknown counts policies of which nothing is known yet.
+const stateUnknown policyv1beta2.ComplianceState = "Unknown"
 
 // state shows the state of a policy. A policy whose severity changed has one series all the same.
 func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
 	m.forget(op.Namespace, op.Name)
 	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
 	if !known {
-		value = -1
+		value, state = -1, stateUnknown
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last[types.NamespacedName{Namespace: op.Namespace, Name: op.Name}] = state
+	m.states.WithLabelValues(string(state)).Inc()
 	m.compliance.WithLabelValues("OperatorPolicy", op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
 }
 
@@ -50,10 +69,21 @@ func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.Co
 func (m *Metrics) stopped() {
 	m.leading.Set(0)
 	m.compliance.Reset()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.states.Reset()
+	clear(m.last)
 }
 
 func (m *Metrics) forget(namespace, name string) {
 	m.compliance.DeletePartialMatch(prometheus.Labels{"policy": name, "policy_namespace": namespace})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	if state, counted := m.last[key]; counted {
+		m.states.WithLabelValues(string(state)).Dec()
+		delete(m.last, key)
+	}
 }
 
 func (m *Metrics) approved(err error) {

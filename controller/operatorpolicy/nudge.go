@@ -77,7 +77,7 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 		return after, nil
 	}
 	sub := &w.subscriptions[i]
-	object := whole(gvkSubscription)
+	object := headOnly(gvkSubscription) // the answer is not needed, and Subscriptions may be large
 	object.SetNamespace(namespace)
 	object.SetName(sub.Name)
 	now := r.Now().UTC().Format(time.RFC3339)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/stream"
 )
 
 const (
@@ -99,7 +100,8 @@ func (r *reconciler) crds(ctx context.Context, label string) ([]compliance.Objec
 	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range list.Items {
 		m := &list.Items[i]
-		o := compliance.Object{Name: m.Name, UID: string(m.UID), Labels: m.Labels, Owned: len(m.OwnerReferences) > 0, Deleting: m.DeletionTimestamp != nil}
+		o := compliance.Object{Name: m.Name, UID: string(m.UID), Labels: m.Labels, Owned: len(m.OwnerReferences) > 0, Deleting: m.DeletionTimestamp != nil,
+			Created: m.CreationTimestamp.UTC().Format(time.RFC3339)}
 		o.Content = map[string]any{"apiVersion": gvkCRD.GroupVersion().String(), "kind": gvkCRD.Kind, "metadata": map[string]any{
 			"name": m.Name, "uid": string(m.UID), "resourceVersion": m.ResourceVersion, "finalizers": anys(m.Finalizers)}}
 		found = append(found, o)
@@ -118,11 +120,18 @@ func (r *reconciler) catalogSource(ctx context.Context, c rules.Catalog) *compli
 
 func object(u *unstructured.Unstructured, content bool) compliance.Object {
 	o := compliance.Object{Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Labels: u.GetLabels(),
-		Annotations: u.GetAnnotations(), Owned: len(u.GetOwnerReferences()) > 0, Deleting: u.GetDeletionTimestamp() != nil}
+		Annotations: u.GetAnnotations(), Owned: owned(u), Deleting: u.GetDeletionTimestamp() != nil,
+		Created: u.GetCreationTimestamp().UTC().Format(time.RFC3339)}
 	if content {
 		o.Content = u.Object
 	}
 	return o
+}
+
+// owned reports whether an object has owners; those that are too many to be kept are some.
+func owned(u *unstructured.Unstructured) bool {
+	owners, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "ownerReferences")
+	return len(u.GetOwnerReferences()) > 0 || stream.Withheld(owners)
 }
 
 func subscription(u *unstructured.Unstructured) compliance.Subscription {
@@ -166,7 +175,7 @@ func csv(u *unstructured.Unstructured) compliance.CSV {
 			c.Package, c.Version = bundle.Package, bundle.Version
 		}
 	}
-	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there by trim
+	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there by decode
 	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another shape, there are none
 	for _, entry := range modes {
 		if mode, ok := entry.(map[string]any); ok {

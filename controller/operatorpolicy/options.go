@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/admission"
@@ -28,8 +29,11 @@ type Options struct {
 	Metrics *Metrics
 	// Also run where the loop leads: what else one replica alone may write. Default: none.
 	Also []Companion
-	// LeaderElectionNamespace is where the Lease is by which replicas agree on who works. Required.
-	LeaderElectionNamespace string
+	// Lock makes a lock by which replicas agree on who works, another one for each manager. Required.
+	Lock func() resourcelock.Interface
+	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a policy, one
+	// sentence for each. Default: none.
+	Escaped func(namespace, name string) []string
 	// Identity names this process in compliance events, such as the name of the pod. Default: none.
 	Identity string
 	// Ungoverned is what becomes of plans of operators without a policy that are held by a policy for another
@@ -60,8 +64,11 @@ func (o *Options) complete() error {
 	if o.Config == nil || o.Store == nil || o.Changes == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
 		return errors.New("loop options: Config, Store, Changes, Packages, Metrics and Now are required")
 	}
-	if o.LeaderElectionNamespace == "" {
-		return errors.New("loop options: LeaderElectionNamespace is required; two loops would do everything twice")
+	if o.Lock == nil {
+		return errors.New("loop options: Lock is required; two loops would do everything twice")
+	}
+	if o.Escaped == nil {
+		o.Escaped = func(string, string) []string { return nil }
 	}
 	switch o.Ungoverned {
 	case "":

@@ -28,6 +28,8 @@ type reconciler struct {
 	known  knownPolicies
 	nudges nudges
 	late   latePlans
+	// origins are the namespaces that copies name, which are read beside their own.
+	origins dependents
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. One that fails does not
@@ -101,7 +103,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	in := &compliance.Input{
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
-		Deployments: w.deployments, Approvals: approvals, Now: r.Now(),
+		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
 		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
 		Package:       func(c rules.Catalog) *compliance.Package { return r.Packages.Get(p.Package, c) },
 	}
@@ -109,6 +111,9 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		for _, other := range overlap {
 			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
 		}
+	}
+	if in.CSVs, err = r.withOrigins(ctx, p, w.csvs); err != nil {
+		return false, 0, err
 	}
 	if p.Concerns() != "" {
 		if in.CRDs, err = r.crds(ctx, compliance.OperatorLabel(p.Package, p.TargetNamespace)); err != nil {

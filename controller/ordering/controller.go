@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/controller/ordering/watches"
+	"github.com/opgate/opgate/rules/ordering"
 )
 
 // Controller looks after Policies and PolicySets while this replica leads.
@@ -43,7 +44,7 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	wake := &waker{parents: parents, metrics: c.options.Metrics}
+	wake := &waker{parents: parents, metrics: c.options.Metrics, key: c.options.Key}
 	wake.watches, err = watches.New(watches.Options{Client: objects, Notify: wake.notify, Gatekeeper: c.options.Gatekeeper, Log: c.options.Log})
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err := wake.follow(); err != nil {
 		return fmt.Errorf("watch Policies: %w", err)
 	}
-	r := &reconciler{Options: &c.options, parents: parents, watches: wake.watches, wake: wake, objects: objects, heads: heads, client: mgr.GetClient()}
+	r := &reconciler{Options: &c.options, parents: parents, watches: wake.watches, wake: wake, budget: budget{shared: ordering.NewBudget(ordering.DefaultLimits)}, objects: objects, heads: heads, client: mgr.GetClient()}
 	ctrl, err := controller.NewTyped("ordering", mgr, controller.TypedOptions[work]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: c.options.Workers,

@@ -31,6 +31,9 @@ type policyMemory struct {
 	templates map[ordering.Ref]*templateMemory
 	// cycle tells that the Policy was found to wait for itself.
 	cycle bool
+	// digest is that of the spec in generation digested; zero for none.
+	digest   ordering.Digest
+	digested int64
 	// unread is since when something has not been read yet that is on its way.
 	unread time.Time
 }

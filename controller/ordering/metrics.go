@@ -31,7 +31,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_policies",
 		Help: "Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."}, []string{"state"})}
 	registry.MustRegister(m.policies, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
-		Help: "Objects that Policies wait for and that are watched for that."}, m.watches))
+		Help: "Number of active watches on dependency objects of Policies."}, m.watches))
 	return m
 }
 

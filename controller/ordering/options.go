@@ -22,6 +22,9 @@ type Options struct {
 	// ExcludedNamespaces are those that the webhook configurations leave out, Opgate's own among them. Nobody was asked whether
 	// the author of a Policy there may write what it would make, so nothing of it is applied. Default: none.
 	ExcludedNamespaces []string
+	// Key returns the key that the marks of Policies are signed with, nil while it is not known: nothing is done until it is.
+	// Required.
+	Key func() []byte
 	// Wrote is told of every write and what became of it. Default: nobody is told.
 	Wrote func(verb, kind string, err error)
 	// Identity names this process in events, such as the name of the pod. Default: none.
@@ -35,8 +38,8 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	if o.Metrics == nil || o.Now == nil {
-		return errors.New("ordering controller options: Metrics and Now are required")
+	if o.Metrics == nil || o.Key == nil || o.Now == nil {
+		return errors.New("ordering controller options: Metrics, Key and Now are required")
 	}
 	switch o.PendingGuards {
 	case "":

@@ -17,8 +17,8 @@ func (l *look) prune(ctx context.Context) error {
 		kept[l.read.Templates[i].Ref] = !l.read.Disabled
 	}
 	l.memory.keep(kept, l.live)
-	if !l.read.NamesKnown && !l.read.Disabled {
-		return nil // one that cannot be told might be any of them
+	if (!l.read.NamesKnown || !l.verified) && !l.read.Disabled {
+		return nil // a name that is not known might be any of them, and what is not verified changes nothing
 	}
 	return l.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
 }
@@ -26,7 +26,8 @@ func (l *look) prune(ctx context.Context) error {
 // finish deletes the cluster-scoped objects of a Policy that is being deleted, and lets it go. Those in namespaces go with it,
 // since they belong to it.
 func (l *look) finish(ctx context.Context) error {
-	l.watches.Set(l.key, l.targets())
+	l.verify()
+	l.follow(l.targets())
 	if !slices.Contains(l.stored.Finalizers, ordering.Finalizer) {
 		return nil
 	}

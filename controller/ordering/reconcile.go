@@ -25,6 +25,7 @@ type reconciler struct {
 	watches *watches.Watches
 	wake    *waker
 	memory  memory
+	budget  budget
 	// objects writes those of templates, heads Policies and PolicySets, client events.
 	objects dynamic.Interface
 	heads   metadata.Interface
@@ -39,6 +40,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := r.parents.policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
+		r.wake.add(policy, r.budget.forget(w.NamespacedName)...)
 		r.memory.forget(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -60,6 +62,9 @@ type look struct {
 	memory *policyMemory
 	now    time.Time
 
+	// verified: the Policy has a valid mark, and that says verification.
+	verified     bool
+	verification ordering.Verification
 	// observed is what was looked at.
 	observed map[watches.Target]ordering.Observed
 	// live are the Policy's objects.
@@ -87,10 +92,11 @@ func (l *look) reconcile(ctx context.Context) error {
 		return l.finish(ctx)
 	}
 	if l.excluded(l.key.Namespace) {
-		l.watches.Set(l.key, nil)
+		l.follow(nil)
 		return l.status(ctx, nil)
 	}
-	l.watches.Set(l.key, l.targets())
+	l.verify()
+	l.follow(l.targets())
 	var outcomes []ordering.TemplateOutcome
 	var errs []error
 	if !l.read.Disabled {
@@ -115,6 +121,37 @@ func (r *reconciler) excluded(namespace string) bool {
 	return slices.Contains(r.ExcludedNamespaces, namespace)
 }
 
+// verify finds out whether the rights of the Policy's author were verified when it was written as it is.
+func (l *look) verify() {
+	if l.memory.digested != l.stored.Generation || l.stored.Generation == 0 {
+		digest, err := ordering.DigestOf(l.stored.object)
+		if err != nil {
+			return
+		}
+		l.memory.digest, l.memory.digested = digest, l.stored.Generation
+	}
+	l.verification, l.verified = ordering.Verify(l.Key(), l.stored.object, l.memory.digest)
+}
+
+// unverified is why nothing is made of a template for want of its author's rights, "" if there is no such reason.
+func (l *look) unverified(t *ordering.Template) string {
+	if !l.verified {
+		return ordering.UnverifiedText
+	}
+	return l.verification.Uncovered(t)
+}
+
+// applicable reports whether the object of a template could be made as far as is known: what it depends on is of interest only then,
+// and must not cost anything before (threat O23).
+func (l *look) applicable(t *ordering.Template) bool {
+	if !t.Readable || t.Fault != "" || l.unverified(t) != "" {
+		return false
+	}
+	kind, served := l.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
+	_, forbidden := l.watches.Template(t.Ref.Group, t.Ref.Kind)
+	return kindFault(t, kind, served, l.Gatekeeper, forbidden) == ""
+}
+
 // targets are what has to be known for the Policy: what it depends on, and what its templates make.
 func (l *look) targets() []watches.Target {
 	targets := map[watches.Target]struct{}{} // most templates depend on the same
@@ -126,7 +163,7 @@ func (l *look) targets() []watches.Target {
 				targets[watches.Target{Ref: t.Ref, Version: t.Version}] = struct{}{}
 			}
 		}
-		if l.read.Disabled || l.read.Deleting {
+		if l.read.Disabled || l.read.Deleting || !l.applicable(t) {
 			continue
 		}
 		for _, d := range t.Dependencies {
@@ -134,6 +171,18 @@ func (l *look) targets() []watches.Target {
 		}
 	}
 	return slices.Collect(maps.Keys(targets))
+}
+
+// follow watches what is among the targets and within the budget. Others for whom that leaves more, or less, look again.
+func (l *look) follow(targets []watches.Target) {
+	objects := map[ordering.Ref]struct{}{}
+	for _, t := range targets {
+		if !t.Template {
+			objects[t.Ref] = struct{}{}
+		}
+	}
+	l.wake.add(policy, l.budget.set(l.stored, objects)...)
+	l.watches.Set(l.key, slices.DeleteFunc(targets, func(t watches.Target) bool { return !t.Template && l.budget.beyond(l.key, t.Ref) }))
 }
 
 func target(d ordering.Dependency) watches.Target {
@@ -161,6 +210,9 @@ func (l *look) observe(d ordering.Dependency) ordering.Observed {
 
 // observeNow looks. Policies and PolicySets are known here, all else to the watches.
 func (l *look) observeNow(d ordering.Dependency) ordering.Observed {
+	if l.budget.beyond(l.key, d.Ref) {
+		return ordering.Observed{Reason: ordering.TooMany, Detail: ordering.DefaultLimits.BeyondText()}
+	}
 	observed := l.watches.Observe(target(d))
 	if observed.Reason == ordering.NoKind {
 		return observed

@@ -22,13 +22,17 @@ func (l *look) template(ctx context.Context, t *ordering.Template) (ordering.Tem
 		m = l.memory.template(t.Ref)
 	}
 	kind, served := l.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &ordering.TemplateInput{Policy: l.read, Template: *t, Findings: l.findings(t), Mode: l.PendingGuards}
+	in := &ordering.TemplateInput{Policy: l.read, Template: *t, Mode: l.PendingGuards, KindFault: l.unverified(t)}
 	known := true
-	if t.Readable && t.Fault == "" {
+	if t.Readable && t.Fault == "" && in.KindFault == "" {
 		known = l.judgeKind(in, kind, served)
 	}
+	applicable := l.applicable(t)
+	if applicable {
+		in.Findings = l.findings(t)
+	}
 	met, decided := ordering.Settled(in.Findings)
-	if decided {
+	if decided && applicable {
 		m.damping, in.Damped = m.damping.Next(l.now, met, ordering.DampingKey(l.read, in.Findings))
 		l.again(in.Damped)
 	}
@@ -130,6 +134,8 @@ func (l *look) find(in *ordering.TemplateInput, m *templateMemory) (live *unstru
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
 		switch observed := l.watches.Observe(target); {
+		case l.budget.beyond(l.key, ref):
+			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, ordering.DefaultLimits.BeyondText())
 		case observed.Found():
 			live = l.watches.Object(target)
 		case observed.Reason == ordering.NotRead && l.patient():
@@ -238,7 +244,7 @@ func (l *look) attempt(ctx context.Context, verb string, kind watches.Kind, vers
 		return result{outdated: true}
 	case contested:
 		m.contested = true
-		l.watches.Set(l.key, l.targets())
+		l.follow(l.targets())
 		l.again(soon) // whoever has the name may be gone before the watch begins
 		return result{outdated: true}
 	case refused, denied, failed:

@@ -17,6 +17,8 @@ type waker struct {
 	parents *parents
 	watches *watches.Watches
 	metrics *Metrics
+	// key returns what marks are signed with: without it no Policy is known to be verified.
+	key func() []byte
 	// ready are what has to be read before anything is looked at.
 	ready []cache.InformerSynced
 
@@ -35,7 +37,7 @@ func (w *waker) Start(_ context.Context, q queue) error {
 
 // WaitForSync keeps the controller from working until what it builds on has been read.
 func (w *waker) WaitForSync(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), append(w.ready, w.watches.Synced)...) {
+	if !cache.WaitForCacheSync(ctx.Done(), append(w.ready, w.watches.Synced, func() bool { return len(w.key()) > 0 })...) {
 		return ctx.Err()
 	}
 	for _, key := range w.parents.policies.GetStore().ListKeys() {

@@ -19,15 +19,16 @@ const (
 	varNamespace  = "namespaceObject"
 	varCluster    = "cluster"
 
-	varPermissions = "clusterPermissions"
-	varWebhooks    = "webhooks"
+	varClusterPermissions = "clusterPermissions"
+	varPermissions        = "permissions"
+	varWebhooks           = "webhooks"
 )
 
 // variableAttributes tells what is not known when a variable is not.
 var variableAttributes = map[string]Attributes{
 	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
 	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
-	varPermissions: Contents, varWebhooks: Contents,
+	varClusterPermissions: Contents, varPermissions: Contents, varWebhooks: Contents,
 }
 
 // activation is what a rule sees of one bundle in its surroundings. It is made once for a bundle, not for a rule.
@@ -36,12 +37,19 @@ type activation struct {
 	properties                 ref.Val
 	catalog                    ref.Val
 	csv, pkg, version, channel ref.Val
-	// permissions and webhooks are of what the ClusterServiceVersion says.
-	permissions, webhooks ref.Val
-	around                *surroundings
-	shape                 shape
-	unknown               Attributes
-	patterns              []*interpreter.AttributePattern
+	around                     *surroundings
+	shape                      shape
+	unknown                    Attributes
+	patterns                   []*interpreter.AttributePattern
+	// manifest is nil until the first rule looks at what the ClusterServiceVersion says.
+	manifest *manifestValues
+}
+
+// manifestValues are the lists of a Manifest as CEL sees them.
+type manifestValues struct {
+	clusterPermissions, permissions, webhooks ref.Val
+	// shape is that of the activation with these lists.
+	shape shape
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
@@ -49,8 +57,7 @@ func newActivation(b *Bundle, around *surroundings) *activation {
 	a := &activation{
 		csv: m.seen(b.CSV), pkg: m.seen(b.Package), version: m.seen(b.Version), channel: m.seen(b.Channel),
 		bundle: b, around: around, properties: m.properties(b.Properties),
-		catalog:     types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)}),
-		permissions: m.ruleLists(b.ClusterPermissions), webhooks: m.ruleLists(b.Webhooks),
+		catalog:  types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)}),
 		unknown:  b.Unknown | around.unknownAttributes,
 		patterns: around.unknown,
 	}
@@ -86,12 +93,42 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.around.namespace, true
 	case varCluster:
 		return a.around.cluster, true
+	case varClusterPermissions:
+		return a.lists().clusterPermissions, true
 	case varPermissions:
-		return a.permissions, true
+		return a.lists().permissions, true
 	case varWebhooks:
-		return a.webhooks, true
+		return a.lists().webhooks, true
 	}
 	return nil, false
+}
+
+// lists reads what the ClusterServiceVersion says when the first rule looks at it.
+func (a *activation) lists() *manifestValues {
+	if a.manifest == nil {
+		var m measure
+		a.manifest = &manifestValues{}
+		none := func() ([]map[string][]string, error) { return nil, nil }
+		of := struct {
+			clusterPermissions, permissions, webhooks func() ([]map[string][]string, error)
+		}{none, none, none}
+		if from := a.bundle.Manifest; from != nil {
+			of.clusterPermissions, of.permissions, of.webhooks = from.ClusterPermissions, from.Permissions, from.Webhooks
+		}
+		a.manifest.clusterPermissions = m.ruleLists(of.clusterPermissions())
+		a.manifest.permissions = m.ruleLists(of.permissions())
+		a.manifest.webhooks = m.ruleLists(of.webhooks())
+		a.manifest.shape = a.shape.most(m.shape())
+	}
+	return a.manifest
+}
+
+// shapeFor is the shape of what an expression looks at.
+func (a *activation) shapeFor(uses Attributes) shape {
+	if uses&Contents != 0 {
+		return a.lists().shape
+	}
+	return a.shape
 }
 
 // Parent is none: there is one level of names.

@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 )
@@ -18,7 +19,7 @@ const (
 	Properties
 	NamespaceLabels
 	ClusterVersion
-	// Contents is what the ClusterServiceVersion itself says: rights on the cluster, and webhooks.
+	// Contents is what the ClusterServiceVersion itself says: rights, and webhooks.
 	Contents
 )
 
@@ -50,12 +51,23 @@ type Bundle struct {
 	CSV, Package, Version, Channel string
 	Catalog                        Catalog
 	Properties                     []Property
-	// ClusterPermissions are the rules of RBAC that the ClusterServiceVersion asks for on the whole cluster, each with lists
-	// apiGroups, resources, verbs, resourceNames and nonResourceURLs; Webhooks are the rules of its webhooks, each with lists
-	// apiGroups, apiVersions, resources, operations and type.
-	ClusterPermissions, Webhooks []map[string][]string
+	// Manifest is what the ClusterServiceVersion asks for; nil is nothing.
+	Manifest Manifest
 	// Unknown are the attributes about which nothing is known; what depends on them cannot be decided.
 	Unknown Attributes
+}
+
+// Manifest is what a ClusterServiceVersion, and what is installed with it, asks for. Its lists are read when the first rule
+// looks at one of them, once for all rules. An error is what such a rule fails with; it says why the list cannot be judged.
+type Manifest interface {
+	// Digest differs where a list does.
+	Digest() [sha256.Size]byte
+	// ClusterPermissions are the rules of RBAC for the whole cluster and Permissions those for namespaces, each with lists
+	// apiGroups, resources, verbs, resourceNames and nonResourceURLs.
+	ClusterPermissions() ([]map[string][]string, error)
+	Permissions() ([]map[string][]string, error)
+	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type.
+	Webhooks() ([]map[string][]string, error)
 }
 
 // Namespace is where a bundle is, or is to be, installed.
@@ -87,10 +99,14 @@ type Property struct {
 // the annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty
 // text has no properties. It reads exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in
 // operator-lifecycle-manager pkg/controller/registry/resolver/projection): a key in another case or given twice
-// must not make two readers of one bundle see different things.
+// must not make two readers of one bundle see different things. More than MaxValues values or maxBundleProperties properties are
+// an error.
 func ParseBundleProperties(wrapped string) ([]Property, error) {
 	if wrapped == "" {
 		return nil, nil
+	}
+	if n := CountValues([]byte(wrapped)); n > MaxValues {
+		return nil, fmt.Errorf("read bundle properties: they hold %d values, at most %d are read", n, MaxValues)
 	}
 	var list struct {
 		Properties []struct {
@@ -100,6 +116,9 @@ func ParseBundleProperties(wrapped string) ([]Property, error) {
 	}
 	if err := json.Unmarshal([]byte(wrapped), &list); err != nil {
 		return nil, fmt.Errorf("read bundle properties: %w", err)
+	}
+	if n := len(list.Properties); n > maxBundleProperties {
+		return nil, fmt.Errorf("read bundle properties: there are %d, at most %d are read", n, maxBundleProperties)
 	}
 	properties := make([]Property, len(list.Properties))
 	for i, p := range list.Properties {

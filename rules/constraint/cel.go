@@ -28,6 +28,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varChannel, cel.StringType),
 		cel.Variable(varCatalog, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(varNamespace, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.DynType))),
+		cel.Variable(varClusterPermissions, ruleLists),
 		cel.Variable(varPermissions, ruleLists),
 		cel.Variable(varWebhooks, ruleLists),
 		cel.Variable(varCluster, cel.MapType(cel.StringType, cel.DynType)),
@@ -150,7 +151,7 @@ func issuesText(issues *cel.Issues) string {
 		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
 	}
 	if strings.Contains(text, "undeclared reference") || strings.Contains(text, "reserved identifier") {
-		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, webhooks, namespaceObject and cluster"
+		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, permissions, webhooks, namespaceObject and cluster"
 	}
 	return text
 }

@@ -71,11 +71,12 @@ func (p *program) eval(a *activation, budget *Budget) result {
 	if p.uses&a.unknown != 0 {
 		vars, program = a.partial(), p.partial
 	}
-	cost := max(p.costFor(a.shape), leastCharge)
+	shape := a.shapeFor(p.uses)
+	cost := max(p.costFor(shape), leastCharge)
 	if proven = cost <= RuleCostLimit; !proven || !budget.take(cost) {
 		switch {
 		case !proven && p.estimator.heavy:
-			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size()), limited: true}
+			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size(shape)), limited: true}
 		case p.estimator.heavy, !budget.take(countedFactor):
 			return result{why: fmt.Sprintf(whyRequestLimit, uint64(RequestCostLimit)), limited: true, transient: true}
 		}
@@ -119,7 +120,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 		case errors.Is(err, interpreter.InterruptError{}), budget.interrupted():
 			return result{why: whyInterrupted, limited: true, transient: true}
 		case errors.As(err, &cancelled):
-			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size()), limited: true, exceeded: true}
+			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size(a.shapeFor(p.uses))), limited: true, exceeded: true}
 		}
 		return result{why: shorten(err.Error(), ruleShown)}
 	}
@@ -138,10 +139,10 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 }
 
 // size says for people how large the inputs are.
-func (a *activation) size() string {
+func (a *activation) size(s shape) string {
 	return strings.Join([]string{
 		fmt.Sprintf("%d properties", len(a.bundle.Properties)),
-		fmt.Sprintf("texts of up to %d characters", 1<<a.shape.text),
-		fmt.Sprintf("lists of up to %d elements", 1<<a.shape.elements),
+		fmt.Sprintf("texts of up to %d characters", 1<<s.text),
+		fmt.Sprintf("lists of up to %d elements", 1<<s.elements),
 	}, ", ")
 }

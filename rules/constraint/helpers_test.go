@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -90,3 +91,13 @@ func crowdOf(n int) *Bundle {
 	}
 	return b
 }
+
+// manifestOf is a Manifest of some lists.
+type manifestOf struct{ permissions, webhooks []map[string][]string }
+
+func (m manifestOf) Digest() [sha256.Size]byte {
+	return sha256.Sum256([]byte(text(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
+}
+func (m manifestOf) ClusterPermissions() ([]map[string][]string, error) { return m.permissions, nil }
+func (m manifestOf) Permissions() ([]map[string][]string, error)        { return nil, nil }
+func (m manifestOf) Webhooks() ([]map[string][]string, error)           { return m.webhooks, nil }

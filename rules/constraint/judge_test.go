@@ -233,12 +233,16 @@ func TestRemembered(t *testing.T) {
 		"moved text": func(b *Bundle, _ *Namespace) { b.CSV, b.Package = b.CSV+b.Package, "" },
 		"properties": func(b *Bundle, _ *Namespace) { b.Properties[0].Raw = json.RawMessage("1") },
 		"type":       func(b *Bundle, _ *Namespace) { b.Properties[0].Type = "x" },
-		"rights":     func(b *Bundle, _ *Namespace) { b.ClusterPermissions = []map[string][]string{{"verbs": {"*"}}} },
-		"webhooks":   func(b *Bundle, _ *Namespace) { b.Webhooks = []map[string][]string{{"apiGroups": {"*"}}} },
-		"unknown":    func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
-		"namespace":  func(_ *Bundle, ns *Namespace) { ns.Name = "other" },
-		"label":      func(_ *Bundle, ns *Namespace) { ns.Labels = map[string]string{"tier": "x"} },
-		"labels":     func(_ *Bundle, ns *Namespace) { ns.Unknown = true },
+		"rights": func(b *Bundle, _ *Namespace) {
+			b.Manifest = manifestOf{permissions: []map[string][]string{{"verbs": {"*"}}}}
+		},
+		"webhooks": func(b *Bundle, _ *Namespace) {
+			b.Manifest = manifestOf{webhooks: []map[string][]string{{"apiGroups": {"*"}}}}
+		},
+		"unknown":   func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
+		"namespace": func(_ *Bundle, ns *Namespace) { ns.Name = "other" },
+		"label":     func(_ *Bundle, ns *Namespace) { ns.Labels = map[string]string{"tier": "x"} },
+		"labels":    func(_ *Bundle, ns *Namespace) { ns.Unknown = true },
 	}
 	for name, change := range changed {
 		b, ns, budget := etcd(), shop, NewBudget(nil)

@@ -6,11 +6,20 @@ const (
 	maxConstraintBytes = 64 << 10
 	// maxObjectBytes bounds spec.constraints and spec.properties together.
 	maxObjectBytes = 1 << 20
-	// maxConstraints and maxProperties bound the two lists of one object.
+	// maxConstraints and maxProperties bound the two lists of one object; maxConstraints those that one bundle brings, too.
 	maxConstraints = 256
 	maxProperties  = 1024
 	// maxDepth bounds how deep JSON is nested, also that of a bundle's own constraint.
 	maxDepth = 100
+)
+
+// Limits of what bundles bring along. Operators in use stay far below: the largest have some 700 rules of RBAC and 200 kinds. Beyond
+// them the text is not decoded, since decoded it takes up to a hundred times its size, and what depends on it is held (threat G18).
+const (
+	// MaxValues bounds one text of JSON: elements of lists and members of objects, in all its depth.
+	MaxValues = 32_768
+	// maxBundleProperties bounds the properties of one bundle.
+	maxBundleProperties = 4096
 )
 
 // Limits of CEL. Costs are in cel-go's units; what they mean in time on the machine that they were chosen on is
@@ -48,6 +57,6 @@ const (
 // other rule: single calls (a regular expression over a text) cannot be interrupted.
 const (
 	maxSeenText     = 16 << 10 // characters
-	maxSeenElements = 4096     // of one list or map
+	maxSeenElements = 4096     // of one list or map, rules of RBAC and of webhooks among them
 	maxSeenDepth    = 32
 )

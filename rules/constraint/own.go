@@ -43,6 +43,9 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	if b.Unknown&Properties != 0 {
 		return nil
 	}
+	if len(rules) > maxConstraints {
+		return []Finding{{Outcome: Failed, Why: fmt.Sprintf("the bundle has %d constraints of its own, at most %d are judged", len(rules), maxConstraints)}}
+	}
 	if budget == nil {
 		budget = NewBudget(nil)
 	}
@@ -115,8 +118,10 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 // Prepare compiles the rules of a bundle's own constraints, so that Own finds them. It is for places that may take
 // milliseconds, not for the request path.
 func Prepare(properties []Property) {
+	prepared := 0
 	for _, p := range properties {
-		if p.Type == typeConstraint {
+		if p.Type == typeConstraint && prepared < maxConstraints {
+			prepared++
 			readOwn(p.Raw, func(rule string) (*program, error) { return compileCached(rule, false) })
 		}
 	}

@@ -221,9 +221,11 @@ func digest(b *Bundle, ns Namespace) factsKey {
 		unknown |= NamespaceLabels
 	}
 	buffer = binary.AppendUvarint(buffer, uint64(unknown))
-	for _, rules := range [][]map[string][]string{b.ClusterPermissions, b.Webhooks} {
-		content, _ := json.Marshal(rules) // texts in lists in maps, in the order of their names: nothing to go wrong
-		text(string(content))
+	if b.Manifest != nil {
+		manifest := b.Manifest.Digest()
+		text(string(manifest[:]))
+	} else {
+		text("")
 	}
 	buffer = binary.AppendUvarint(buffer, uint64(len(b.Properties)))
 	for _, p := range b.Properties {

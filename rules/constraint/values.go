@@ -120,8 +120,15 @@ func (m *measure) properties(properties []Property) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
-// ruleLists are rules of RBAC or of webhooks: lists of texts under the names of Kubernetes.
-func (m *measure) ruleLists(rules []map[string][]string) ref.Val {
+// ruleLists are rules of RBAC or of webhooks: lists of texts under the names of Kubernetes. A rule that looks at what could not be
+// read fails.
+func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
+	switch {
+	case err != nil:
+		return types.NewErr("%s", err.Error())
+	case len(rules) > maxSeenElements:
+		return types.NewErr("the ClusterServiceVersion has %d rules there, more than the %d that are judged", len(rules), maxSeenElements)
+	}
 	list := make([]ref.Val, len(rules))
 	for i, r := range rules {
 		lists := make(map[string]any, len(r))

@@ -32,7 +32,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 		f.Met = true // it being there is what Compliant means for this kind
 	case o.Reason != "":
 		f.Reason, f.Text = o.Reason, notReadText(o)
-		f.Undecided = o.Reason == NotRead
+		f.Undecided = o.Reason == NotRead || o.Reason == TooMany
 		f.Unread = o.Reason == NotRead && o.Detail == ""
 	case o.Stale():
 		f.Reason, f.Undecided = Stale, true

@@ -21,13 +21,16 @@ const (
 	Forbidden Reason = "Forbidden"
 	// Stale: its status is of another generation. It changes nothing: what is applied stays, what waits goes on waiting.
 	Stale Reason = "Stale"
+	// TooMany: it is beyond what is watched for the Policy, its namespace or all together. It changes nothing: what Opgate does not
+	// look at is no reason to take anything back.
+	TooMany Reason = "TooMany"
 	// NotRead: nothing is known of it yet. It changes nothing either.
 	NotRead Reason = "NotRead"
 )
 
 // Observed is what is known of one object that is depended on, or that a template made.
 type Observed struct {
-	// Reason is one of NotFound, NoKind, Forbidden and NotRead where the object could not be read, and Detail what more
+	// Reason is one of NotFound, NoKind, Forbidden, TooMany and NotRead where the object could not be read, and Detail what more
 	// there is to say. Empty where it was read.
 	Reason Reason
 	Detail string

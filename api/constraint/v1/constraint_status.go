@@ -55,6 +55,12 @@ type ConstraintStatus struct {
 	// +optional
 	Violating int `json:"violating"`
 
+	// How many operators were installed while Opgate was not running, and are
+	// refused by this Constraint. An event on each ClusterServiceVersion says why.
+	//
+	// +optional
+	Escaped int `json:"escaped,omitempty"`
+
 	// How many namespaces have a ClusterServiceVersion that shows the properties
 	// of this Constraint to OLM. See the annotation
 	// opgate.io/virtual-operator-namespaces.

@@ -148,7 +148,8 @@ type DependencyStatus struct {
 	// Why the dependency is not met: NotFound, NoKind (no such kind is served),
 	// NoStatus (the object does not say its state), WrongState, Forbidden (Opgate
 	// may not read the object), Stale (the object has been changed and not been
-	// evaluated since) or NotRead (nothing is known of it yet).
+	// evaluated since), TooMany (it is beyond what Opgate watches for the Policy,
+	// its namespace or all Policies) or NotRead (nothing is known of it yet).
 	// ---
 	// Without an enum, so that a later release can add a reason.
 	//

@@ -50,8 +50,8 @@ const long = `Judge manifests offline, with the same rules and in the same words
 Every Subscription is judged as if it were created now, every InstallPlan as if it were approved now, and every
 OperatorPolicy and Constraint as if it were created now. Everything that the input holds is context for everything
 else: the OperatorPolicies and Constraints are the ones in force, invalid ones included, Subscriptions and
-ClusterServiceVersions say what is installed, and Namespaces which labels they have. Objects of other kinds are
-ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
+ClusterServiceVersions say what is installed, OperatorGroups whether that is for all namespaces, and Namespaces which
+labels they have. Objects of other kinds are ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
 Namespaces, and the versions of the cluster by --kubernetes-version and --openshift-version.
 
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their

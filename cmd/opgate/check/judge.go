@@ -86,6 +86,9 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 			c.AddPlan(o.plan)
 		case o.installed != nil:
 			c.AddCSV(o.namespace, *o.installed)
+		case o.group != nil:
+			o.group.Metadata.Namespace = o.namespace
+			c.AddOperatorGroup(o.group)
 		case o.labels != nil:
 			c.AddNamespace(o.name, o.labels, false)
 		}

@@ -39,6 +39,7 @@ var kinds = []kind{
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), read: readSubscription},
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), read: readPlan},
 	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), read: readCSV, unchecked: true},
+	{GroupVersionKind: schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroup"}, read: readOperatorGroup, unchecked: true},
 	{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, read: readNamespace, cluster: true, unchecked: true},
 }
 
@@ -156,6 +157,17 @@ func readCSV(raw []byte, o *object) []fieldFault {
 	if installed, here := csv.Installed(); here {
 		o.installed = &installed
 	}
+	return nil
+}
+
+// readOperatorGroup reads for which namespaces an OperatorGroup is.
+func readOperatorGroup(raw []byte, o *object) []fieldFault {
+	g, err := rules.DecodeOperatorGroup(raw)
+	if err != nil {
+		return []fieldFault{wrongType(raw, g, err)}
+	}
+	o.group = g
+	o.identify(&g.Metadata)
 	return nil
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // object is one object of the input. One of policy, constraint, parent, set, subscription and plan is set, or, for context,
-// installed or labels, or, for a copy of a ClusterServiceVersion, none.
+// installed, group or labels, or, for a copy of a ClusterServiceVersion, none.
 type object struct {
 	place
 	kind string
@@ -43,6 +43,7 @@ type object struct {
 	subscription *rules.Subscription
 	plan         *rules.InstallPlan
 	installed    *rules.Installed
+	group        *rules.OperatorGroup
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }

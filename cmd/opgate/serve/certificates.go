@@ -15,7 +15,7 @@ import (
 )
 
 // certificates gives what to serve with, and what has to run for that.
-func certificates(config *rest.Config, o *Options, now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
+func certificates(config *rest.Config, o *Options, tokens *certs.Callers, now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
 	shown := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
 		source, err := selfSigned(o)
@@ -30,7 +30,7 @@ func certificates(config *rest.Config, o *Options, now func() time.Time, log log
 		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
 	options := certs.Options{
-		Config: config, Namespace: o.Namespace, Metrics: shown, Log: log.WithName("certs"), Now: now,
+		Config: config, Namespace: o.Namespace, Metrics: shown, Log: log.WithName("certs"), Now: now, Callers: tokens,
 		Identity:  host + "_" + string(uuid.NewUUID()),
 		Lifetimes: certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
 	}

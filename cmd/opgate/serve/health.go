@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,13 +12,17 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/opgate/opgate/internal/inflight"
 )
 
 // health are checks by name. Each gives the reason why it fails.
 type health struct {
 	checks map[string]func() error
-	log    logr.Logger
-	last   atomic.Pointer[string]
+	// notes are problems, by the name of a check that passes all the same; "" for none.
+	notes map[string]func() string
+	log   logr.Logger
+	last  atomic.Pointer[string]
 }
 
 // ServeHTTP answers 200 if no check fails, else 503, and always says what each check says. The reasons are no secrets.
@@ -29,7 +35,11 @@ func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 			lines = append(lines, fmt.Sprintf("[-]%s failed: %v", name, err))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("[+]%s ok", name))
+		line := fmt.Sprintf("[+]%s ok", name)
+		if note := h.notes[name]; note != nil && note() != "" {
+			line += ", but: " + note()
+		}
+		lines = append(lines, line)
 	}
 	state := strings.Join(reasons, "; ")
 	if last := h.last.Swap(&state); last == nil || *last != state {
@@ -40,11 +50,11 @@ func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if state != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	fmt.Fprintln(w, strings.Join(lines, "\n"))
+	fmt.Fprintln(w, strings.Join(lines, "\n")) //nolint:gosec // plain text, of which no client chooses a part
 }
 
 // addHealth serves /healthz (the process runs), /readyz (it judges) and /snapshot (what it has seen).
-func addHealth(mgr manager.Manager, address string, ready, snapshot http.Handler) error {
+func addHealth(ctx context.Context, mgr manager.Manager, address string, ready, snapshot http.Handler) error {
 	if address == "0" {
 		return nil
 	}
@@ -52,7 +62,12 @@ func addHealth(mgr manager.Manager, address string, ready, snapshot http.Handler
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("/readyz", ready)
 	mux.Handle("/snapshot", snapshot)
-	server := &manager.Server{Name: "health", Server: &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: readHeaderTimeout}}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("--health-probe-bind-address: %w", err)
+	}
+	server := &manager.Server{Name: "health", Listener: inflight.Listener(listener), Server: &http.Server{Handler: mux,
+		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes}}
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("add the health server: %w", err)
 	}

@@ -13,24 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission"
 	constraints "github.com/opgate/opgate/controller/constraint"
+	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	order "github.com/opgate/opgate/controller/ordering"
 	"github.com/opgate/opgate/controller/packages"
 	"github.com/opgate/opgate/controller/resolve"
+	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/stream"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, o *Options, log logr.Logger) (*admission.Feed, *packages.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *packages.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
@@ -41,9 +45,28 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	loopMetrics := operatorpolicy.NewMetrics(metrics.Registry)
-	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry), Wrote: loopMetrics.Wrote,
-		Log: log.WithName("constraints"), Now: time.Now})
+	named := namedMetrics(o)
+	loopMetrics := operatorpolicy.NewMetrics(metrics.Registry, named)
+	lease, err := escape.NewLease(config, o.Namespace, operatorpolicy.LeaseName, log.WithName("escapes"))
+	if err != nil {
+		return nil, nil, err
+	}
+	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Wrote: loopMetrics.Wrote,
+		Escaped: lease.Records().ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
+	if err != nil {
+		return nil, nil, err
+	}
+	identity, err := os.Hostname()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
+	}
+	unjudged := append([]string{o.Namespace}, o.ExcludedNamespaces...)
+	escapes, err := escape.New(escape.Options{Store: store, Lease: lease, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
+		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Wrote: loopMetrics.Wrote, Log: log.WithName("escapes"), Now: time.Now,
+		Changed: func(namespace string) {
+			changes.Namespaces([]string{namespace})
+			guards.Changed()
+		}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,30 +76,33 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 			loop.PackageChanged(pkg)
 		}
 	}})
+	streams, err := stream.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
 	resolver, err = resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, r resolve.Resolution) { feed.Completed(key, admission.Completion(r)) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
-	unjudged := append([]string{o.Namespace}, o.ExcludedNamespaces...)
 	feed = admission.NewFeed(admission.FeedOptions{
-		Client: client, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Log: log.WithName("snapshot"), Now: time.Now,
+		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
 		Changed: func(namespaces []string) {
 			changes.Namespaces(namespaces)
 			guards.Namespaces(namespaces)
+			escapes.Namespaces(namespaces)
 		},
-		ConstraintsChanged: guards.Changed,
-		Interrupted:        versions.Refresh,
+		ConstraintsChanged: func() {
+			guards.Changed()
+			escapes.Everything()
+		},
+		Interrupted: versions.Refresh,
 	})
 	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
-		identity, err := os.Hostname()
-		if err != nil {
-			return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
-		}
-		also := []operatorpolicy.Companion{guards}
+		also := []operatorpolicy.Companion{guards, escapes}
 		if o.Ordering {
-			ordered, err := orderController(o, unjudged, identity, loopMetrics, log)
+			ordered, err := orderController(o, key, unjudged, identity, loopMetrics, log)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -84,7 +110,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
 			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: loopMetrics,
-			Also: also, LeaderElectionNamespace: o.Namespace, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
+			Also: also, Lock: func() resourcelock.Interface { return lease.Lock(identity) }, Escaped: lease.Records().ByPolicy, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {
@@ -101,9 +127,9 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 }
 
 // orderController makes what looks after Policies and PolicySets.
-func orderController(o *Options, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*order.Controller, error) {
+func orderController(o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*order.Controller, error) {
 	return order.New(order.Options{
-		PendingGuards: ordering.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded,
+		PendingGuards: ordering.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
 		Metrics: order.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
 	})
 }

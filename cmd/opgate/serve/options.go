@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/opgate/opgate/admission/olmidentity"
+	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/ordering"
 )
@@ -31,10 +33,20 @@ type Options struct {
 	// SelfSigned makes a certificate in memory instead; SelfSignedCA is a file to write its CA to.
 	SelfSigned   bool
 	SelfSignedCA string
+	// ClientCAFile holds the CAs, PEM-encoded, of the client certificates by which the API server authenticates; it is read again
+	// when it changes. Default: the API server is known by a token in the paths that it calls.
+	ClientCAFile string
+	// ClientNames are the common names of these certificates. Default: any that the CAs have signed.
+	ClientNames []string
 	// MetricsAddress and HealthAddress are host:port for plain HTTP; "0" serves none.
 	MetricsAddress, HealthAddress string
-	// OLMIdentities are the user names that OLM writes as.
-	OLMIdentities []string
+	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies.
+	SecureMetrics bool
+	// OLMIdentity is the user name of the service account that OLM runs as. Exactly one is required; it is a list so that two are
+	// refused instead of one of them being dropped.
+	OLMIdentity []string
+	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator vouches for one that is younger than Opgate's.
+	OLMNamespaceUID string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
 	// BackgroundLoop runs the loop that approves plans, does what policies ask for and writes their status.
@@ -45,6 +57,8 @@ type Options struct {
 	ExcludedNamespaces []string
 	// Ungoverned is approve or hold.
 	Ungoverned string
+	// Escapes is report or remove.
+	Escapes string
 	// Ordering looks after Policies and PolicySets: templates that wait for one another.
 	Ordering bool
 	// PendingGuards is suspend or delete.
@@ -55,22 +69,14 @@ type Options struct {
 	DefaultNamespace string
 	// StatusHistoryLength is how many compliance messages a status keeps.
 	StatusHistoryLength int
-	// DrainDelay is how long the server goes on answering after it was told to stop and has said that it is
-	// not ready: the time for the API server to learn of it.
+	// DrainDelay is for how long no connection must have been accepted before the server stops, and how long it goes on
+	// answering at least after SIGTERM, while it is not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
 	// DrainTimeout is how much longer, at most, it waits for the API server to let go of its connections. An API
 	// server closes those that it has not used for 90 seconds.
 	DrainTimeout time.Duration
 	// LogLevel is debug, info or error; LogFormat is json or console.
 	LogLevel, LogFormat string
-}
-
-// DefaultOLMIdentities are those of upstream OLM and of OpenShift.
-func DefaultOLMIdentities() []string {
-	return []string{
-		"system:serviceaccount:olm:olm-operator-serviceaccount",
-		"system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount",
-	}
 }
 
 // AddFlags binds each field to its flag, with the default.
@@ -84,10 +90,17 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.CAOverlap, "ca-overlap", 10*time.Minute, "self-managed: how long a new CA must have been in every caBundle before certificates are signed with it")
 	flags.BoolVar(&o.SelfSigned, "self-signed", false, "serve with a certificate made in memory, for local use only")
 	flags.StringVar(&o.SelfSignedCA, "self-signed-ca-file", "", "file to write the CA of the self-signed certificate to, for caBundle in the webhook configurations")
+	flags.StringVar(&o.ClientCAFile, "client-ca-file", "",
+		"PEM file with the CAs of the API server's client certificates; reviews without one are refused (default: a token in the path)")
+	flags.StringArrayVar(&o.ClientNames, "client-cn", nil, "common name of the API server's client certificate; repeatable (default: any)")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `host:port for /metrics by HTTP, "0" for none`)
+	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
+		"serve /metrics by HTTPS to those who may get it, with names of policies (default: HTTP, without names)")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", `host:port for /healthz, /readyz and /snapshot by HTTP, "0" for none`)
-	flags.StringArrayVar(&o.OLMIdentities, "olm-identity", DefaultOLMIdentities(),
-		"user name that OLM writes as; repeatable, and replaces the default. Whoever can write as one of these can start a plan past the gate")
+	flags.StringArrayVar(&o.OLMIdentity, "olm-identity", nil,
+		"user name of the service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required, once. It counts only while it is verified")
+	flags.StringVar(&o.OLMNamespaceUID, "olm-namespace-uid", "",
+		"UID of OLM's namespace, to trust it although it is younger than the namespace of Opgate (default: it must not be younger)")
 	flags.StringVar(&o.ApprovalMode, "approval-mode", string(rules.MutateApproval),
 		"what becomes of a Subscription with the wrong installPlanApproval: mutate changes it with a warning, deny refuses it and names the value to write (for GitOps tools that would fight a changed field)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
@@ -96,6 +109,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil, "namespace, besides Opgate's own, that the webhook configurations leave out; repeatable. No Constraint counts there")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
+	flags.StringVar(&o.Escapes, "escapes", string(escape.Report),
+		"action on operators that OLM installed while no replica answered and that are refused: report them, or remove them as well")
 	flags.BoolVar(&o.Ordering, "ordering", true,
 		"apply the templates of Policies in the order of their dependencies, and refuse those that would wait for one another for ever; switch it off where Open Cluster Management's own policy framework looks after Policies")
 	flags.StringVar(&o.PendingGuards, "pending-guards", string(ordering.Suspend),
@@ -103,7 +118,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false, "let templates of Policies be of Gatekeeper's kinds (ConstraintTemplate and its constraints)")
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
 	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10, "how many compliance messages the status of a policy keeps")
-	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails, and after the last new connection")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second, "how long at most to wait after that until the API server has let go of its connections; it closes what it has not used for 90 seconds")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line for each request), info (state changes and refusals) or error")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
@@ -133,15 +148,21 @@ func (o *Options) Validate() error {
 	if o.SelfSignedCA != "" && !o.SelfSigned {
 		bad("self-signed-ca-file", "needs --self-signed")
 	}
+	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
+		bad("client-cn", "needs --client-ca-file")
+	}
 	o.validateLifetimes(bad)
-	if len(o.OLMIdentities) == 0 {
-		bad("olm-identity", "name at least one; without it OLM's own writes would be refused")
+	if _, err := o.olmAccount(); err != nil {
+		bad("olm-identity", "%w", err)
 	}
 	if o.ApprovalMode != string(rules.MutateApproval) && o.ApprovalMode != string(rules.DenyApproval) {
 		bad("approval-mode", "%q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
 	}
 	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
 		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+	}
+	if o.Escapes != string(escape.Report) && o.Escapes != string(escape.Remove) {
+		bad("escapes", "%q is not one of %q, %q", o.Escapes, escape.Report, escape.Remove)
 	}
 	if o.PendingGuards != string(ordering.Suspend) && o.PendingGuards != string(ordering.Delete) {
 		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, ordering.Suspend, ordering.Delete)
@@ -175,6 +196,20 @@ func (o *Options) Validate() error {
 		bad("log-format", "%q is not one of json, console", o.LogFormat)
 	}
 	return errors.Join(errs...)
+}
+
+// olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster is for
+// whoever creates it first.
+func (o *Options) olmAccount() (olmidentity.Account, error) {
+	const how = "name the service account that OLM runs as, exactly once; this prints it: " + olmidentity.HowToFind
+	if len(o.OLMIdentity) != 1 {
+		return olmidentity.Account{}, fmt.Errorf("%d are named; %s", len(o.OLMIdentity), how)
+	}
+	account, err := olmidentity.Parse(o.OLMIdentity[0])
+	if err != nil {
+		return olmidentity.Account{}, fmt.Errorf("%w; %s", err, how)
+	}
+	return account, nil
 }
 
 // validateLifetimes makes sure that an old CA outlives what it signed, also while the next one overlaps with it.

@@ -1,17 +1,20 @@
 package serve
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"sigs.k8s.io/yaml"
 )
 
-// parsed gives the options of a command line.
+// parsed returns the options of a command line, which has to name OLM.
 func parsed(t *testing.T, args ...string) Options {
+	t.Helper()
+	return parsedAlone(t, append(args, "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount")...)
+}
+
+// parsedAlone returns the options of exactly this command line.
+func parsedAlone(t *testing.T, args ...string) Options {
 	t.Helper()
 	var o Options
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -39,6 +42,7 @@ func TestValidate(t *testing.T) {
 		"--self-signed --webhook-bind-address=:https":                {"--webhook-bind-address", "port"},
 		"--self-signed --webhook-bind-address=:70000":                {"70000"},
 		"--self-signed --approval-mode=Deny":                         {"--approval-mode", `"Deny"`, `"deny"`},
+		"--self-signed --client-cn=kube-apiserver":                   {"--client-cn", "--client-ca-file"},
 		"--self-signed --drain-delay=-1s":                            {"--drain-delay"},
 		"--self-signed --log-level=loud --log-format=xml":            {"--log-level", "loud", "--log-format", "xml"}, // all of them at once
 	} {
@@ -56,38 +60,35 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestOLMIdentities shows that the flag replaces the defaults, and that those are the ones which the webhook
-// configurations name: the lists must not drift apart.
-func TestOLMIdentities(t *testing.T) {
-	o := parsed(t, "--self-signed", "--olm-identity=system:serviceaccount:a:b", "--olm-identity=system:serviceaccount:c:d")
-	if got := strings.Join(o.OLMIdentities, " "); got != "system:serviceaccount:a:b system:serviceaccount:c:d" {
-		t.Errorf("identities are %q", got)
-	}
-	manifest, err := os.ReadFile("../../../manifests/base/webhooks.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lists := 0
-	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
-		var configuration admissionregistrationv1.ValidatingWebhookConfiguration // what it reads is the same in the mutating one
-		if err := yaml.Unmarshal([]byte(document), &configuration); err != nil {
-			t.Fatal(err)
-		}
-		for _, webhook := range configuration.Webhooks {
-			for _, condition := range webhook.MatchConditions {
-				_, list, ok := strings.Cut(condition.Expression, "request.userInfo.username in [")
-				if !ok {
-					continue
-				}
-				lists++
-				list, _, _ = strings.Cut(list, "]")
-				if got, want := strings.Join(strings.Fields(list), ""), "'"+strings.Join(DefaultOLMIdentities(), "','")+"'"; got != want {
-					t.Errorf("%s of %s: condition %s names %s, want %s", webhook.Name, configuration.Kind, condition.Name, got, want)
+// TestOLMIdentityIsRequired shows that no account is OLM by default (threat O16), and that the error says how to find OLM.
+func TestOLMIdentityIsRequired(t *testing.T) {
+	const identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"none":               {nil, "0 are named"},
+		"two":                {[]string{identity, "--olm-identity=system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"}, "2 are named"},
+		"no service account": {[]string{"--olm-identity=olm@example.com"}, `"olm@example.com" is not the user name of a service account`},
+		"no name":            {[]string{"--olm-identity=system:serviceaccount:olm:"}, "is not the user name of a service account"},
+		"no namespace":       {[]string{"--olm-identity=system:serviceaccount:olm-operator-serviceaccount"}, "is not the user name of a service account"},
+		"empty":              {[]string{"--olm-identity="}, "is not the user name of a service account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := parsedAlone(t, test.args...)
+			err := o.Validate()
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			for _, want := range []string{"--olm-identity", test.want, "kubectl get deployments --all-namespaces --field-selector metadata.name=olm-operator"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
 				}
 			}
-		}
+		})
 	}
-	if want := 7; lists != want {
-		t.Errorf("%d conditions name identities, want %d", lists, want)
+	o := parsedAlone(t, identity)
+	if err := o.Validate(); err != nil {
+		t.Errorf("one identity is refused: %v", err)
 	}
 }

@@ -20,12 +20,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -44,34 +46,41 @@ func Run(ctx context.Context, o Options) error {
 	defer flush()
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
+	if err := limitMemory(); err != nil {
+		return err
+	}
 
 	config, err := kubeconfig.Load(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
-	source, upkeep, err := certificates(config, &o, time.Now, log)
+	known, err := newCallers(&o, time.Now)
+	if err != nil {
+		return err
+	}
+	source, upkeep, err := certificates(config, &o, known.tokens, time.Now, log)
 	if err != nil {
 		return err
 	}
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsserver.Options{BindAddress: o.MetricsAddress},
+		Metrics:                 metricsOptions(&o, source, time.Now),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	server, err := newWebhookServer(ctx, o.WebhookAddress, source, log)
+	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
 	if err != nil {
 		return err
 	}
-	if err := addGate(ctx, mgr, config, &o, server.mux, source, log); err != nil {
+	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, log); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{&server.Server}
+	runnables := []manager.Runnable{&server.Server, known}
 	for _, r := range upkeep {
 		runnables = append(runnables, untilTold{r, ctx})
 	}
@@ -80,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
-	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress, "approvalMode", o.ApprovalMode, "olmIdentities", o.OLMIdentities)
+	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress, "approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
 	if err := mgr.Start(server.drain(ctx, o.DrainDelay, o.DrainTimeout, log)); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -89,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // addGate wires snapshot, handlers and health into the manager. Once told is done the process is not ready any more.
-func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, log logr.Logger) error {
+func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers, log logr.Logger) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -106,16 +115,35 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 	if err := mgr.Add(self); err != nil {
 		return fmt.Errorf("add %T: %w", self, err)
 	}
-	store := &admission.Store{}
-	feed, catalogs, err := addReaders(told, mgr, config, dynamicClient, store, o, log)
+	olm, err := addOLMIdentity(mgr, config, authorization.SubjectAccessReviews(), o, log.WithName("olm-identity"))
 	if err != nil {
 		return err
 	}
+	key, err := certs.NewSigningKey(dynamicClient, o.Namespace, log.WithName("marks"))
+	if err != nil {
+		return err
+	}
+	if o.Ordering {
+		if err := mgr.Add(key); err != nil {
+			return fmt.Errorf("add %T: %w", key, err)
+		}
+	}
+	store := &admission.Store{}
+	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
+	feed, catalogs, err := addReaders(told, mgr, config, dynamicClient, store, recorder, key.Key, o, log)
+	if err != nil {
+		return err
+	}
+	budget := inflight.NewBudget(metrics.Registry)
 	gate, err := admission.New(admission.Options{
 		Store:         store,
 		Metrics:       admission.NewMetrics(metrics.Registry, store, time.Now),
+		Budget:        budget,
+		Panics:        recorder,
 		Authorizer:    admission.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()},
-		OLMIdentities: o.OLMIdentities,
+		Authenticated: known.authenticated,
+		Key:           key.Key,
+		OLM:           olm,
 		Identity:      self.Username,
 		Offers:        catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
@@ -126,17 +154,23 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 		return err
 	}
 	for path, handler := range gate.Handlers() {
-		mux.Handle(path, handler)
+		known.handle(mux, path, handler)
 	}
-	converter, err := conversion.NewWebhook(log.WithName("conversion"))
+	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: recorder, Log: log.WithName("conversion")})
 	if err != nil {
 		return err
 	}
 	mux.Handle(conversion.Path, converter)
-	return addHealth(mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
+	return addHealth(told, mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
 		"snapshot": func() error {
 			if store.Load() == nil && !feed.AwaitsConversion() {
 				return errors.New("policies and operators are still being read")
+			}
+			return nil
+		},
+		"marks": func() error {
+			if o.Ordering && len(key.Key()) == 0 {
+				return errors.New("the key that marks of Policies are signed with is not known")
 			}
 			return nil
 		},
@@ -146,13 +180,20 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 			}
 			return nil
 		},
+		"olm-identity": func() error {
+			// One that is rejected does not make the pod unready: everything is judged, OLM's writes like all others.
+			if s := olm.State(); s.Reason == olmidentity.Unverified {
+				return errors.New(s.Problem)
+			}
+			return nil
+		},
 		"draining": func() error {
 			if told.Err() != nil {
 				return errors.New("the process is stopping")
 			}
 			return nil
 		},
-	}}, store)
+	}, notes: map[string]func() string{"olm-identity": func() string { return olm.State().Problem }}}, store)
 }
 
 func newLogger(o *Options) (logr.Logger, func(), error) {

@@ -7,58 +7,70 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/internal/inflight"
 )
 
 const (
-	// readHeaderTimeout and idleTimeout bound what a client can hold on to. API servers let go of an idle
-	// connection after 90 seconds; it is they who must, since a review may be on its way when we do.
+	// These bound what a client can hold on to (threat G20). API servers let go of an idle connection after 90 seconds; it is
+	// they who must, since a review may be on its way when we do. Bodies of reviews have deadlines of their own, in
+	// package inflight; readTimeout is for what is sent elsewhere, writeTimeout for answers that are not read.
 	readHeaderTimeout = 10 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// openInterval is how often to look whether connections are still open when the process is to stop.
-	openInterval = 100 * time.Millisecond
+	maxHeaderBytes    = 16 << 10
 )
 
 // webhookServer answers reviews and conversions, and knows how many connections there are.
 type webhookServer struct {
 	manager.Server
-	mux  *http.ServeMux
-	open atomic.Int64
+	mux         *http.ServeMux
+	connections connections
 }
 
 // newWebhookServer listens; the manager has it serve. Once told is done, every answer ends its connection.
-func newWebhookServer(told context.Context, address string, source certs.Source, log logr.Logger) (*webhookServer, error) {
+func newWebhookServer(told context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(told, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
 	}
-	s := &webhookServer{mux: http.NewServeMux()}
+	return serveOn(told, newFenced(listener), source, known, log), nil
+}
+
+// serveOn is newWebhookServer for a listener that exists.
+func serveOn(told context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger) *webhookServer {
+	s := &webhookServer{mux: http.NewServeMux(), connections: connections{listener: listener}}
 	timeout := shutdownTimeout
 	s.Server = manager.Server{
 		Name: "webhooks",
-		Listener: tls.NewListener(listener, &tls.Config{
+		Listener: tls.NewListener(inflight.Listener(listener), known.listen(&tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: source.GetCertificate,
 			// The API server speaks HTTP/1.1 to webhooks on purpose; without h2 its attack surface is gone.
 			NextProtos: []string{"http/1.1"},
-		}),
+		})),
 		ShutdownTimeout: &timeout,
 		Server: &http.Server{
-			Handler:           s.answer(told),
-			ConnState:         s.count,
-			ReadHeaderTimeout: readHeaderTimeout,
+			Handler:   s.answer(told),
+			ConnState: s.connections.count,
+			// For the first request of a connection this runs from the handshake on. API servers keep connections
+			// that they have dialed and not used yet with those that are idle, so it must not be less than that:
+			// else it is we who close, and the first review on such a connection is lost. ReadTimeout would do the same:
+			// answer sets a deadline for each body instead.
+			ReadHeaderTimeout: idleTimeout,
+			WriteTimeout:      writeTimeout,
 			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
 			ErrorLog:          stdlog.New(logWriter{log.WithName("webhooks")}, "", 0),
 		},
 	}
-	return s, nil
+	return s
 }
 
 func (s *webhookServer) answer(told context.Context) http.HandlerFunc {
@@ -66,38 +78,10 @@ func (s *webhookServer) answer(told context.Context) http.HandlerFunc {
 		if told.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
+		// Before the next request the server replaces this deadline by that of an idle connection.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout))
 		s.mux.ServeHTTP(w, r)
 	}
-}
-
-func (s *webhookServer) count(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.open.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.open.Add(-1)
-	default:
-	}
-}
-
-// drain gives a context that ends once the process was told to stop and nobody counts on it any more (threat
-// G23). For a delay readiness fails and every review is still answered, since the API server has yet to learn
-// that there are others to ask. Then it waits until the API server has let go of its connections, for it may have
-// put a review on any of them that is still open.
-func (s *webhookServer) drain(told context.Context, delay, timeout time.Duration, log logr.Logger) context.Context {
-	serving, stop := context.WithCancel(context.WithoutCancel(told))
-	context.AfterFunc(told, func() {
-		defer stop()
-		log.Info("draining", "delay", delay.String(), "timeout", timeout.String())
-		delayed, cancel := context.WithTimeout(serving, delay)
-		<-delayed.Done()
-		cancel()
-		err := wait.PollUntilContextTimeout(serving, openInterval, timeout, true, func(context.Context) (bool, error) { return s.open.Load() <= 0, nil })
-		if err != nil {
-			log.Info("some connections were not let go of", "open", s.open.Load())
-		}
-	})
-	return serving
 }
 
 // logWriter takes what net/http has to say, such as that a client does not trust our certificate.

@@ -59,18 +59,22 @@ func (e *evaluation) installedCSV() Finding {
 				message = "the required ClusterServiceVersion " + plain(sub.InstalledCSV) + " was not found"
 			}
 		}
+		message += e.elsewhere()
 		return csvFinding(metav1.ConditionFalse, "ClusterServiceVersionMissing", message,
 			e.related(kindClusterServiceVersion, missing, policyv1beta2.NonCompliant, relatedMissing))
 	}
 	f := e.describeCSV(e.csv)
-	if e.unlinked && f.Reason != reasonUnapproved {
+	if e.unlinked && f.Reason != reasonUnapproved && f.Reason != reasonChanged {
 		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
 		f.Message = "no Subscription refers to ClusterServiceVersion " + plain(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace
 	}
 	return f
 }
 
-const reasonUnapproved = "UnapprovedVersion"
+const (
+	reasonUnapproved = "UnapprovedVersion"
+	reasonChanged    = "ContentsChanged"
+)
 
 // describeCSV says how a ClusterServiceVersion is. A version that is not allowed is only reported, never
 // removed: the policy says what may be installed, not what has to go.
@@ -79,6 +83,16 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	if ok, accepted := e.Rules.Covers(csv.Name, csv.Version); !ok {
 		reason := name + " is not an approved version"
 		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
+			e.related(kindClusterServiceVersion, csv.Object, policyv1beta2.NonCompliant, reason))
+	}
+	if e.Namespace.Drifted(csv.Name) {
+		reason := name + " is not what its InstallPlan brought"
+		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that the InstallPlan has, " +
+			"or delete it together with its Subscription so that OLM installs it anew"
+		if e.enforced {
+			message += "; until then the policy approves no upgrade of it"
+		}
+		return csvFinding(metav1.ConditionFalse, reasonChanged, message,
 			e.related(kindClusterServiceVersion, csv.Object, policyv1beta2.NonCompliant, reason))
 	}
 	healthy := csv.Phase == phaseSucceeded

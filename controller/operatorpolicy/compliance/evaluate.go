@@ -27,9 +27,9 @@ func Evaluate(in *Input) Outcome {
 	case len(problems) > 0:
 		return e.invalid(problems)
 	case in.Rules.Pending != "":
-		return e.suspended(e.valid())
+		return e.escaped(e.suspended(e.valid()))
 	}
-	return e.valid()
+	return e.escaped(e.valid())
 }
 
 // valid is the outcome for a valid policy.

@@ -4,13 +4,45 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
 )
 
 // copiedFrom adds the copy of an operator that is installed for all namespaces in namespace operators.
 func copiedFrom(name string, changes ...func(*CSV)) given {
 	return csv(name, append([]func(*CSV){func(c *CSV) {
+		c.Origin = &Origin{
+			CSV: *c,
+			OperatorGroups: []OperatorGroup{{
+				Object: Object{Namespace: "operators", Name: "global", Content: map[string]any{"status": map[string]any{"namespaces": []any{""}}}},
+			}},
+			Subscriptions: []Subscription{{
+				Object:       Object{Namespace: "operators", Name: "etcd"},
+				Package:      "etcd",
+				Catalog:      rules.Catalog{Namespace: "olm", Name: "community"},
+				InstalledCSV: name,
+			}},
+		}
+		c.Origin.CSV.Namespace, c.Origin.CSV.Created = "operators", "2026-11-21T09:00:00Z"
 		c.CopiedFrom, c.Reason, c.Message = "operators", "Copied", "The operator is running in operators but is managing this namespace"
 	}}, changes...)...)
+}
+
+// origin changes what a copy was copied from.
+func origin(change func(*Origin)) func(*CSV) { return func(c *CSV) { change(c.Origin) } }
+
+// broughtBy adds the plan that brought what a copy was copied from, with a step from a catalog.
+func broughtBy(catalog, status string, changes ...func(*rules.InstallPlan)) func(*CSV) {
+	return func(c *CSV) {
+		p := &rules.InstallPlan{Metadata: rules.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
+		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Name}, true, rules.PhaseComplete
+		p.Status.Steps = []rules.Step{{Resolving: c.Name, Status: status, Resource: rules.StepResource{
+			Kind: kindClusterServiceVersion, Name: c.Name, CatalogNamespace: "olm", CatalogName: catalog,
+		}}}
+		for _, change := range changes {
+			change(p)
+		}
+		c.Origin.Plans = append(c.Origin.Plans, p)
+	}
 }
 
 // mine marks everything in the namespace as this policy's own.
@@ -95,7 +127,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},
 		},
 		{
-			name: "a copy of another package does not count", given: []given{enforced, ready, copiedFrom("vault.v1", func(c *CSV) { c.Package = "vault" })},
+			name: "a copy of another package does not count", given: []given{enforced, ready, copiedFrom("vault.v1", func(c *CSV) { c.Package, c.Origin.CSV.Package = "vault", "vault" })},
 			actions: []string{"create Subscription shop/etcd"},
 		},
 		{
@@ -105,4 +137,88 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 	} {
 		s.run(t)
 	}
+}
+
+// TestA7StrangerIsNoInstallation is about copies that say that the operator is there, and are no reason not to install it.
+func TestA7StrangerIsNoInstallation(t *testing.T) {
+	installs := []string{"create Subscription shop/etcd"}
+	missing := map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}
+	fromElsewhere := "the required ClusterServiceVersion was not found; etcd.v1.2.0 is installed elsewhere, from another catalog: it runs in namespace operators " +
+		"and is available here, but nothing shows that it comes from catalog olm/community"
+	stranger := func(name string, changes ...func(*CSV)) scenario {
+		return scenario{name: name, given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", changes...)}, want: missing, actions: installs}
+	}
+	own := []given{
+		enforced,
+		ready,
+		subscription("etcd", func(s *Subscription) { s.InstalledCSV = "" }),
+		mine,
+	}
+	for _, s := range []scenario{
+		{
+			name:  "no Subscription has installed it",
+			given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+			want:  missing, actions: installs,
+			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
+		},
+		stranger("its Subscription names another catalog", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Name = "evil" })),
+		stranger("its Subscription names a catalog of that name in another namespace", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Namespace = "operators" })),
+		stranger("its Subscription is to another package", origin(func(o *Origin) { o.Subscriptions[0].Package = "vault" })),
+		stranger("two Subscriptions disagree", origin(func(o *Origin) {
+			o.Subscriptions = append(o.Subscriptions, o.Subscriptions[0])
+			o.Subscriptions[1].Catalog.Name = "evil"
+		})),
+		stranger("its Subscription was moved to the right catalog afterwards", broughtBy("evil", "Created")),
+		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *rules.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
+		stranger("it is not what its plan brought", origin(func(o *Origin) { o.Drifted = true })),
+		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *rules.InstallPlan) { p.Spec.Approved = false })),
+		stranger("there is no original", func(c *CSV) { c.Origin = nil }),
+		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
+		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Deleting = true })),
+		stranger("the original says that it is another package", origin(func(o *Origin) { o.CSV.Package = "vault" })),
+		stranger("the original serves other namespaces", origin(func(o *Origin) {
+			o.OperatorGroups[0].Content = map[string]any{"status": map[string]any{"namespaces": []any{"operators"}}}
+		})),
+		stranger("OLM installs nothing there", origin(func(o *Origin) { o.OperatorGroups = nil })),
+		stranger("OLM installs nothing there, because of two groups", origin(func(o *Origin) { o.OperatorGroups = append(o.OperatorGroups, o.OperatorGroups[0]) })),
+		{
+			name:  "the policy's own Subscription is not withdrawn for it",
+			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9", origin(func(o *Origin) { o.Subscriptions = nil }))),
+			want:  map[string]string{TypeSubscription: "True SubscriptionMatches"},
+		},
+		{
+			name: "nor for a version that the policy does not allow",
+			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9"),
+				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = "1.2.0" }),
+				func(in *Input) { in.CSVs[0].Origin.CSV.Version = "9.9.9" },
+				func(in *Input) { in.Subscriptions[0].Content = liveManual(&in.Subscriptions[0]) }),
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
+		},
+		{
+			name: "a copy in the place of what OLM would install is reported",
+			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil })),
+				func(in *Input) { in.Subscriptions[0].InstalledCSV = "etcd.v1.2.0" }),
+			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found" + fromElsewhere[len("the required ClusterServiceVersion was not found"):] +
+				"; OLM cannot install etcd.v1.2.0 here while the copy of that name from namespace operators is in its place"},
+		},
+		{
+			name:  "a policy that names no catalog takes one from any",
+			given: []given{enforced, defaults, manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil }))},
+			want:  map[string]string{TypeSubscription: "True ExistingInstallation", TypeClusterServiceVersion: "True Copied"},
+		},
+		{
+			name:  "one whose plan is there and says the same counts",
+			given: []given{enforced, manifest(), copiedFrom("etcd.v1.2.0", broughtBy("community", "Created"))},
+			want:  map[string]string{TypeSubscription: "True ExistingInstallation"},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+// liveManual is a Subscription as a policy about some versions wants it.
+func liveManual(s *Subscription) map[string]any {
+	content := liveSubscription(s)
+	content["spec"].(map[string]any)["installPlanApproval"] = "Manual"
+	return content
 }

@@ -12,21 +12,54 @@ import (
 // for all namespaces in another one, serves this namespace too; nil where there is none, or where the policy
 // asks for an installation for certain namespaces. Installing the operator once more would only break both.
 // One that runs here stays what the policy is about.
+//
+// Its catalog and version are those of the original: an operator from a catalog that the policy does not name is not
+// the one that it asks for, and neither is, where the policy has a Subscription of its own, a version that it does not
+// allow. Otherwise whoever may install operators in one namespace decides about all others (threat O18).
 func (e *evaluation) existingInstallation() *CSV {
 	if e.wanted.group.targeted() || e.csv != nil && e.csv.Phase == phaseSucceeded {
 		return nil
 	}
-	var copied *CSV
+	var existing *CSV
 	for i := range e.CSVs {
-		c := &e.CSVs[i]
-		if c.CopiedFrom == "" || c.Package != e.wanted.name {
+		c := e.CSVs[i] // a copy: what the object here says of version and phase does not count
+		if !e.served(&c) || !c.Origin.comesFrom(e.Rules) {
 			continue
 		}
-		if covered, _ := e.Rules.Covers(c.Name, c.Version); copied == nil || covered {
-			copied = c
+		c.Version, c.Phase = c.Origin.CSV.Version, c.Origin.CSV.Phase
+		covered, _ := e.Rules.Covers(c.Name, c.Version)
+		if !covered && e.subscription != nil {
+			continue
+		}
+		if existing == nil || covered {
+			existing = &c
 		}
 	}
-	return copied
+	return existing
+}
+
+// served reports whether a ClusterServiceVersion is the copy of one of the package that serves this namespace.
+func (e *evaluation) served(c *CSV) bool {
+	return c.CopiedFrom != "" && c.Origin.serves(e.wanted.namespace) && c.Origin.provides(e.wanted.name)
+}
+
+// elsewhere describes the copies of operators of the package that do not count, for a policy without one of its own.
+func (e *evaluation) elsewhere() string {
+	message := ""
+	for i := range e.CSVs {
+		c := &e.CSVs[i]
+		if c.CopiedFrom == "" {
+			continue
+		}
+		if e.served(c) && !c.Origin.comesFrom(e.Rules) {
+			message += "; " + plain(c.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + plain(c.CopiedFrom) +
+				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
+		}
+		if e.subscription != nil && e.subscription.follows(c.Name) {
+			message += "; OLM cannot install " + plain(c.Name) + " here while the copy of that name from namespace " + plain(c.CopiedFrom) + " is in its place"
+		}
+	}
+	return message
 }
 
 // existing is the outcome for an operator that is installed elsewhere and available here.
@@ -62,7 +95,7 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
-	if e.enforced {
+	if covered, _ := e.Rules.Covers(csv.Name, csv.Version); covered && e.enforced {
 		out.Actions = e.withdraw(message)
 	}
 	return out

@@ -81,6 +81,10 @@ func (e *evaluation) installPlan() Finding {
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"
+		if refused := rules.RefusedSteps(plan, e.Namespace); len(refused) > 0 {
+			f.Status, state, f.Reason = metav1.ConditionFalse, policyv1beta2.NonCompliant, "InstallPlanRefused"
+			f.Message = "the InstallPlan " + planName(plan) + " is approved, and what it brings is refused when OLM writes it; delete the plan to end that: " + sentences(refused)
+		}
 	case rules.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // W6

@@ -44,6 +44,8 @@ type Input struct {
 	Package func(rules.Catalog) *Package
 	// Approvals are what became, a moment ago, of the plans that the rules let the loop approve, by plan name.
 	Approvals map[string]Approval
+	// Escaped has a sentence for each ClusterServiceVersion that was installed while Opgate was not running and that the policy does not allow.
+	Escaped []string
 
 	Now time.Time
 }
@@ -52,6 +54,8 @@ type Input struct {
 type Object struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
+	// Created is its creationTimestamp, as RFC 3339 in UTC.
+	Created string
 	// Owned tells whether it has ownerReferences.
 	Owned bool
 	// Deleting tells whether it has a deletionTimestamp.
@@ -93,6 +97,8 @@ type CSV struct {
 	Package, Version string
 	// CopiedFrom is the namespace that this is a copy from, "" for one that is installed here.
 	CopiedFrom string
+	// Origin is what CopiedFrom names, for copies of the policy's package; nil where nothing of the copy's name is there.
+	Origin *Origin
 	// Deployments are the names in the install strategy.
 	Deployments []string
 	// InstallModes are the supported ones, such as AllNamespaces; nil where the CSV lists none at all.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/stream"
 )
 
 // operatorGroup compares the OperatorGroup of the namespace with what the policy asks for; usable is false
@@ -197,7 +198,10 @@ func targetsOf(group *OperatorGroup) (targets []string, known bool) {
 	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {
 		return targets, true
 	}
-	if selector, _ := spec["selector"].(map[string]any); emptySelector(selector) {
+	if stream.Withheld(spec["targetNamespaces"]) {
+		return nil, false
+	}
+	if selector, _ := spec["selector"].(map[string]any); emptySelector(selector) && !stream.Withheld(spec["selector"]) {
 		return nil, true
 	}
 	targets = stringsIn(object(group.Content, "status")["namespaces"])

@@ -38,7 +38,7 @@ func TestRemovalInTurns(t *testing.T) {
 		site *site
 		want []string
 	}{
-		"12.5 everything goes in order":                             {installed(deleteAll), allOfIt},
+		"12.5 everything goes in order":                             {installed(deleteAll), recorded},
 		"story 6: the defaults keep plans and definitions":          {installed(), []string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
 		"story 6: with a catalog, which is put on record first":     {installed(fromHub), []string{recorded[0], allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
 		"story 7: by version, with definitions, which are recorded": {installed(deleteAll, forbidding("etcd.v0.9.4")), recorded},
@@ -48,7 +48,7 @@ func TestRemovalInTurns(t *testing.T) {
 			[]string{"Compliant ClusterServiceVersion etcd.v0.9.4", "Compliant "}},
 		"several of a kind go together": {
 			installed(deleteAll, func(s *site) { s.csvs = append(s.csvs, aCSV("etcd", "0.9.5")) }),
-			slices.Concat(allOfIt[:1], []string{"NonCompliant ClusterServiceVersion etcd.v0.9.4, ClusterServiceVersion etcd.v0.9.5"}, allOfIt[2:])},
+			slices.Concat(recorded[:2], []string{"NonCompliant ClusterServiceVersion etcd.v0.9.4, ClusterServiceVersion etcd.v0.9.5"}, allOfIt[2:])},
 		"another version stays, with all that it needs": {
 			installed(deleteAll, forbidding("etcd.v0.9.2")), []string{"Compliant "}},
 		"inform acts never": {installed(deleteAll, fromHub, inform), []string{"NonCompliant "}},
@@ -69,6 +69,7 @@ func TestRemovalWaitsForFinalizers(t *testing.T) {
 		s.csvs[0] = aCSV("etcd", "0.9.4", "example.com/hold")
 		s.crds[0] = anObject(kindCustomResourceDefinition, "etcds.example.com", "example.com/hold")
 		s.groups[0].Object = anObject(kindOperatorGroup, "shop-x7", "example.com/hold")
+		definitionsRecorded(s)
 	})
 	for _, step := range []struct {
 		kind, conditionType string
@@ -233,6 +234,7 @@ func randomSite(r *rand.Rand) *site {
 		}
 		s.crds = append(s.crds, crd)
 	}
+	definitionsRecorded(s)
 	for i := range r.IntN(3) {
 		s.groups = append(s.groups, OperatorGroup{Object: anObject(kindOperatorGroup, fmt.Sprintf("shop-%d", i), hold()...), GenerateName: "shop-"})
 	}

@@ -185,7 +185,9 @@ func (s *scope) judgeCSVs() []item {
 	return items
 }
 
-// judgeCRDs spares what others may need: with a definition go all objects of its kind, in the whole cluster.
+// judgeCRDs spares what others may need: with a definition go all objects of its kind, in the whole cluster. OLM's label
+// alone is no evidence that it is the operator's: OLM also puts it on definitions that it found in place and that an
+// operator claims as its own (threat O19).
 func (s *scope) judgeCRDs() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions")
 	var items []item
@@ -199,10 +201,13 @@ func (s *scope) judgeCRDs() []item {
 			why = "another installation in this cluster uses it"
 		case s.narrowed && s.hasUnmeant():
 			why = "the operator that stays installed needs it"
+		case !recorded && next.fate == going && !s.createdFor(&crd):
+			why = "no InstallPlan in namespace " + s.namespace + " shows that OLM created it for the operator"
 		case s.narrowed && !recorded && !s.hasMeant():
 			why = "nothing tells that it belongs to what the policy means"
 		default:
-			next.unrecorded = s.narrowed && !recorded && next.fate == going
+			evidenceGoes := s.narrowed || s.Policy.Spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete
+			next.unrecorded = evidenceGoes && !recorded && next.fate == going
 		}
 		if why != "" {
 			next.fate, next.why = staying, why
@@ -220,6 +225,31 @@ func (s *scope) shared(crd *Object) bool {
 		}
 	}
 	return false
+}
+
+// createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and one
+// of the package's ClusterServiceVersions, and the definition came to be between the plan and its completion. The step's status
+// does not show it: OLM repeats steps, and then finds in place what it has created itself.
+func (s *scope) createdFor(crd *Object) bool {
+	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *rules.InstallPlan) bool {
+		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != rules.PhaseComplete ||
+			crd.Created < plan.Metadata.CreationTimestamp || crd.Created > plan.Status.InstalledAt() {
+			return false
+		}
+		return slices.ContainsFunc(plan.Status.Steps, func(step rules.Step) bool {
+			return step.WritesDefinition() && step.Resource.Name == crd.Name && s.resolves(plan, step.Resolving)
+		})
+	})
+}
+
+// resolves reports whether a ClusterServiceVersion in a plan is of the package.
+func (s *scope) resolves(plan *rules.InstallPlan, csv string) bool {
+	csvs := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: s.Namespace}).CSVs
+	i := slices.IndexFunc(csvs, func(c rules.CSVVerdict) bool { return c.CSV == csv })
+	if i >= 0 && csvs[i].Package != "" {
+		return csvs[i].Package == s.pkg
+	}
+	return s.installs(csv)
 }
 
 // hasMeant tells whether something of the operator is there that the policy means.

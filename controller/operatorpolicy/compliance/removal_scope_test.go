@@ -125,7 +125,7 @@ func TestRemovalScope(t *testing.T) {
 			installed(withoutSubscription, fromHub, func(s *site) { s.subscriptions = []Subscription{aSubscription("etcd", "")} }), TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted after the Subscription shop/etcd", ""},
 		"what stands in other namespaces is none of the policy's": {
-			installed(deleteAll, elsewhere), TypeSubscription,
+			installed(deleteAll, elsewhere, definitionsRecorded), TypeSubscription,
 			"SubscriptionNotPresent: no Subscription that the policy means is in namespace shop", "CustomResourceDefinition etcds.example.com"},
 		"and neither is a group there": {
 			installed(elsewhere), TypeOperatorGroup,
@@ -134,7 +134,7 @@ func TestRemovalScope(t *testing.T) {
 			installed(fromHub), TypeSubscription,
 			"SubscriptionPresent: the Subscription shop/etcd is present and will be deleted once the status of the policy says so", ""},
 		"each waits for the first that is left": {
-			installed(deleteAll), TypeOperatorGroup,
+			installed(deleteAll, definitionsRecorded), TypeOperatorGroup,
 			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the Subscription shop/etcd", "Subscription etcd"},
 		"inform says what is not done": {
 			installed(deleteAll, inform), TypeSubscription,
@@ -163,12 +163,13 @@ func TestRemovalScope(t *testing.T) {
 }
 
 func TestRemovalOfDefinitions(t *testing.T) {
-	clean := func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) }
+	withPlans := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s) }
+	clean := func(s *site) { withPlans(s); s.plans = nil }
 	for name, c := range map[string]struct {
 		site          *site
 		want, deletes string
 	}{
-		"go when the operator is gone": {installed(clean),
+		"go when the operator is gone": {installed(clean, definitionsRecorded),
 			"CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted", "CustomResourceDefinition etcds.example.com"},
 		"stay by default": {installed(clean, func(s *site) { s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = "" }),
 			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since spec.removalBehavior.customResourceDefinitions is Keep", "OperatorGroup shop-x7"},
@@ -179,8 +180,8 @@ func TestRemovalOfDefinitions(t *testing.T) {
 		}), "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since another installation in this cluster uses it", "OperatorGroup shop-x7"},
 		"stay with a version that is not meant": {installed(deleteAll, forbidding("etcd.v0.9.2")),
 			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since the operator that stays installed needs it", ""},
-		"stay where no version that is meant was ever seen": {installed(clean, forbidding("etcd.v0.9.4")),
-			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since nothing tells that it belongs to what the policy means", "OperatorGroup shop-x7"},
+		"stay where no version that is meant was ever seen": {installed(withPlans, forbidding("etcd.v0.9.4")),
+			"CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since nothing tells that it belongs to what the policy means", "InstallPlan install-etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := removal(c.site.input())
@@ -194,9 +195,85 @@ func TestRemovalOfDefinitions(t *testing.T) {
 	}
 }
 
+// TestB4ForeignDefinitionStays is about definitions with OLM's label that the operator did not bring.
+func TestB4ForeignDefinitionStays(t *testing.T) {
+	const kept = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, " +
+		"since no InstallPlan in namespace shop shows that OLM created it for the operator"
+	deleteDefinitions := func(s *site) {
+		s.subscriptions, s.csvs = nil, nil
+		s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = policyv1beta2.RemovalDelete
+	}
+	step := func(change func(*rules.Step)) func(*site) {
+		return func(s *site) { change(&s.plans[0].Status.Steps[0]) }
+	}
+	for name, c := range map[string]struct {
+		edit func(*site)
+		want string
+	}{
+		"its own goes": {
+			edit: func(*site) {},
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
+		},
+		"its own goes, created in the second of the plan": {
+			edit: func(s *site) { s.crds[0].Created = s.plans[0].Metadata.CreationTimestamp },
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
+		},
+		"its own goes, though OLM repeated the step": {
+			edit: step(func(st *rules.Step) { st.Status = "Present" }),
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
+		},
+		"it was deleted and made again by another user": {
+			edit: func(s *site) { s.crds[0].Created = "2026-11-21T09:00:31Z" },
+			want: kept,
+		},
+		"the plan has not ended": {
+			edit: func(s *site) { s.plans[0].Status.Phase = rules.PhaseInstalling },
+			want: kept,
+		},
+		"the plan created it for another operator": {
+			edit: step(func(st *rules.Step) { st.Resolving = "grafana.v1.0.0" }),
+			want: kept,
+		},
+		"the plan created another one": {
+			edit: step(func(st *rules.Step) { st.Resource.Name = "others.example.com" }),
+			want: kept,
+		},
+		"the step is of another group": {
+			edit: step(func(st *rules.Step) { st.Resource.Group = "example.com" }),
+			want: kept,
+		},
+		"it is older than the plan that claims to have created it": {
+			edit: func(s *site) { s.crds[0].Created = "2026-11-20T09:00:00Z" },
+			want: kept,
+		},
+		"the plan was never approved": {
+			edit: func(s *site) { s.plans[0].Spec.Approved = false },
+			want: kept,
+		},
+		"the plan is gone": {
+			edit: func(s *site) { s.plans = nil },
+			want: kept,
+		},
+		"the plan is in another namespace": {
+			edit: func(s *site) { s.plans[0].Metadata.Namespace = "lab" },
+			want: kept,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := removal(installed(deleteDefinitions, c.edit).input())
+			if diff := cmp.Diff(c.want, short(t, out, TypeCustomResourceDefinition)); diff != "" {
+				t.Error(diff)
+			}
+			if got := deletions(out); strings.Contains(got, kindCustomResourceDefinition) == (c.want == kept) {
+				t.Errorf("deletes %q", got)
+			}
+		})
+	}
+}
+
 func TestRemovalOfPlans(t *testing.T) {
 	grafana := aCSV("grafana", "1.0.0")
-	clean := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s) }
+	clean := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s); definitionsRecorded(s) }
 	plans := func(plans ...*rules.InstallPlan) func(*site) { return func(s *site) { s.plans = plans } }
 	for name, c := range map[string]struct {
 		site          *site
@@ -224,7 +301,7 @@ func TestRemovalOfPlans(t *testing.T) {
 		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
 		"with something that nobody knows stay": {installed(clean, func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the package of mystery.v1 in it is not known", "CustomResourceDefinition etcds.example.com"},
-		"that OLM has not finished stay": {installed(deleteAll, func(s *site) { s.plans[0].Status.Phase = "" }),
+		"that OLM has not finished stay": {installed(deleteAll, definitionsRecorded, func(s *site) { s.plans[0].Status.Phase = "" }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since what it installs is not known", "Subscription etcd"},
 		"that are kept are shown as the Subscription follows them": {
 			installed(plans(aPlan("newer", 9, aCSV("etcd", "0.9.4")), aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")))),

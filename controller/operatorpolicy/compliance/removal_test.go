@@ -38,6 +38,9 @@ func anObject(kind, name string, finalizers ...any) Object {
 	if len(finalizers) > 0 {
 		meta["finalizers"] = finalizers
 	}
+	if kind == kindCustomResourceDefinition {
+		o.Created = "2026-11-21T09:00:05Z"
+	}
 	o.Content = map[string]any{"apiVersion": apiVersions[kind], "kind": kind, "metadata": meta}
 	return o
 }
@@ -52,14 +55,37 @@ func aSubscription(pkg, installed string, finalizers ...any) Subscription {
 
 func aPlan(name string, generation int64, csvs ...CSV) *rules.InstallPlan {
 	plan := &rules.InstallPlan{Metadata: rules.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7"}}
-	plan.Spec.Generation = generation
+	plan.Spec.Generation, plan.Spec.Approved = generation, true
 	plan.Status.Phase = "Complete"
+	plan.Metadata.CreationTimestamp = "2026-11-21T09:00:00Z"
+	plan.Status.Conditions = slices.Grow(plan.Status.Conditions, 1)[:1]
+	plan.Status.Conditions[0].Type, plan.Status.Conditions[0].Status, plan.Status.Conditions[0].LastTransitionTime = "Installed", "True", "2026-11-21T09:00:30Z"
 	for _, c := range csvs {
+		if c.Package == "etcd" {
+			plan.Status.Steps = append(plan.Status.Steps, definitionStep(c.Name, "etcds.example.com", "Created"))
+		}
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, c.Name)
 		plan.Status.BundleLookups = append(plan.Status.BundleLookups, rules.BundleLookup{Identifier: c.Name, Catalog: hub,
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + c.Package + `","version":"` + c.Version + `"}}]}`})
 	}
 	return plan
+}
+
+// definitionStep is the step of a plan that writes a definition for a ClusterServiceVersion.
+func definitionStep(csv, crd, status string) rules.Step {
+	return rules.Step{Resolving: csv, Status: status, Resource: rules.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
+}
+
+// definitionsRecorded puts on record that the definitions have to go, while the plans that show it are still there.
+func definitionsRecorded(s *site) {
+	s.policy.Status.ObservedGeneration = s.policy.Generation
+	for _, crd := range s.crds {
+		s.policy.Status.RelatedObjects = append(s.policy.Status.RelatedObjects, policyv1beta2.RelatedObject{
+			Object:     policyv1beta2.ObjectReference{Kind: kindCustomResourceDefinition, Metadata: policyv1beta2.ObjectMetadata{Name: crd.Name}},
+			Properties: &policyv1beta2.ObjectProperties{UID: crd.UID},
+			Reason:     relatedNotWanted,
+		})
+	}
 }
 
 // installed is etcd 0.9.4 as OLM installs it, under a policy that forbids it. The defaults of
@@ -264,7 +290,7 @@ func TestRemovalRows(t *testing.T) {
 			"Deployment True/DeploymentNotApplicable", "  shop/etcd-operator Compliant Resource found but will not be handled in mustnothave mode uid-etcd-operator",
 			"CatalogSourcesUnhealthy False/CatalogSourceNotApplicable", "  olm/operatorhubio-catalog Compliant Resource found but will not be handled in mustnothave mode uid-hub",
 		}},
-		"the Subscription goes first and alone": {installed(deleteAll), []string{
+		"the Subscription goes first and alone": {installed(deleteAll, definitionsRecorded), []string{
 			"OperatorGroup False/OperatorGroupPresent", "  shop/shop-x7 NonCompliant Resource found but should not exist uid-shop-x7",
 			"Subscription False/SubscriptionPresent", "  shop/etcd NonCompliant Resource found but should not exist uid-etcd",
 			"InstallPlan False/InstallPlanPresent", "  shop/install-etcd NonCompliant Resource found but should not exist uid-install-etcd",

@@ -89,9 +89,9 @@ func (d *definition) possible(ref ordering.Ref) bool {
 	return valid(ref.Name) && (!d.kind.Namespaced || valid(ref.Namespace))
 }
 
-// subject is what is followed for an object of the kind, or without a name, for its template objects. It is read in the version that
+// subject is what is followed for objects of the kind in a namespace, or without one, in all. It is read in the version that
 // is stored, so that nothing needs to be converted, by a webhook that may not answer.
-func (d *definition) subject(namespace, name string) subject {
+func (d *definition) subject(namespace string) subject {
 	served := d.kind.Storage
 	if !d.serves(served) || served == "" {
 		served = d.kind.Versions[0]
@@ -100,5 +100,5 @@ func (d *definition) subject(namespace, name string) subject {
 		namespace = ""
 	}
 	return subject{resource: schema.GroupVersionResource{Group: d.kind.Group, Version: served, Resource: d.kind.Plural},
-		namespaced: d.kind.Namespaced, namespace: namespace, name: name, definition: d.UID}
+		namespaced: d.kind.Namespaced, namespace: namespace, definition: d.UID}
 }

@@ -2,7 +2,6 @@ package watches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -13,13 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/opgate/opgate/rules/ordering"
 )
@@ -27,13 +25,15 @@ import (
 // longestPause is the longest time that a watch that is not allowed is left alone.
 const longestPause = 10 * time.Minute
 
-// subject is what one watch follows: an object, or where there is no name, all template objects of a kind. Subjects that differ in
-// anything need watches of their own.
+// firstPause and lastPause bound the pauses between the attempts of a watch that was interrupted.
+const firstPause, lastPause = 800 * time.Millisecond, 30 * time.Second
+
+// subject is what one watch follows: the objects of a kind in a namespace that are waited for, or one of them, or all template objects of
+// the kind. Subjects that differ in anything need watches of their own.
 type subject struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	namespace  string
-	name       string
 	// definition is that of the kind: one that was removed and came back is another.
 	definition types.UID
 }
@@ -50,13 +50,17 @@ func (s subject) right() string {
 	return right
 }
 
-// follower follows a subject with an informer. Where that is not allowed the informer ends, and another is tried after a while.
+// follower follows objects of a subject with a reflector. Where that is not allowed the reflector ends, and another is tried after a
+// pause.
 type follower struct {
 	subject
+	// names are those of the objects that are kept; nil keeps all that are made of templates. They do not change: more names are
+	// for another follower.
+	names   map[string]struct{}
 	client  dynamic.Interface
 	backoff time.Duration
 	log     logr.Logger
-	// learned is told when all has been read, or may not be, unlike before; changed of each change after that of what is kept. An
+	// learned is called when all has been read, or may not be, unlike before; changed of each change after that of what is kept. An
 	// object that appeared has no old state, one that is gone no new one. Both must return at once.
 	learned func(before *knowledge)
 	changed func(old, now *unstructured.Unstructured)
@@ -67,23 +71,55 @@ type follower struct {
 	again chan struct{}
 	// known is nil until something is known.
 	known atomic.Pointer[knowledge]
-	// targets are who wants it followed, guarded by the lock of the Watches.
-	targets map[*target]struct{}
 }
 
-// knowledge is what is known of a subject: its objects, which the informer keeps current, or why it may not be read.
+// knowledge is what is known of a subject: its objects, which a reflector keeps current, or why it may not be read.
 type knowledge struct {
 	objects cache.Indexer
 	denied  error
 }
 
-func (w *Watches) newFollower(s subject) *follower {
-	return &follower{subject: s, client: w.Client, backoff: w.Backoff,
-		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "name", s.name),
-		again: make(chan struct{}, 1), targets: map[*target]struct{}{}}
+func (w *Watches) newFollower(s subject, names map[string]struct{}) *follower {
+	return &follower{subject: s, names: names, client: w.Client, backoff: w.Backoff,
+		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "objects", len(names)),
+		again: make(chan struct{}, 1)}
 }
 
-// retry has it tried again now if it is not allowed.
+// covers reports whether an object is among those that are kept.
+func (f *follower) covers(name string) bool {
+	if f == nil {
+		return false
+	}
+	_, ok := f.names[name]
+	return ok
+}
+
+// trim returns what is kept of an object, nil if it is not wanted.
+func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
+	switch {
+	case f.names == nil:
+		return trim(u)
+	case f.covers(u.GetName()):
+		return trimDependency(u)
+	}
+	return nil
+}
+
+// selectors are those of what is followed: an object alone is selected by its name, so that nothing else of its kind is read, and a
+// right to that one is enough.
+func (f *follower) selectors() (field, label string) {
+	switch {
+	case f.names == nil:
+		return "", ordering.LabelPolicy
+	case len(f.names) == 1:
+		for name := range f.names {
+			return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), ""
+		}
+	}
+	return "", ""
+}
+
+// retry tries it again now if it is not allowed.
 func (f *follower) retry() {
 	if f == nil {
 		return
@@ -108,7 +144,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if before := f.known.Load(); before == nil || before.denied == nil {
 			pause = f.backoff
-			f.log.Info("watch is not allowed, it is tried again now and then", "error", err.Error())
+			f.log.Info("watch forbidden, retrying with backoff", "error", err.Error())
 			f.learn(&knowledge{denied: fmt.Errorf("the right to %s is missing", f.right())})
 		}
 		timer := time.NewTimer(wait.Jitter(pause, 0.1))
@@ -122,7 +158,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// follow runs an informer until the context ends or the API server does not allow it. All else the informer tries again.
+// follow runs a reflector until the context ends or the API server does not allow it. All else the reflector tries again.
 func (f *follower) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -130,48 +166,26 @@ func (f *follower) follow(ctx context.Context) error {
 	if f.namespace != "" {
 		resource = f.client.Resource(f.resource).Namespace(f.namespace)
 	}
-	field, label := "", ordering.LabelPolicy
-	if f.name != "" {
-		field, label = fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String(), ""
+	indexers := cache.Indexers{}
+	if f.names == nil {
+		indexers[byParent] = indexParent
 	}
-	opened := make(chan struct{})
-	informer := newInformer(f.client, resource, field, label, sync.OnceFunc(func() { close(opened) }), cache.Indexers{byParent: indexParent})
-	current := &knowledge{objects: informer.GetIndexer()}
-	tell := func(old, now *unstructured.Unstructured) {
-		// Before all is read nobody is told: learned tells of it.
-		if f.known.Load() == current && !same(old, now) {
+	opened, synced := make(chan struct{}), make(chan struct{})
+	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, synced: sync.OnceFunc(func() { close(synced) })}
+	current := &knowledge{objects: kept.Indexer}
+	kept.changed = func(old, now *unstructured.Unstructured) {
+		if f.known.Load() == current { // before, learn reports it
 			f.changed(old, now)
 		}
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell(nil, obj.(*unstructured.Unstructured)) },
-		UpdateFunc: func(old, obj any) { tell(old.(*unstructured.Unstructured), obj.(*unstructured.Unstructured)) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			tell(obj.(*unstructured.Unstructured), nil)
-		},
-	})
-	err = errors.Join(err, informer.SetTransform(trim), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			end(err)
-			return
-		}
-		level := 1
-		if f.known.Load() == nil { // somebody waits for it
-			level = 0
-		}
-		f.log.V(level).Info("watch interrupted, it is tried again", "error", err.Error())
-	}))
-	if err != nil {
-		return err
-	}
+	field, label := f.selectors()
+	reflector := cache.NewReflectorWithOptions(listWatch(f.client, resource, field, label, f.trim, sync.OnceFunc(func() { close(opened) })),
+		&unstructured.Unstructured{}, kept, cache.ReflectorOptions{Name: f.resource.Resource, TypeDescription: f.resource.String()})
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() { f.reflect(ctx, reflector, end) })
 	// To have listed it is not enough: who may list and not watch would know what was once, again and again.
-	for _, happened := range []<-chan struct{}{opened, registration.HasSyncedChecker().Done()} {
+	for _, happened := range []<-chan struct{}{opened, synced} {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -183,6 +197,25 @@ func (f *follower) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// reflect runs a reflector until the context ends, and ends it where the API server does not allow it.
+func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Steps: 10, Cap: lastPause}
+	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // it ends with the context alone
+		switch err := reflector.ListAndWatchWithContext(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case apierrors.IsForbidden(err):
+			end(err)
+		default:
+			level := 1
+			if f.known.Load() == nil { // a Policy waits for it
+				level = 0
+			}
+			f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
+		}
+		return false, nil //nolint:nilerr // it is retried
+	})
+}
+
 // learn takes what is known from now on.
 func (f *follower) learn(now *knowledge) {
 	before := f.known.Swap(now)
@@ -190,22 +223,4 @@ func (f *follower) learn(now *knowledge) {
 		f.log.Info("watch is allowed")
 	}
 	f.learned(before)
-}
-
-// newInformer makes an informer of the objects of a resource that are selected. Opened is told of each watch that is open.
-func newInformer(client dynamic.Interface, resource dynamic.ResourceInterface, field, label string, opened func(), indexers cache.Indexers) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector, o.LabelSelector = field, label
-			return resource.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector, o.LabelSelector = field, label
-			w, err := resource.Watch(ctx, o)
-			if err == nil {
-				opened()
-			}
-			return w, err
-		},
-	}, client), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{Indexers: indexers})
 }

@@ -180,9 +180,9 @@ func TestTemplates(t *testing.T) {
 func TestSubject(t *testing.T) {
 	widget := func(version, namespace string) subject {
 		return subject{resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}, namespaced: true,
-			namespace: namespace, name: "w", definition: types.UID("1")}
+			namespace: namespace, definition: types.UID("1")}
 	}
-	bound := subject{resource: widget("v1", "").resource, name: "w", definition: "1"}
+	bound := subject{resource: widget("v1", "").resource, definition: "1"}
 	tests := map[string]struct {
 		definition *definition
 		want       subject
@@ -194,13 +194,13 @@ func TestSubject(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := test.definition.subject("shop", "w")
+			got := test.definition.subject("shop")
 			if got != test.want || got.right() != test.right {
 				t.Errorf("got %+v (%s), want %+v (%s)", got, got.right(), test.want, test.right)
 			}
 		})
 	}
-	if got := crd("Widget", nil, "v1 served stored").subject("", "").right(); got != "list and watch widgets.example.com in all namespaces" {
+	if got := crd("Widget", nil, "v1 served stored").subject("").right(); got != "list and watch widgets.example.com in all namespaces" {
 		t.Errorf("got %q", got)
 	}
 }

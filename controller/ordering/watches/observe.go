@@ -52,9 +52,11 @@ func (w *Watches) Object(t Target) *unstructured.Unstructured {
 // known is what is known of what a target is part of; nil if nothing is.
 func (w *Watches) known(t Target, d *definition) *knowledge {
 	w.mu.Lock()
-	f := w.objects[d.subject(t.Namespace, t.Name)]
+	var f *follower
 	if t.Template {
 		f = w.templates[groupKind(t.Ref)]
+	} else {
+		f = w.groups[d.subject(t.Namespace)].of(t.Name)
 	}
 	w.mu.Unlock()
 	if f == nil {

@@ -26,8 +26,8 @@ type Target struct {
 type target struct {
 	Target
 	owners owners
-	// follower is what follows it, nil where nothing does.
-	follower *follower
+	// group is what it is followed with, nil where nothing does.
+	group *group
 }
 
 // owners is a set of those who are told.
@@ -125,60 +125,13 @@ func (w *Watches) unname(owner types.NamespacedName, t *target) {
 	remove(w.targets, groupKind(t.Ref), t.Target)
 }
 
-// open has a target followed as its kind is now. It goes on as it is if that has not changed.
-func (w *Watches) open(t *target) {
-	s, ok := w.subjectOf(t.Target)
-	if t.follower != nil && ok && t.follower.subject == s {
-		return
-	}
-	w.close(t)
-	if !ok || t.Template || w.run == nil {
-		return
-	}
-	f := w.objects[s]
-	if f == nil {
-		f = w.newFollower(s)
-		f.changed = func(_, _ *unstructured.Unstructured) { w.notify(w.interested(f)) }
-		f.learned = func(*knowledge) { w.notify(w.interested(f)) }
-		w.objects[s] = f
-		w.run(f)
-	}
-	f.targets[t] = struct{}{}
-	t.follower = f
-}
-
-// close leaves a target alone; the last one ends what follows it.
-func (w *Watches) close(t *target) {
-	f := t.follower
-	if f == nil {
-		return
-	}
-	t.follower = nil
-	delete(f.targets, t)
-	if len(f.targets) == 0 {
-		f.stop()
-		delete(w.objects, f.subject)
-	}
-}
-
-// interested are those who want to know of what is followed.
-func (w *Watches) interested(f *follower) owners {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := owners{}
-	for t := range f.targets {
-		all.add(t.owners)
-	}
-	return all
-}
-
 // subjectOf is what is to be followed for a target, if anything can be: what is not served, or cannot exist, is not followed.
 func (w *Watches) subjectOf(t Target) (subject, bool) {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	if !ok || !d.serves(t.Version) || t.IsPolicy() || t.IsSet() || !d.possible(t.Ref) {
 		return subject{}, false
 	}
-	return d.subject(t.Namespace, t.Name), true
+	return d.subject(t.Namespace), true
 }
 
 func groupKind(ref ordering.Ref) schema.GroupKind {

@@ -51,7 +51,7 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	d, ok := w.kinds.definition(kind)
 	ok = ok && w.kinds.template(d)
 	if f := w.templates[kind]; f != nil {
-		if ok && f.subject == d.subject("", "") {
+		if ok && f.subject == d.subject("") {
 			return
 		}
 		f.stop()
@@ -60,7 +60,7 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	if !ok || w.run == nil {
 		return
 	}
-	f := w.newFollower(d.subject("", ""))
+	f := w.newFollower(d.subject(""), nil)
 	f.changed = func(old, now *unstructured.Unstructured) {
 		told := owners{}
 		told.addParents(old, now)

@@ -2,6 +2,7 @@ package watches
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,11 +21,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 
 func trimmed(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
-	kept, err := trim(object(t, text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kept.(*unstructured.Unstructured)
+	return trim(object(t, text))
 }
 
 func TestTrim(t *testing.T) {
@@ -44,24 +41,56 @@ func TestTrim(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			from := object(t, test.object)
-			kept, err := trim(from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(object(t, test.want).Object, kept.(*unstructured.Unstructured).Object); diff != "" {
+			kept := trim(from)
+			if diff := cmp.Diff(object(t, test.want).Object, kept.Object); diff != "" {
 				t.Errorf("kept is not what is wanted (-want +got):\n%s", diff)
 			}
-			// An informer may trim what it has trimmed, while others read it.
-			if again, err := trim(kept); err != nil || !cmp.Equal(again, kept) {
-				t.Errorf("trimmed again it is %v, %v", again, err)
+			// A reflector may trim what it has trimmed, while others read it.
+			if again := trim(kept); !cmp.Equal(again, kept) {
+				t.Errorf("trimmed again it is %v", again)
 			}
 			if diff := cmp.Diff(object(t, test.object).Object, from.Object); diff != "" {
 				t.Errorf("the object itself was changed:\n%s", diff)
 			}
 		})
 	}
-	if kept, err := trim("tombstone"); kept != "tombstone" || err != nil {
-		t.Errorf("got %v, %v", kept, err)
+}
+
+// TestO23TrimDependency keeps little of an object that is waited for, however large its owner makes it.
+func TestO23TrimDependency(t *testing.T) {
+	large := strings.Repeat("x", 200_000)
+	tests := map[string]struct{ object, want string }{
+		"what is read": {
+			`{"apiVersion":"g/v1","kind":"K","metadata":{"name":"n","namespace":"s","uid":"1","resourceVersion":"7","generation":2,"deletionTimestamp":"2026-11-22T00:00:00Z",
+				"labels":{"policy.open-cluster-management.io/policy":"p","other":"l"},"annotations":{"opgate.io/pending":"s/p","other":"LARGE"},"finalizers":["f"],"managedFields":[{"manager":"m"}],
+				"ownerReferences":[{"apiVersion":"a/v1","kind":"O","name":"other","uid":"2"},{"apiVersion":"a/v1","kind":"O","name":"o","uid":"3","controller":true}]},
+			  "spec":{"large":"LARGE"},
+			  "status":{"compliant":"Compliant","observedGeneration":2,"history":[{"message":"now","lastTimestamp":"t"},{"message":"before"}],
+				"conditions":[{"type":"Other","message":"LARGE"},{"type":"Compliant","status":"True","reason":"r","message":"m","lastTransitionTime":"t"}],"relatedObjects":["LARGE"]}}`,
+			`{"apiVersion":"g/v1","kind":"K","metadata":{"name":"n","namespace":"s","uid":"1","resourceVersion":"7","generation":2,"deletionTimestamp":"2026-11-22T00:00:00Z",
+				"labels":{"policy.open-cluster-management.io/policy":"p"},"annotations":{"opgate.io/pending":"s/p"},
+				"ownerReferences":[{"apiVersion":"a/v1","kind":"O","name":"o","uid":"3","controller":true}]},
+			  "status":{"compliant":"Compliant","observedGeneration":2,"history":[{"message":"now"}],
+				"conditions":[{"type":"Compliant","status":"True","reason":"r","message":"m"}]}}`},
+		"attack: large states, and objects in the place of texts": {
+			`{"metadata":{"name":"n","labels":{"policy.open-cluster-management.io/policy":"LARGE"}},"status":{"compliant":"LARGE","complianceState":{"a":"LARGE"},"history":["LARGE"],
+				"conditions":["LARGE",{"type":"Compliant","message":"LARGE","status":["LARGE"]}]}}`,
+			`{"apiVersion":null,"kind":null,"metadata":{"name":"n","labels":{"policy.open-cluster-management.io/policy":"SHORT"}},
+				"status":{"compliant":"SHORT","conditions":[{"type":"Compliant","message":"SHORT"}]}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sized := func(text string) *unstructured.Unstructured {
+				return object(t, strings.NewReplacer("LARGE", large, "SHORT", large[:maxKept]).Replace(text))
+			}
+			kept := trimDependency(sized(test.object))
+			if diff := cmp.Diff(sized(test.want).Object, kept.Object); diff != "" {
+				t.Errorf("kept is not what is wanted (-want +got):\n%s", diff)
+			}
+			if again := trimDependency(kept); !cmp.Equal(again, kept) {
+				t.Errorf("trimmed again it is %v", again)
+			}
+		})
 	}
 }
 

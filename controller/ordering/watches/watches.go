@@ -1,8 +1,8 @@
 // Package watches follows the objects that Policies wait for, and those that are made of their templates.
 //
-// Each object that somebody waits for has one watch of its own, however many wait for it: nothing else of its kind is
-// read, and rights to that one object are enough. Objects made of templates are followed with one watch for all of a kind, selected by
-// their label. Which kinds there are is known from the CustomResourceDefinitions, so that a kind that appears, changes or
+// All objects of a kind in a namespace that are waited for share one watch, however many Policies wait for them. Of the rest that it brings
+// nothing is kept; one object alone is selected by its name, so that nothing else of its kind is read. How many watches there may be is
+// decided before (rules/ordering.Budget). Objects made of templates are followed with one watch for all of a kind, selected by their label. Which kinds there are is known from the CustomResourceDefinitions, so that a kind that appears, changes or
 // disappears is noticed as well. No watch depends on another: a kind that is missing, or may not be read, says so and holds up nobody
 // else. Nothing is asked again and again but what is not allowed, and that ever more seldom.
 package watches
@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -54,8 +57,8 @@ type Watches struct {
 	owners  map[types.NamespacedName]map[Target]*target
 	targets map[schema.GroupKind]map[Target]*target
 	named   map[ordering.Ref]map[*target]struct{}
-	// objects are followed each on its own, templates all of a kind.
-	objects   map[subject]*follower
+	// groups are what is waited for, by kind and namespace, templates all of a kind.
+	groups    map[subject]*group
 	templates map[schema.GroupKind]*follower
 }
 
@@ -70,7 +73,7 @@ func New(o Options) (*Watches, error) {
 	}
 	return &Watches{Options: o, kinds: NewKinds(o),
 		owners: map[types.NamespacedName]map[Target]*target{}, targets: map[schema.GroupKind]map[Target]*target{}, named: map[ordering.Ref]map[*target]struct{}{},
-		objects: map[subject]*follower{}, templates: map[schema.GroupKind]*follower{}}, nil
+		groups: map[subject]*group{}, templates: map[schema.GroupKind]*follower{}}, nil
 }
 
 // Start follows what is set until the context ends, and returns when all watches have ended. It may be called once.
@@ -105,11 +108,19 @@ func (w *Watches) Synced() bool { return w.synced.Load() }
 // Kinds are those of the cluster.
 func (w *Watches) Kinds() *Kinds { return w.kinds }
 
-// Open tells how many objects are followed each on its own.
+// Open returns the number of watches on what is waited for.
 func (w *Watches) Open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.objects)
+	open := 0
+	for _, g := range w.groups {
+		for _, f := range g.followers() {
+			if f != nil {
+				open++
+			}
+		}
+	}
+	return open
 }
 
 func (w *Watches) setRun(run func(*follower)) {
@@ -120,7 +131,11 @@ func (w *Watches) setRun(run func(*follower)) {
 
 // definitions makes the informer that keeps Kinds current.
 func (w *Watches) definitions() (cache.SharedIndexInformer, cache.DoneChecker, error) {
-	informer := newInformer(w.Client, w.Client.Resource(definitions), "", "", func() {}, nil)
+	all := w.Client.Resource(definitions)
+	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return all.List(ctx, o) },
+		WatchFuncWithContext: all.Watch,
+	}, w.Client), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { w.redefine(nil, obj.(*definition)) },
 		UpdateFunc: func(old, obj any) { w.redefine(old.(*definition), obj.(*definition)) },
@@ -132,7 +147,7 @@ func (w *Watches) definitions() (cache.SharedIndexInformer, cache.DoneChecker, e
 		},
 	})
 	err = errors.Join(err, informer.SetTransform(define), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.Log.Info("watch interrupted, it is tried again", "resource", definitions.Resource, "error", err.Error())
+		w.Log.Info("watch interrupted, retrying", "resource", definitions.Resource, "error", err.Error())
 	}))
 	if err != nil {
 		return nil, nil, err
@@ -170,12 +185,15 @@ func (w *Watches) settle(kind schema.GroupKind) {
 	w.notify(told)
 }
 
-// retry has what may not be watched of a kind tried again now.
+// retry tries again now what may not be watched of a kind.
 func (w *Watches) retry(kind schema.GroupKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.targets[kind] {
-		t.follower.retry()
+		if t.group != nil {
+			t.group.current.retry() // nil does nothing
+			t.group.next.retry()
+		}
 	}
 	w.templates[kind].retry() // nil does nothing
 }

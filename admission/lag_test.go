@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TestG1LagIsShown wants /snapshot and the metrics to show whether there is a snapshot, which one, and how old it is.
+func TestG1LagIsShown(t *testing.T) {
+	now := time.Now()
+	for name, store := range map[string]*Store{"none yet": {}, "built": storeOf(t, governed(t).Cluster...)} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			built := now
+			if current := store.Load(); current != nil {
+				built = current.built
+			}
+			NewMetrics(registry, store, func() time.Time { return built.Add(time.Minute) })
+			recorder := httptest.NewRecorder()
+			store.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/snapshot", http.NoBody))
+			var shown struct {
+				Ready      bool
+				Generation float64
+			}
+			if err := json.Unmarshal(recorder.Body.Bytes(), &shown); err != nil {
+				t.Fatal(err)
+			}
+			wantAge := -1.0
+			if store.Load() != nil {
+				wantAge = time.Minute.Seconds()
+			}
+			if ready := store.Load() != nil; shown.Ready != ready || (shown.Generation > 0) != ready {
+				t.Errorf("/snapshot shows %+v, want ready to be %t", shown, ready)
+			}
+			if got := valueOf(t, registry, "opgate_policy_snapshot_generation", ""); got != shown.Generation {
+				t.Errorf("the generation is %v in metrics and %v in /snapshot", got, shown.Generation)
+			}
+			if got := valueOf(t, registry, "opgate_policy_snapshot_age_seconds", ""); got != wantAge {
+				t.Errorf("the age is %v, want %v", got, wantAge)
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package olmidentity
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var account = Account{Namespace: "olm", Name: "olm-operator-serviceaccount"}
+
+func TestParse(t *testing.T) {
+	got, err := Parse("system:serviceaccount:olm:olm-operator-serviceaccount")
+	if err != nil || got != account || got.Username() != "system:serviceaccount:olm:olm-operator-serviceaccount" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, name := range []string{
+		"", "olm", "olm@example.com", "system:serviceaccount:", "system:serviceaccount:olm", "system:serviceaccount:olm:", "system:serviceaccount::a",
+		"system:serviceaccount:olm:a:b", "system:serviceaccounts:olm:a", "system:serviceaccount:Olm:a", "system:serviceaccount:a' || true:b",
+	} {
+		if got, err := Parse(name); err == nil {
+			t.Errorf("%q is read as %v", name, got)
+		}
+	}
+}
+
+var (
+	noon    = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	deleted = metav1.NewTime(noon)
+)
+
+// found builds an object as the API server has it.
+func found(uid types.UID, created time.Time) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, CreationTimestamp: metav1.NewTime(created)}}
+}
+
+func TestExamineNamedAsAttacks(t *testing.T) {
+	terminating := found("account", noon)
+	terminating.DeletionTimestamp = &deleted
+	for name, test := range map[string]struct {
+		namespace      *metav1.PartialObjectMetadata
+		serviceAccount *metav1.PartialObjectMetadata
+		acknowledged   types.UID
+		want           Reason
+		says           string
+	}{
+		"OLM that was there before": {
+			namespace:      found("namespace", noon.Add(-time.Hour)),
+			serviceAccount: found("account", noon.Add(time.Hour)), // an account may be made again by those who own its namespace
+			want:           Trusted,
+		},
+		"OLM of the same second": {
+			namespace:      found("namespace", noon),
+			serviceAccount: found("account", noon),
+			want:           Trusted,
+		},
+		"no namespace, for a tenant to create": {
+			want: NamespaceMissing,
+			says: "--olm-identity",
+		},
+		"no account, for a tenant to create": {
+			namespace: found("namespace", noon.Add(-time.Hour)),
+			want:      ServiceAccountMissing,
+			says:      "Deployment olm-operator",
+		},
+		"an account that is being deleted": {
+			namespace:      found("namespace", noon.Add(-time.Hour)),
+			serviceAccount: terminating,
+			want:           ServiceAccountMissing,
+		},
+		"a namespace that a tenant created since": {
+			namespace:      found("namespace", noon.Add(time.Second)),
+			serviceAccount: found("account", noon.Add(time.Second)),
+			want:           NamespaceYounger,
+			says:           "--olm-namespace-uid=namespace",
+		},
+		"the same, acknowledged": {
+			namespace:      found("namespace", noon.Add(time.Second)),
+			serviceAccount: found("account", noon.Add(time.Second)),
+			acknowledged:   "namespace",
+			want:           Trusted,
+		},
+		"another one than was acknowledged": {
+			namespace:      found("namespace", noon.Add(time.Second)),
+			serviceAccount: found("account", noon.Add(time.Second)),
+			acknowledged:   "a namespace that was deleted since",
+			want:           NamespaceYounger,
+		},
+		"acknowledged without an account": {
+			namespace:    found("namespace", noon.Add(time.Second)),
+			acknowledged: "namespace",
+			want:         ServiceAccountMissing,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts{account: account, namespace: test.namespace, serviceAccount: test.serviceAccount,
+				home: "opgate-system", installed: noon, acknowledged: test.acknowledged}
+			got, fits := f.examine()
+			if got.Reason != test.want || fits != (test.want == Trusted) || !strings.Contains(got.Problem, test.says) {
+				t.Errorf("got %+v, want %s that says %q", got, test.want, test.says)
+			}
+			if (got.UID == "account") != fits || (got.Problem == "") != fits {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestIs(t *testing.T) {
+	trusted := State{Reason: Trusted, UID: "account"}
+	for name, test := range map[string]struct {
+		state  State
+		user   string
+		uid    string
+		is     bool
+		doubts Reason // "" for no doubt
+	}{
+		"OLM by its token":            {state: trusted, user: account.Username(), uid: "account", is: true},
+		"OLM without a UID":           {state: trusted, user: account.Username(), is: true},
+		"an account of another UID":   {state: trusted, user: account.Username(), uid: "other", doubts: Unverified},
+		"another user":                {state: trusted, user: "tenant", uid: "account"},
+		"the same name in another ns": {state: trusted, user: "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"},
+		"not verified yet":            {state: State{Reason: Unverified}, user: account.Username(), doubts: Unverified},
+		"rejected":                    {state: State{Reason: NamespaceYounger}, user: account.Username(), doubts: NamespaceYounger},
+		"rejected, and no UID at all": {state: State{Reason: NamespaceMissing}, user: account.Username(), uid: "", doubts: NamespaceMissing},
+		"another user while rejected": {state: State{Reason: NamespaceMissing}, user: "tenant"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			identity := New(account)
+			identity.Set(test.state)
+			user := &authenticationv1.UserInfo{Username: test.user, UID: test.uid}
+			if got := identity.Is(user); got != test.is {
+				t.Errorf("Is is %v", got)
+			}
+			if doubt, doubted := identity.Doubt(user); doubt.Reason != test.doubts || doubted != (test.doubts != "") {
+				t.Errorf("Doubt is %+v, %v", doubt, doubted)
+			}
+		})
+	}
+	if s := New(account).State(); s.Reason != Unverified {
+		t.Errorf("a new identity is %s", s.Reason)
+	}
+}
+
+func TestCollector(t *testing.T) {
+	identity := New(account)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(identity))
+	for reason, value := range map[Reason]float64{Unverified: 0, NamespaceYounger: 0, Trusted: 1} {
+		identity.Set(State{Reason: reason})
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(families) != 1 || families[0].GetName() != "opgate_olm_identity_trusted" || len(families[0].GetMetric()) != 1 {
+			t.Fatalf("%s: got %v", reason, families)
+		}
+		sample := families[0].GetMetric()[0]
+		if label := sample.GetLabel()[0]; label.GetName() != "reason" || label.GetValue() != string(reason) || sample.GetGauge().GetValue() != value {
+			t.Errorf("%s: got %v", reason, sample)
+		}
+	}
+}

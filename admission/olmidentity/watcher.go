@@ -1,0 +1,255 @@
+package olmidentity
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// retryInterval is how soon a request that failed is repeated.
+	retryInterval = 2 * time.Second
+	// rightsInterval is how often the rights of an account that has none yet are looked at: RBAC changes cannot be watched per account.
+	rightsInterval = 10 * time.Second
+	// requestTimeout bounds one request.
+	requestTimeout = 10 * time.Second
+)
+
+var (
+	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+)
+
+// Options configure a Watcher. All fields but Log and AcknowledgedNamespace are required.
+type Options struct {
+	// Identity is kept current.
+	Identity *Identity
+	// Metadata reads the ServiceAccount, its namespace and Opgate's.
+	Metadata metadata.Interface
+	// Rights answers what the account may do.
+	Rights authorizationclient.SubjectAccessReviewInterface
+	// Namespace is the one that Opgate lives in. A namespace of OLM that is younger is not trusted.
+	Namespace string
+	// AcknowledgedNamespace is the UID of a namespace that is trusted however young it is. Default: none.
+	AcknowledgedNamespace types.UID
+	// Log takes changes at V(0). Default: none.
+	Log logr.Logger
+}
+
+// Watcher verifies an identity when the process starts, and again whenever its ServiceAccount or namespace changes.
+type Watcher struct {
+	options                   Options
+	namespace, serviceAccount *object
+	changed                   chan struct{} // holds one token
+	// installed is when Opgate's namespace was created; zero until it is known.
+	installed time.Time
+	// entitled is the ServiceAccount that was found to have OLM's rights.
+	entitled types.UID
+}
+
+// NewWatcher returns a watcher. Start runs it.
+func NewWatcher(o Options) *Watcher {
+	w := &Watcher{options: o, changed: make(chan struct{}, 1)}
+	account := o.Identity.Account()
+	w.namespace = w.follow(o.Metadata.Resource(namespaces), account.Namespace)
+	w.serviceAccount = w.follow(o.Metadata.Resource(serviceAccounts).Namespace(account.Namespace), account.Name)
+	return w
+}
+
+// NeedLeaderElection is false: every replica judges what OLM writes.
+func (w *Watcher) NeedLeaderElection() bool { return false }
+
+// Start keeps the identity current until the context ends.
+func (w *Watcher) Start(ctx context.Context) error {
+	for _, o := range []*object{w.namespace, w.serviceAccount} {
+		stop, err := o.run(ctx, w.notify)
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", o.name, err)
+		}
+		defer stop()
+	}
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.changed:
+		case <-retry.C:
+		}
+		state, again := w.verify(ctx)
+		w.set(state)
+		retry.Stop()
+		if again > 0 {
+			retry.Reset(again)
+		}
+	}
+}
+
+func (w *Watcher) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// set stores a state, and logs it if it is new.
+func (w *Watcher) set(s State) {
+	last := w.options.Identity.State()
+	w.options.Identity.Set(s)
+	if last == s {
+		return
+	}
+	log := w.options.Log.WithValues("identity", w.options.Identity.Account().Username(), "reason", s.Reason)
+	switch s.Reason {
+	case Trusted:
+		log.Info("OLM identity trusted", "uid", s.UID)
+	case Unverified:
+		log.Info("OLM identity not verified yet, retrying", "problem", s.Problem)
+	default:
+		log.Info("OLM identity rejected", "problem", s.Problem)
+	}
+}
+
+// verify decides, and returns after which time to decide again even if nothing changes; zero for never.
+func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for _, o := range []*object{w.namespace, w.serviceAccount} {
+		if o.synced() {
+			continue
+		}
+		if err := o.failure.Load(); err != nil {
+			return failed(*err), 0
+		}
+		return State{Reason: Unverified, Problem: o.name + " is still being read"}, 0
+	}
+	account := w.options.Identity.Account()
+	f := facts{account: account, namespace: w.namespace.get(), serviceAccount: w.serviceAccount.get(),
+		home: w.options.Namespace, acknowledged: w.options.AcknowledgedNamespace}
+	if f.namespace != nil && f.namespace.UID != f.acknowledged && w.installed.IsZero() {
+		home, err := w.options.Metadata.Resource(namespaces).Get(ctx, w.options.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return failed(fmt.Errorf("read namespace %s of Opgate: %w", w.options.Namespace, err)), retryInterval
+		}
+		w.installed = home.CreationTimestamp.Time
+	}
+	f.installed = w.installed
+	state, fits := f.examine()
+	if !fits || w.entitled == f.serviceAccount.UID {
+		return state, 0
+	}
+	switch entitled, err := w.mayEscalate(ctx, f.serviceAccount); {
+	case err != nil:
+		return failed(err), retryInterval
+	case !entitled:
+		return State{Reason: RightsMissing, Problem: "service account " + account.String() + " may not escalate ClusterRoles, as OLM may: " +
+			"it is not the account of an OLM that is installed"}, rightsInterval
+	}
+	w.entitled = f.serviceAccount.UID
+	return state, 0
+}
+
+// failed is the state after an error. What a permission is missing for is known not to be readable, all else is repeated.
+func failed(err error) State {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
+		return State{Reason: Unreadable, Problem: err.Error()}
+	}
+	return State{Reason: Unverified, Problem: err.Error()}
+}
+
+// mayEscalate asks whether the account may give rights that it does not have. OLM may, since it makes the roles of operators. Who
+// may is cluster admin already, so that trusting the account adds nothing to what it can do. The webhook configurations ask the
+// same at each request, in matchConditions.
+func (w *Watcher) mayEscalate(ctx context.Context, serviceAccount *metav1.PartialObjectMetadata) (bool, error) {
+	account := w.options.Identity.Account()
+	review, err := w.options.Rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: account.Username(), UID: string(serviceAccount.UID),
+		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether %s may escalate ClusterRoles: %w", account.Username(), err)
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// object is one object that is followed by watch, as metadata.
+type object struct {
+	name     string
+	informer cache.SharedIndexInformer
+	synced   cache.InformerSynced
+	failure  atomic.Pointer[error]
+	log      logr.Logger
+}
+
+func (w *Watcher) follow(client metadata.ResourceInterface, name string) *object {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = only
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = only
+			return client.Watch(ctx, options)
+		},
+	}, w.options.Metadata), &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{})
+	return &object{name: name, informer: informer, synced: informer.HasSynced, log: w.options.Log}
+}
+
+// run follows the object until the context ends, and calls changed after each change, after the first list, and after each
+// error. The function that it returns waits for the end.
+func (o *object) run(ctx context.Context, changed func()) (wait func(), err error) {
+	err = o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		o.log.Info("watch interrupted, retrying with backoff", "name", o.name, "error", err.Error())
+		o.failure.Store(&err)
+		changed()
+	})
+	if err != nil {
+		return nil, err
+	}
+	handled, err := o.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(any, any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.synced = handled.HasSynced
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.informer.RunWithContext(ctx)
+	}()
+	go func() { // a list without the object is no event
+		if cache.WaitForCacheSync(ctx.Done(), o.synced) {
+			changed()
+		}
+	}()
+	return func() { <-done }, nil
+}
+
+// get returns the object as last seen, nil if it does not exist.
+func (o *object) get() *metav1.PartialObjectMetadata {
+	for _, held := range o.informer.GetStore().List() {
+		return held.(*metav1.PartialObjectMetadata)
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// signingSecret is the Secret that the replicas share the key of marks in, signingField its field.
+	signingSecret = "opgate-marks"
+	signingField  = "key"
+	// signingSize is the size of the key in bytes, signingRetry the pause after it could not be stored.
+	signingSize  = 32
+	signingRetry = 5 * time.Second
+)
+
+// SigningKey is the key that the marks of Policies are signed with: what is marked was verified by a replica of Opgate. The
+// replicas share it in a Secret, which the first of them creates. Should that be deleted, it is created again with the same key.
+type SigningKey struct {
+	secret    *object
+	wake      chan struct{}
+	key       atomic.Pointer[[]byte]
+	log       logr.Logger
+	namespace string
+}
+
+// NewSigningKey makes a SigningKey in a namespace. Start reads it.
+func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) (*SigningKey, error) {
+	k := &SigningKey{namespace: namespace, wake: make(chan struct{}, 1), log: log}
+	var err error
+	k.secret, err = follow(client, secretsResource, namespace, signingSecret, func() {
+		select {
+		case k.wake <- struct{}{}:
+		default:
+		}
+	}, log)
+	if err != nil {
+		return nil, fmt.Errorf("follow Secret %s: %w", signingSecret, err)
+	}
+	return k, nil
+}
+
+// Key returns the key, nil while it is not known. It is shared and must not be changed.
+func (k *SigningKey) Key() []byte {
+	if key := k.key.Load(); key != nil {
+		return *key
+	}
+	return nil
+}
+
+// NeedLeaderElection is false: every replica verifies.
+func (k *SigningKey) NeedLeaderElection() bool { return false }
+
+// Start keeps the key current until the context ends.
+func (k *SigningKey) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { k.secret.informer.RunWithContext(ctx) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-k.secret.informer.HasSyncedChecker().Done():
+	}
+	for {
+		var retry <-chan time.Time
+		if err := k.refresh(ctx); err != nil && ctx.Err() == nil {
+			k.log.Error(err, "key of marks not available, retrying", "secret", signingSecret)
+			retry = time.After(signingRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.wake:
+		case <-retry:
+		}
+	}
+}
+
+// refresh takes the key that the Secret holds, and creates the Secret where there is none.
+func (k *SigningKey) refresh(ctx context.Context) error {
+	secret, err := k.secret.secret()
+	switch {
+	case err != nil:
+		return err
+	case secret == nil:
+		return k.create(ctx)
+	}
+	key := secret.Data[signingField]
+	if len(key) < signingSize {
+		return errors.New("the Secret has no key of 32 bytes: delete it, and it is created again")
+	}
+	if !bytes.Equal(key, k.Key()) {
+		k.key.Store(&key)
+		k.log.Info("key of marks read", "secret", signingSecret)
+	}
+	return nil
+}
+
+// create stores the key that is known, or a new one. What another replica has stored in the meantime comes by the watch.
+func (k *SigningKey) create(ctx context.Context) error {
+	key := k.Key()
+	if key == nil {
+		key = make([]byte, signingSize)
+		if _, err := rand.Read(key); err != nil {
+			return fmt.Errorf("make a key: %w", err)
+		}
+	}
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: signingSecret, Labels: map[string]string{"app.kubernetes.io/name": "opgate"}},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{signingField: key},
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+	if err != nil {
+		return errors.New("encode the Secret") // err could show it
+	}
+	_, err = k.secret.client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{FieldManager: bundleManager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the Secret: %w", err)
+	}
+	return nil
+}

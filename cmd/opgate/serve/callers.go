@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/opgate/opgate/certs"
+)
+
+// callers distinguishes the API server from everybody else who reaches the port of the webhooks (threat G20): by a client certificate,
+// where an administrator has given it one, else by the token in the path that it calls.
+type callers struct {
+	tokens *certs.Callers // nil with client certificates
+
+	ca    *dynamiccertificates.DynamicFileCAContent // nil without
+	names []string
+}
+
+func newCallers(o *Options, now func() time.Time) (*callers, error) {
+	if o.ClientCAFile == "" {
+		return &callers{tokens: &certs.Callers{Now: now}}, nil
+	}
+	ca, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("--client-ca-file: %w", err)
+	}
+	return &callers{ca: ca, names: o.ClientNames}, nil
+}
+
+// Start reads the file of the CA again when it changes.
+func (c *callers) Start(ctx context.Context) error {
+	if c.ca == nil {
+		<-ctx.Done()
+		return nil
+	}
+	c.ca.Run(ctx, 1)
+	return nil
+}
+
+// NeedLeaderElection is false: every replica is called.
+func (c *callers) NeedLeaderElection() bool { return false }
+
+// listen returns a TLS configuration that checks the certificates of clients that have one. Others get through: conversion, for
+// which no API server has a certificate, is served on the same port, and shows nothing but what it was sent.
+func (c *callers) listen(base *tls.Config) *tls.Config {
+	if c.ca == nil {
+		return base
+	}
+	checked := base.Clone()
+	checked.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		options, ok := c.ca.VerifyOptions()
+		if !ok {
+			return nil, errors.New("the CA of clients cannot be used")
+		}
+		config := base.Clone()
+		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, options.Roots
+		config.SessionTicketsDisabled = true // who resumes a session would not be checked against a CA that has changed
+		return config, nil
+	}
+	return checked
+}
+
+// authenticated reports whether a request comes from the API server.
+func (c *callers) authenticated(r *http.Request) bool {
+	if c.ca == nil {
+		return c.tokens.Knows(r.PathValue("token"))
+	}
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return false
+	}
+	return len(c.names) == 0 || slices.Contains(c.names, r.TLS.PeerCertificates[0].Subject.CommonName)
+}
+
+// handle serves an endpoint at its path, with a token or without. Where the API server has a certificate, no other client is answered.
+func (c *callers) handle(mux *http.ServeMux, path string, endpoint http.Handler) {
+	handler := endpoint
+	if c.ca != nil {
+		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !c.authenticated(r) {
+				http.Error(w, "a client certificate of the API server is required", http.StatusUnauthorized)
+				return
+			}
+			endpoint.ServeHTTP(w, r)
+		})
+	}
+	mux.Handle(path, handler)
+	mux.Handle(path+"/{token}", handler)
+}

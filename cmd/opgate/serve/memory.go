@@ -1,0 +1,26 @@
+package serve
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+)
+
+// memoryLimitVariable holds the memory limit of the container in bytes. The chart sets it from the limit itself.
+const memoryLimitVariable = "OPGATE_MEMORY_LIMIT"
+
+// limitMemory makes the garbage collector work harder before the process would be killed. The collector does not count all
+// that the kernel does, so it gets nine tenths of the limit. GOMEMLIMIT, which the runtime reads itself, wins.
+func limitMemory() error {
+	text := os.Getenv(memoryLimitVariable)
+	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	limit, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || limit <= 0 {
+		return fmt.Errorf("%s: %q is not a number of bytes", memoryLimitVariable, text)
+	}
+	debug.SetMemoryLimit(limit / 10 * 9)
+	return nil
+}

@@ -1,0 +1,36 @@
+package serve
+
+import (
+	"math"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestLimitMemory(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for name, test := range map[string]struct {
+		limit, goLimit string
+		want           int64
+		says           string // of the error
+	}{
+		"as the chart sets it": {limit: "536870912", want: 536870912 / 10 * 9},
+		"none":                 {want: math.MaxInt64},
+		"Go's own wins":        {limit: "536870912", goLimit: "1GiB", want: math.MaxInt64}, // the runtime has read it at the start
+		"no number":            {limit: "512Mi", want: math.MaxInt64, says: `OPGATE_MEMORY_LIMIT: "512Mi"`},
+		"zero":                 {limit: "0", want: math.MaxInt64, says: "OPGATE_MEMORY_LIMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			debug.SetMemoryLimit(math.MaxInt64)
+			t.Setenv(memoryLimitVariable, test.limit)
+			t.Setenv("GOMEMLIMIT", test.goLimit)
+			err := limitMemory()
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want %q", err, test.says)
+			}
+			if got := debug.SetMemoryLimit(-1); got != test.want {
+				t.Errorf("the limit is %d, want %d", got, test.want)
+			}
+		})
+	}
+}

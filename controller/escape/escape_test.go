@@ -1,0 +1,80 @@
+package escape
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/rules"
+)
+
+var curated = rules.Guard{Kind: rules.GuardConstraint, Name: "curated"}
+
+// TestRemovable decides what --escapes=remove may delete.
+func TestRemovable(t *testing.T) {
+	refusal := func(generation int64, deny bool) rules.Escape {
+		return rules.Escape{Guard: curated, Generation: generation, Deny: deny, Message: "no"}
+	}
+	inForce := func(rules.Guard, int64) bool { return true }
+	notKnown := func(rules.Guard, int64) bool { return false }
+	for _, c := range []struct {
+		name   string
+		then   rules.Escape
+		proven func(rules.Guard, int64) bool
+		now    []rules.Escape
+		want   bool
+	}{
+		{name: "refused then and now", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, true)}, want: true},
+		{name: "the Constraint was edited since", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(3, true)}},
+		{name: "it is not known what was in force", then: refusal(2, true), proven: notKnown, now: []rules.Escape{refusal(2, true)}},
+		{name: "template text was resolved", then: refusal(0, true), proven: inForce, now: []rules.Escape{refusal(0, true)}},
+		{name: "it was only held", then: refusal(2, false), proven: inForce, now: []rules.Escape{refusal(2, true)}},
+		{name: "it is only held", then: refusal(2, true), proven: inForce, now: []rules.Escape{refusal(2, false)}},
+		{name: "the plan is pruned", then: refusal(2, true), proven: inForce},
+		{name: "another guard refuses it now", then: refusal(2, true), proven: inForce,
+			now: []rules.Escape{{Guard: rules.Guard{Kind: rules.GuardConstraint, Name: "other"}, Generation: 2, Deny: true}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := record{Reasons: reasonsOf([]rules.Escape{c.then}, c.proven)}
+			if got := r.removable(c.now); got != c.want {
+				t.Errorf("removable is %t", got)
+			}
+		})
+	}
+}
+
+// TestCandidate decides which ClusterServiceVersions admission may not have been asked about.
+func TestCandidate(t *testing.T) {
+	renewed := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	ready := renewed.Add(10 * time.Minute)
+	for _, c := range []struct {
+		name      string
+		renewed   time.Time
+		created   time.Time
+		namespace string
+		copied    string
+		want      bool
+	}{
+		{name: "long before the outage", renewed: renewed, created: renewed.Add(-time.Hour)},
+		{name: "in the second of the last renewal", renewed: renewed.Add(900 * time.Millisecond), created: renewed, want: true},
+		{name: "during the outage", renewed: renewed, created: renewed.Add(time.Minute), want: true},
+		{name: "before the API server calls this replica", renewed: renewed, created: ready.Add(settling / 2), want: true},
+		{name: "while this replica answers", renewed: renewed, created: ready.Add(2 * settling)},
+		{name: "another replica renewed it until now", renewed: ready.Add(time.Hour), created: ready.Add(time.Hour)},
+		{name: "no replica ever led", created: renewed},
+		{name: "a copy", renewed: renewed, created: renewed.Add(time.Minute), copied: "elsewhere"},
+		{name: "in a namespace that is not judged", renewed: renewed, created: renewed.Add(time.Minute), namespace: "opgate-system"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &reconciler{Options: &Options{Lease: &Lease{renewed: c.renewed}, ExcludedNamespaces: []string{"opgate-system"}}, until: ready.Add(settling)}
+			u := csvKind()
+			u.SetNamespace(c.namespace)
+			u.SetCreationTimestamp(metav1.NewTime(c.created))
+			u.SetLabels(map[string]string{labelCopiedFrom: c.copied})
+			if got := r.candidate(u); got != c.want {
+				t.Errorf("candidate is %t", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package escape
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Metrics count escapes, while this replica leads.
+type Metrics struct {
+	escapes *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	leading bool
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{escapes: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_escapes",
+		Help: "Number of ClusterServiceVersions that were installed while Opgate was not running and are not allowed, by kind of what refuses them (policy, constraint)."},
+		[]string{"kind"})}
+	registry.MustRegister(m.escapes)
+	return m
+}
+
+func (m *Metrics) set(all []record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.leading {
+		return
+	}
+	for label, kind := range map[string]string{"policy": rules.GuardPolicy, "constraint": rules.GuardConstraint} {
+		n := 0
+		for _, one := range all {
+			if one.by(kind) {
+				n++
+			}
+		}
+		m.escapes.WithLabelValues(label).Set(float64(n))
+	}
+}
+
+func (m *Metrics) started() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leading = true
+}
+
+// stopped forgets what the replica that leads now shows.
+func (m *Metrics) stopped() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leading = false
+	m.escapes.Reset()
+}

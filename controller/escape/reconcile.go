@@ -1,0 +1,219 @@
+package escape
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/rules"
+)
+
+// retryDelay is how long to wait for what is not known yet.
+const retryDelay = time.Second
+
+// component is the source of events.
+const component = "opgate"
+
+// reconciler works for one manager.
+type reconciler struct {
+	*Options
+	// cache has the heads of ClusterServiceVersions, reader reads them whole, client writes.
+	cache  cache.Cache
+	reader client.Reader
+	client client.Client
+	// until is when this replica is called for certain.
+	until time.Time
+	// proven are the generations in which guards were in force before the outage.
+	proven map[rules.Guard]int64
+	// judged are the candidates that were judged. There is one worker.
+	judged map[types.UID]bool
+}
+
+// candidate reports whether admission may not have been asked about a ClusterServiceVersion. Times of creation have seconds.
+func (r *reconciler) candidate(u *unstructured.Unstructured) bool {
+	last := r.Lease.lastRenewal()
+	if last.IsZero() || u.GetLabels()[labelCopiedFrom] != "" || slices.Contains(r.ExcludedNamespaces, u.GetNamespace()) {
+		return false
+	}
+	created := u.GetCreationTimestamp()
+	return !created.Time.Before(last.Add(-skew)) && !created.After(r.until)
+}
+
+// Reconcile judges one ClusterServiceVersion.
+func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	old, recorded := r.Lease.records.get(key)
+	head := csvKind()
+	err := r.cache.Get(ctx, key, head)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+	}
+	gone := err != nil || head.GetDeletionTimestamp() != nil
+	if recorded && (gone || head.GetUID() != old.UID) {
+		return reconcile.Result{}, r.drop(ctx, &old)
+	}
+	if gone || !recorded && (!r.candidate(head) || r.judged[head.GetUID()]) {
+		return reconcile.Result{}, nil
+	}
+	snapshot := r.Store.Load()
+	ns := snapshot.Namespace(key.Namespace)
+	if !ns.Decidable() {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	csv, version, err := r.read(ctx, head)
+	if err != nil || csv == nil {
+		return reconcile.Result{}, err
+	}
+	escapes, known := rules.JudgeEscape(csv, ns)
+	if !recorded {
+		if !known && r.Now().Before(r.until) {
+			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
+		}
+		r.judged[head.GetUID()] = true
+		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(snapshot, ns, e.Guard, head) })
+	}
+	next := record{UID: head.GetUID(), Namespace: key.Namespace, Name: key.Name}
+	switch {
+	case !known: // its plan is gone
+		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
+	case recorded:
+		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
+		})
+	default:
+		// What was written shortly before the outage counts as written in it; a guard may have changed since.
+		later := head.GetCreationTimestamp().After(r.Lease.lastRenewal().Add(skew))
+		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+			return r.proven[g] == generation && (generation == 1 || later)
+		})
+	}
+	if len(next.Reasons) == 0 {
+		if recorded {
+			err = r.drop(ctx, &old)
+		}
+		return reconcile.Result{}, err
+	}
+	if !reflect.DeepEqual(old, next) {
+		if err := r.keep(ctx, &next); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if !recorded {
+		r.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
+			"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
+		r.event(ctx, &next, "Escaped", next.message())
+	}
+	if r.Mode == Remove && known && next.removable(escapes) {
+		return reconcile.Result{}, r.remove(ctx, head, version, &next)
+	}
+	return reconcile.Result{}, nil
+}
+
+// read reads a ClusterServiceVersion whole; nil where it is not the same any more.
+func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) (csv *rules.CSV, resourceVersion string, err error) {
+	u := csvKind()
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(head), u); err != nil {
+		return nil, "", client.IgnoreNotFound(err)
+	}
+	if u.GetUID() != head.GetUID() {
+		return nil, "", nil
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, "", err
+	}
+	csv, err = rules.DecodeCSV(raw)
+	return csv, u.GetResourceVersion(), err
+}
+
+// before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
+// same one as the guard is not reported.
+func (r *reconciler) before(snapshot *admission.Snapshot, ns *rules.Namespace, g rules.Guard, csv *unstructured.Unstructured) bool {
+	at := csv.GetCreationTimestamp()
+	var created metav1.Time
+	if g.Kind == rules.GuardConstraint {
+		for _, c := range snapshot.ConstraintObjects() {
+			if c.Name == g.Name {
+				created = c.CreationTimestamp
+			}
+		}
+	} else {
+		for _, p := range ns.Policies() {
+			if p.Object != nil && p.Namespace == g.Namespace && p.Name == g.Name {
+				created = p.Object.CreationTimestamp
+			}
+		}
+	}
+	return !created.IsZero() && created.Before(&at)
+}
+
+// keep records an escape.
+func (r *reconciler) keep(ctx context.Context, one *record) error {
+	all := slices.DeleteFunc(r.Lease.records.list(), func(other record) bool { return other.key() == one.key() })
+	return r.store(ctx, append(all, *one), one.Namespace)
+}
+
+// drop forgets one.
+func (r *reconciler) drop(ctx context.Context, one *record) error {
+	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "clusterserviceversion", one.Name)
+	all := slices.DeleteFunc(r.Lease.records.list(), func(other record) bool { return other.key() == one.key() })
+	return r.store(ctx, all, one.Namespace)
+}
+
+func (r *reconciler) store(ctx context.Context, all []record, namespace string) error {
+	err := r.Lease.save(ctx, all[:min(len(all), maxRecords)])
+	r.Wrote("update", "Lease", err)
+	if err != nil {
+		return err
+	}
+	r.Lease.records.replace(all)
+	r.Metrics.set(all)
+	r.Changed(namespace)
+	return nil
+}
+
+// remove deletes an escape, if it is still what was judged.
+func (r *reconciler) remove(ctx context.Context, head *unstructured.Unstructured, version string, one *record) error {
+	err := r.client.Delete(ctx, head, client.Preconditions{UID: &one.UID, ResourceVersion: &version})
+	r.Wrote("delete", gvkCSV.Kind, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also where it has changed: it is judged again
+	}
+	r.Log.Info("deleted", "namespace", one.Namespace, "clusterserviceversion", one.Name, "reasons", one.message())
+	r.event(ctx, one, "EscapeRemoved", one.message()+"; Opgate has deleted it")
+	return nil
+}
+
+// event reports on the ClusterServiceVersion. One that cannot be sent is logged, the status says the same.
+func (r *reconciler) event(ctx context.Context, one *record, reason, message string) {
+	at := r.Now()
+	now := metav1.NewTime(at)
+	err := r.client.Create(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: gvkCSV.GroupVersion().String(), Kind: gvkCSV.Kind, Namespace: one.Namespace,
+			Name: one.Name, UID: one.UID},
+		Reason: reason, Message: strings.ToValidUTF8(message[:min(len(message), 1024)], ""), Type: corev1.EventTypeWarning,
+		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	})
+	r.Wrote("create", "Event", err)
+	if err != nil {
+		r.Log.Error(err, "event not sent", "namespace", one.Namespace, "clusterserviceversion", one.Name)
+	}
+}

@@ -1,0 +1,144 @@
+package escape
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules"
+)
+
+const (
+	// maxRecords bounds what is kept in the Lease; what is beyond is counted and reported until the next restart.
+	maxRecords = 100
+	// maxMessage bounds a message, in bytes.
+	maxMessage = 512
+)
+
+// record is one ClusterServiceVersion that admission would have refused.
+type record struct {
+	UID       types.UID `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Reasons   []reason  `json:"reasons"`
+}
+
+// reason is why one guard refuses it.
+type reason struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Generation is that in which the guard was in force before the outage; 0 where that is not known, or where it only holds.
+	Generation int64  `json:"generation,omitempty"`
+	Message    string `json:"message"`
+}
+
+func (r *reason) guard() rules.Guard {
+	return rules.Guard{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+}
+
+func (r *record) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+func (r *record) by(kind string) bool {
+	return slices.ContainsFunc(r.Reasons, func(why reason) bool { return why.Kind == kind })
+}
+
+// message joins the reasons.
+func (r *record) message() string {
+	text := r.Name + " was installed while Opgate was not running, and is not allowed: "
+	for i, why := range r.Reasons {
+		if i > 0 {
+			text += "; "
+		}
+		text += why.Message
+	}
+	return text
+}
+
+// removable reports whether a guard refuses it now that refused it when it was recorded, in the form in which it was in force before the outage.
+func (r *record) removable(now []rules.Escape) bool {
+	return slices.ContainsFunc(now, func(e rules.Escape) bool {
+		return e.Deny && e.Generation > 0 && slices.ContainsFunc(r.Reasons, func(why reason) bool {
+			return why.guard() == e.Guard && why.Generation == e.Generation
+		})
+	})
+}
+
+// reasonsOf turns reasons into what is recorded of them. Proven are the generations in which guards were in force before the outage.
+func reasonsOf(escapes []rules.Escape, proven func(g rules.Guard, generation int64) bool) []reason {
+	var reasons []reason
+	for _, e := range escapes {
+		why := reason{Kind: e.Guard.Kind, Namespace: e.Guard.Namespace, Name: e.Guard.Name, Message: strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], "")}
+		if e.Deny && e.Generation > 0 && proven(e.Guard, e.Generation) {
+			why.Generation = e.Generation
+		}
+		reasons = append(reasons, why)
+	}
+	return reasons
+}
+
+// Records are the ClusterServiceVersions that admission would have refused, as the leader knows them. The zero value is empty and ready
+// for use; it is safe for concurrent use.
+type Records struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]record
+}
+
+// ByConstraint returns how many a Constraint refuses.
+func (r *Records) ByConstraint(name string) int {
+	n := 0
+	for _, one := range r.list() {
+		if slices.ContainsFunc(one.Reasons, func(why reason) bool { return why.Kind == rules.GuardConstraint && why.Name == name }) {
+			n++
+		}
+	}
+	return n
+}
+
+// ByPolicy returns one sentence for each that an OperatorPolicy refuses, sorted by name.
+func (r *Records) ByPolicy(namespace, name string) []string {
+	var messages []string
+	for _, one := range r.list() {
+		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why reason) bool {
+			return why.Kind != rules.GuardPolicy || why.Namespace != namespace || why.Name != name
+		})
+		if len(one.Reasons) > 0 {
+			messages = append(messages, one.message())
+		}
+	}
+	return messages
+}
+
+func (r *Records) list() []record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []record
+	for _, one := range r.all {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b record) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (r *Records) get(key types.NamespacedName) (record, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, ok := r.all[key]
+	return one, ok
+}
+
+func (r *Records) replace(all []record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = map[types.NamespacedName]record{}
+	for _, one := range all {
+		r.all[one.key()] = one
+	}
+}

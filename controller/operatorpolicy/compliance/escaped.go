@@ -1,0 +1,24 @@
+package compliance
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
+const reasonEscaped = "InstalledDuringOutage"
+
+// escaped reports, before what else is said of ClusterServiceVersions, those that were installed while Opgate was not running.
+func (e *evaluation) escaped(out Outcome) Outcome {
+	if len(e.Escaped) == 0 {
+		return out
+	}
+	for i := range out.Findings {
+		if f := &out.Findings[i]; f.Type == TypeClusterServiceVersion {
+			f.Status, f.Reason = metav1.ConditionFalse, reasonEscaped
+			f.Message = shortened(strings.Join(e.Escaped, "; "), foreignText) + "; " + f.Message
+		}
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package compliance
+
+import (
+	"strings"
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// contents adds to the namespace of an input a plan that OLM carried out, and what is installed by now.
+func contents(t *testing.T, planned, installed string) given {
+	t.Helper()
+	decode := func(spec string) *rules.CSV {
+		csv, err := rules.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return csv
+	}
+	done := approved(plan("install-a", rules.PhaseComplete, "etcd.v1.2.0"))
+	done.Status.Steps = []rules.Step{{Status: "Created", Resource: rules.StepResource{
+		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: rules.Manifest{Spec: &decode(planned).Spec},
+	}}}
+	here, _ := decode(installed).Installed()
+	return func(in *Input) {
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
+			Policies: []*rules.Policy{rules.NewPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*rules.InstallPlan{done},
+		})
+	}
+}
+
+// TestA6DriftIsReported compares what is installed with its plan (threat O9).
+func TestA6DriftIsReported(t *testing.T) {
+	for _, s := range []scenario{
+		{
+			name: "as the plan brought it", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"etcd"}`)},
+			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+		},
+		{
+			name: "changed, under a policy that informs", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
+			want: map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
+			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought: its spec was changed after OLM installed it, " +
+				"or by another account before; write back the spec that the InstallPlan has, or delete it together with its Subscription so that OLM installs it anew"},
+			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought"}},
+		},
+	} {
+		t.Run(s.name, s.run)
+	}
+	out := Evaluate(input(enforced, running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)))
+	for _, f := range out.Findings {
+		if f.Type == TypeClusterServiceVersion && !strings.HasSuffix(f.Message, "; until then the policy approves no upgrade of it") {
+			t.Errorf("under a policy that enforces it says %q", f.Message)
+		}
+	}
+}
+
+// TestA5RefusedPlanIsReported is about a plan that was approved before the policy.
+func TestA5RefusedPlanIsReported(t *testing.T) {
+	before := approved(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"))
+	before.Status.BundleLookups = []rules.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: rules.Catalog{Namespace: "olm", Name: "bargain"},
+		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
+	in := input(enforced, upgrading(before, "install-b"), config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant }))
+	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.Policy{in.Rules}, Plans: []*rules.InstallPlan{before}})
+	for _, f := range Evaluate(in).Findings {
+		if f.Type != TypeInstallPlan {
+			continue
+		}
+		if f.Status != "False" || f.Reason != "InstallPlanRefused" || !strings.Contains(f.Message, "etcd.v1.3.0 from catalog olm/bargain is not allowed by OperatorPolicy policies/etcd-policy (csv/policy)") {
+			t.Errorf("it says %s %s: %s", f.Status, f.Reason, f.Message)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package compliance
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Origin is the namespace that a copy of a ClusterServiceVersion names as the one it was copied from. The label that
+// names it is no evidence: whoever may write ClusterServiceVersions in one namespace can set it, or have OLM set it on
+// copies in every other namespace (threat O18).
+type Origin struct {
+	// CSV has the copy's name and is not a copy itself.
+	CSV CSV
+	// Drifted is set where it is known not to be what its plan brought.
+	Drifted bool
+	// OperatorGroups and Subscriptions are all those of the namespace.
+	OperatorGroups []OperatorGroup
+	Subscriptions  []Subscription
+	// Plans are the InstallPlans of the namespace.
+	Plans []*rules.InstallPlan
+}
+
+// serves reports whether OLM copies what is installed there to a namespace: OLM works with exactly one OperatorGroup
+// and writes the namespaces that it is for, "" for all, into its status.
+func (o *Origin) serves(namespace string) bool {
+	if o == nil || o.CSV.CopiedFrom != "" || o.CSV.Deleting || len(o.OperatorGroups) != 1 {
+		return false
+	}
+	targets := stringsIn(object(o.OperatorGroups[0].Content, "status")["namespaces"])
+	return slices.Contains(targets, "") || slices.Contains(targets, namespace)
+}
+
+// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that follow it.
+func (o *Origin) provides(pkg string) bool {
+	if o.CSV.Package != "" {
+		return o.CSV.Package == pkg
+	}
+	followers := o.followers()
+	return len(followers) > 0 && !slices.ContainsFunc(followers, func(s Subscription) bool { return s.Package != pkg })
+}
+
+// comesFrom reports whether the original was installed from a catalog that a policy allows. A policy that names none
+// allows all. Otherwise a Subscription has to follow the original, all that do have to be to that package and catalog,
+// and the plan that brought it, if it is still there, must not say otherwise: OLM makes a Subscription follow whatever
+// has the name that it waits for, and the Subscription's catalog can be changed afterwards.
+func (o *Origin) comesFrom(p *rules.Policy) bool {
+	if p.Catalog == (rules.Catalog{}) {
+		return true
+	}
+	if o.Drifted {
+		return false
+	}
+	followers := o.followers()
+	if len(followers) == 0 || slices.ContainsFunc(followers, func(s Subscription) bool { return s.Package != p.Package || !p.AllowsCatalog(s.Catalog) }) {
+		return false
+	}
+	plan := o.plan()
+	return plan == nil || plan.Spec.Approved && !preceded(plan, &o.CSV) && p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Name), followers[0].Catalog))
+}
+
+// followers are the Subscriptions that have, or move to, the original.
+func (o *Origin) followers() []Subscription {
+	return slices.DeleteFunc(slices.Clone(o.Subscriptions), func(s Subscription) bool { return !s.follows(o.CSV.Name) })
+}
+
+// plan is the newest plan that installs the original, nil where it is gone: OLM keeps few of them.
+func (o *Origin) plan() *rules.InstallPlan {
+	var newest *rules.InstallPlan
+	for _, plan := range o.Plans {
+		if slices.Contains(plan.Spec.CSVNames, o.CSV.Name) && (newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
+			newest = plan
+		}
+	}
+	return newest
+}
+
+// preceded reports whether a ClusterServiceVersion is older than the plan that should have brought it. The status of the plan's
+// step does not show it: OLM repeats steps, and then finds in place what it has created itself.
+func preceded(plan *rules.InstallPlan, csv *CSV) bool {
+	return csv.Created < plan.Metadata.CreationTimestamp
+}

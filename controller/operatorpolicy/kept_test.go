@@ -1,0 +1,90 @@
+package operatorpolicy
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/stream"
+)
+
+// TestA4Kept: of the largest objects that tenants may store next to nothing is kept, and reading them takes no more than their size.
+func TestA4Kept(t *testing.T) {
+	large := strings.TrimSuffix(strings.Repeat(`{"key":""},`, 120_000), ",")
+	for name, raw := range map[string]string{
+		"tolerations": `{"metadata":{"name":"a","namespace":"shop"},"spec":{"name":"etcd","config":{"tolerations":[` + large + `]}}}`,
+		"labels":      `{"metadata":{"name":"a","namespace":"shop","labels":{` + strings.Repeat(`"a":"",`, 150_000) + `"b":""}},"spec":{"name":"etcd"}}`,
+		"owners":      `{"metadata":{"name":"a","namespace":"shop","ownerReferences":[` + large + `]},"spec":{"name":"etcd"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			object, err := decode(gvkSubscription)([]byte(raw))
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 2*uint64(len(raw)) {
+				t.Errorf("reading %d bytes took %d", len(raw), took)
+			}
+			u := object.(*unstructured.Unstructured)
+			if kept, err := json.Marshal(u); err != nil || len(kept) > 1000 {
+				t.Errorf("%d bytes are kept (%v)", len(kept), err)
+			}
+			if s := subscription(u); s.Package != "etcd" || s.Owned != (name == "owners") {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestReplacing: a field that is too large to be known is replaced as a whole, and only if the policy sets it.
+func TestReplacing(t *testing.T) {
+	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
+	object, err := decode(gvkSubscription)([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := object.(*unstructured.Unstructured)
+	if spec := live.Object["spec"].(map[string]any); !stream.Withheld(spec["config"]) {
+		t.Fatal("it is not too large")
+	}
+	same := live.DeepCopy()
+	same.Object["spec"].(map[string]any)["channel"] = "stable"
+	if fields := replaced(live, same); len(fields) > 0 {
+		t.Errorf("%v would be replaced", fields)
+	}
+	other := live.DeepCopy()
+	other.Object["spec"].(map[string]any)["config"] = map[string]any{"env": []any{}}
+	data, err := replacing(live, replaced(live, other)).Data(other)
+	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/spec/config","value":{"env":[]}}]`
+	if err != nil || string(data) != want {
+		t.Errorf("%s (%v), want %s", data, err, want)
+	}
+}
+
+// TestKeptIsAllThatIsRead wants what is read of a ClusterServiceVersion to be in what is kept of it.
+func TestKeptIsAllThatIsRead(t *testing.T) {
+	raw := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"etcd.v1","namespace":"shop","uid":"1",
+		"creationTimestamp":"2026-11-21T09:00:00Z","deletionTimestamp":"2026-11-21T10:00:00Z","generation":2,"resourceVersion":"7",
+		"labels":{"olm.copiedFrom":"elsewhere"},"annotations":{"olm.operatorNamespace":"elsewhere",
+		"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"}},
+		"spec":{"version":"1.0.0","install":{"spec":{"deployments":[{"name":"etcd"}]}},"installModes":[{"type":"OwnNamespace","supported":true}]},
+		"status":{"phase":"Succeeded","reason":"InstallSucceeded","message":"done"}}`
+	kept, err := decode(gvkCSV)([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := csv(kept.(*unstructured.Unstructured))
+	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Created, "elsewhere": read.CopiedFrom, "etcd": read.Package, "1.0.0": read.Version, "Succeeded": read.Phase} {
+		if got != field {
+			t.Errorf("%q is read, want %q", got, field)
+		}
+	}
+	if !read.Deleting {
+		t.Error("it is not known to be being deleted")
+	}
+}

@@ -1,0 +1,67 @@
+package operatorpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// TestB7NamesAreApart counts policies where everybody may read, and names them elsewhere.
+func TestB7NamesAreApart(t *testing.T) {
+	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
+	m := NewMetrics(registry, named)
+	series := func(registry *prometheus.Registry, family string) string {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range families {
+			for _, metric := range f.GetMetric() {
+				text := ""
+				for _, label := range metric.GetLabel() {
+					text += label.GetValue() + " "
+				}
+				if registry != named && strings.Contains(text, "secret") {
+					t.Errorf("%s names %s", f.GetName(), text)
+				}
+				if f.GetName() == family {
+					got = append(got, fmt.Sprint(text, metric.GetGauge().GetValue()))
+				}
+			}
+		}
+		slices.Sort(got)
+		return strings.Join(got, ", ")
+	}
+	policy := func(name string) *policyv1beta2.OperatorPolicy {
+		op := &policyv1beta2.OperatorPolicy{}
+		op.Namespace, op.Name = "secret-project", "secret-"+name
+		return op
+	}
+	check := func(counts, names string) {
+		t.Helper()
+		if got := series(registry, "opgate_operatorpolicies"); got != counts {
+			t.Errorf("counts are %q, want %q", got, counts)
+		}
+		if got := series(named, "cluster_policy_governance_info"); got != names {
+			t.Errorf("series with names are %q, want %q", got, names)
+		}
+	}
+	m.state(policy("a"), policyv1beta2.Compliant)
+	m.state(policy("b"), "")
+	check("Compliant 1, Unknown 1", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
+	m.state(policy("b"), policyv1beta2.NonCompliant)
+	m.state(policy("b"), policyv1beta2.NonCompliant)
+	check("Compliant 1, NonCompliant 1, Unknown 0", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
+	m.forget("secret-project", "secret-a")
+	m.forget("secret-project", "secret-a")
+	check("Compliant 0, NonCompliant 1, Unknown 0", "OperatorPolicy secret-b secret-project  1")
+	m.stopped()
+	check("", "")
+}

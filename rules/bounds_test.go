@@ -1,0 +1,309 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+const (
+	// hostileRules is how many empty rules fit into an object that the API server takes.
+	hostileRules = 390_000
+	// mostTime is how long judging the largest objects may take on a slow machine. The timeout of the webhook is 5 s, and what it takes
+	// here is a tenth of this.
+	mostTime = 2 * time.Second
+)
+
+// repeated is a JSON list of n times the same element.
+func repeated(n int, element string) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+}
+
+var (
+	noAdmins   = ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require)
+	noWebhooks = ruleOf("no-webhooks", `!webhooks.exists(w, "*" in w.apiGroups)`, "no webhooks on everything", constraint.Require)
+	onlyEtcd   = ruleOf("only-etcd", `csv.startsWith("etcd")`, "only etcd", constraint.Require)
+)
+
+// allocated is what a function allocates, in bytes, and how long it takes.
+func allocated(do func()) (bytes uint64, took time.Duration) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	do()
+	took = time.Since(start)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, took
+}
+
+// TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that asks for the rights of a cluster admin, and has so many webhook rules that
+// judging them would outlast the timeout of a webhook with failurePolicy Ignore.
+func TestA4WebhookRules(t *testing.T) {
+	raw := []byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop"},"spec":{"install":{"spec":{
+		"clusterPermissions":[{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}},"webhookdefinitions":[{"rules":` + repeated(hostileRules, "{}") + `}]}}`)
+	for name, c := range map[string]struct {
+		under []*constraint.Definition
+		want  Decision
+		says  string
+	}{
+		"what it asks for is refused":       {[]*constraint.Definition{noAdmins}, Deny, "no cluster admins"},
+		"what cannot be judged is held":     {[]*constraint.Definition{noWebhooks}, Hold, "webhookdefinitions of the ClusterServiceVersion has 390002 values"},
+		"both":                              {[]*constraint.Definition{noAdmins, noWebhooks}, Deny, "no cluster admins"},
+		"a rule that reads nothing of it":   {[]*constraint.Definition{onlyEtcd}, Allow, ""},
+		"a Constraint that asks for little": {nil, Allow, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := NewNamespace("shop", NamespaceContents{Constraints: under(c.under...)})
+			var v Verdict
+			bytes, took := allocated(func() {
+				csv, err := DecodeCSV(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v = JudgeCSV(CSVInput{New: csv, Namespace: ns, ByOLM: true})
+			})
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("%s, want %s with %q: %s", v.Decision, c.want, c.says, v.Refusal())
+			}
+			if bytes > 5*uint64(len(raw)) || took > mostTime {
+				t.Errorf("it took %s and %d bytes, of an object of %d", took, bytes, len(raw))
+			}
+		})
+	}
+	t.Run("kept", func(t *testing.T) {
+		csv, err := DecodeCSV(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed, _ := csv.Installed()
+		if n := len(installed.spec.webhooks.raw) + len(installed.spec.clusterPermissions.raw); n > 1000 {
+			t.Errorf("%d bytes of it are kept", n)
+		}
+	})
+}
+
+// TestA4LargestJudged: whatever is within the limits is judged in time, and what is beyond is held in time.
+func TestA4LargestJudged(t *testing.T) {
+	rule := `{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get"]}`
+	permissions := func(rules string) string {
+		return `{"metadata":{"name":"etcd.v0.9.2","namespace":"shop"},"spec":{"install":{"spec":{"clusterPermissions":[{"rules":` + rules + `}]}}}}`
+	}
+	different := func(n int) string {
+		rules := make([]string, n)
+		for i := range rules {
+			rules[i] = fmt.Sprintf(`{"apiGroups":["g%d"],"resources":["*"],"verbs":["get"]}`, i)
+		}
+		return "[" + strings.Join(rules, ",") + "]"
+	}
+	for name, c := range map[string]struct {
+		object string
+		want   Decision
+	}{
+		"rules of a large operator":    {permissions(different(700)), Allow},
+		"as many as are read":          {permissions(different(4000)), Allow},
+		"the same rule, repeated":      {permissions(repeated(3000, rule)), Allow},
+		"more rules than are judged":   {permissions(repeated(9000, rule)), Hold},
+		"empty rules":                  {permissions(repeated(hostileRules, "{}")), Hold},
+		"one rule with a long list":    {permissions(`[{"apiGroups":` + repeated(200_000, `""`) + `}]`), Hold},
+		"a long text":                  {permissions(`[{"apiGroups":["` + strings.Repeat("a", 1<<20) + `"]}]`), Hold},
+		"lists of lists":               {permissions(repeated(100_000, "[[]]")), Hold},
+		"empty groups of rules":        {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"clusterPermissions":` + repeated(hostileRules, "{}") + `}}}}`, Hold},
+		"permissions, which count too": {`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":` + repeated(hostileRules, "{}") + `}}}}`, Hold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := NewNamespace("shop", NamespaceContents{Constraints: under(noAdmins)})
+			var v Verdict
+			bytes, took := allocated(func() {
+				csv, err := DecodeCSV([]byte(c.object))
+				if err != nil {
+					t.Fatal(err)
+				}
+				v = JudgeCSV(CSVInput{New: csv, Namespace: ns, ByOLM: true})
+			})
+			if v.Decision != c.want {
+				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
+			}
+			if most := uint64(5*len(c.object) + 24<<20); bytes > most || took > mostTime {
+				t.Errorf("it took %s and %d bytes, of an object of %d", took, bytes, len(c.object))
+			}
+		})
+	}
+}
+
+// TestA4Properties: bundle properties that no one could read in time leave the package unknown, which holds.
+func TestA4Properties(t *testing.T) {
+	for name, properties := range map[string]string{
+		"many":  `{"properties":` + repeated(75_000, `{"type":"x"}`) + `}`,
+		"empty": `{"properties":` + repeated(hostileRules, `{}`) + `}`,
+		"deep":  `{"properties":[{"type":"x","value":` + repeated(hostileRules, `{}`) + `}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			csv := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: annotations{Properties: properties}}}
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+			var v Verdict
+			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
+			if v.Decision != Hold || !strings.Contains(v.Refusal(), "at most") {
+				t.Errorf("%s: %s", v.Decision, v.Refusal())
+			}
+			if bytes > 5*uint64(len(properties)) || took > mostTime {
+				t.Errorf("it took %s and %d bytes, of a text of %d", took, bytes, len(properties))
+			}
+		})
+	}
+}
+
+// TestA4Plans: a plan that is too large to be judged is held, by whoever approves it, and the loop does not approve it.
+func TestA4Plans(t *testing.T) {
+	names := make([]string, 200_000)
+	for i := range names {
+		names[i] = fmt.Sprintf("a%d", i)
+	}
+	many := pendingPlan("etcd 0.9.2")
+	many.Spec.CSVNames = names
+	steps := pendingPlan("etcd 0.9.2")
+	steps.Status.Steps = make([]Step, 400_000)
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Constraints: under(onlyEtcd)})
+	for name, plan := range map[string]*InstallPlan{"names": many, "steps": steps} {
+		t.Run(name, func(t *testing.T) {
+			var v Verdict
+			bytes, took := allocated(func() { v = JudgePlan(PlanInput{Plan: plan, Namespace: ns}) })
+			if v.Decision != Hold || !strings.Contains(v.Refusal(), "of this size cannot be judged") {
+				t.Errorf("%s: %s", v.Decision, v.Refusal())
+			}
+			if a := JudgeApproval(ApprovalInput{Plan: plan, Namespace: ns}); a.Should() {
+				t.Error("the loop would approve it")
+			}
+			if bytes > 1<<20 || took > mostTime {
+				t.Errorf("it took %s and %d bytes", took, bytes)
+			}
+		})
+	}
+	if _, err := DecodePlan([]byte(`{"status":{"plan":` + repeated(hostileRules, "{}") + `}}`)); err == nil {
+		t.Error("a stored plan of 390,000 steps is read")
+	}
+}
+
+// TestA4Capabilities: bundles that require and offer the same thing by the thousand do not multiply.
+func TestA4Capabilities(t *testing.T) {
+	csvs := make([]planCSV, 10)
+	for i := range csvs {
+		for j := range 4000 {
+			kind := capability{group: "g", version: "v1", kind: fmt.Sprint(j % 2000)}
+			csvs[i].provides, csvs[i].requires = append(csvs[i].provides, kind), append(csvs[i].requires, kind)
+		}
+	}
+	entered := map[int]bool{}
+	_, took := allocated(func() {
+		alongRequired(csvs, []int{0}, func(i, _ int) bool {
+			defer func() { entered[i] = true }()
+			return !entered[i]
+		})
+	})
+	if len(entered) != len(csvs) || took > mostTime {
+		t.Errorf("%d entered in %s", len(entered), took)
+	}
+}
+
+// stepOf is a step with an object of RBAC in it.
+func stepOf(t *testing.T, resolving, kind, name, manifest string) Step {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"resolving": resolving, "resource": map[string]any{"kind": kind, "name": name, "manifest": manifest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := DecodePlan([]byte(`{"status":{"plan":[` + string(raw) + `]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Status.Steps[0]
+}
+
+// TestB1Permissions: rights of a cluster admin reach the cluster by namespaced permissions, where the OperatorGroup is for all
+// namespaces, and by objects of RBAC that a bundle brings.
+func TestB1Permissions(t *testing.T) {
+	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
+	group := func(object string) []*OperatorGroup {
+		g, err := DecodeOperatorGroup([]byte(object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*OperatorGroup{g}
+	}
+	own := group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":["shop"]}}`)
+	all := group(`{"spec":{},"status":{"namespaces":[""]}}`)
+	namespaced := `{"install":{"spec":{"permissions":[{"rules":` + everything + `}]}}}`
+	reference := `{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`
+	for name, c := range map[string]struct {
+		groups []*OperatorGroup
+		spec   string
+		steps  []Step
+		want   Decision
+	}{
+		"permissions, own namespace":               {own, namespaced, nil, Allow},
+		"permissions, all namespaces":              {all, namespaced, nil, Deny},
+		"permissions, no group known":              {nil, namespaced, nil, Deny},
+		"permissions, two groups":                  {append(own, all...), namespaced, nil, Deny},
+		"a group that has just become global":      {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil, Deny},
+		"a selector without an answer yet":         {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced, nil, Deny},
+		"a selector with one":                      {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, Allow},
+		"an empty selector":                        {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":["shop"]}}`), namespaced, nil, Deny},
+		"more namespaces than are read":            {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`), namespaced, nil, Deny},
+		"a ClusterRole":                            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
+		"a ClusterRole of no operator in the plan": {own, `{}`, []Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
+		"a ClusterRole without a kind":             {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, Deny},
+		"a ClusterRole that aggregates":            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"aggregationRule":{}}`)}, Deny},
+		"a ClusterRole that reads":                 {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get"]}]}`)}, Allow},
+		"a ClusterRoleBinding to cluster-admin":    {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, Deny},
+		"a ClusterRoleBinding to what comes along": {own, `{}`, []Step{
+			stepOf(t, "etcd.v0.9.2", "ClusterRole", "reads", `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`),
+			stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"reads"}}`)}, Allow},
+		"a Role":                                     {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Allow},
+		"a ClusterRole too large to read":            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, Hold},
+		"a ClusterRole that is no JSON":              {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, Hold},
+		"a ClusterRole that says it is another kind": {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ConfigMap","rules":[]}`)}, Hold},
+		"a ClusterRole of an image":                  {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", reference)}, Allow},
+		"another kind with rules":                    {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "Service", "a", `{"rules":`+everything+`}`)}, Allow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var csv CSV
+			if err := json.Unmarshal([]byte(`{"spec":`+c.spec+`}`), &csv); err != nil {
+				t.Fatal(err)
+			}
+			plan := pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{Spec: &csv.Spec})
+			plan.Status.Steps = append(plan.Status.Steps, c.steps...)
+			contents := NamespaceContents{Constraints: under(noAdmins), Groups: c.groups}
+			for _, stored := range []bool{false, true} {
+				if stored { // as the snapshot has it
+					plan.Trim()
+				}
+				if v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+					t.Errorf("trimmed %v: %s, want %s: %s", stored, v.Decision, c.want, v.Refusal())
+				}
+			}
+			plan.Spec.Approval, plan.Spec.Approved, plan.Status.Phase = ApprovalManual, true, PhaseInstalling
+			contents.Plans = []*InstallPlan{plan}
+			written := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: csv.Spec}
+			if v := JudgeCSV(CSVInput{New: written, ByOLM: true, Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
+				t.Errorf("as a step: %s, want %s: %s", v.Decision, c.want, v.Refusal())
+			}
+		})
+	}
+}
+
+// TestB1Variables: permissions are a variable of their own.
+func TestB1Variables(t *testing.T) {
+	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets", constraint.Require)
+	csv, err := DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := JudgeCSV(CSVInput{New: csv, Namespace: NewNamespace("shop", NamespaceContents{Constraints: under(secrets)})}); v.Decision != Deny {
+		t.Errorf("%s: %s", v.Decision, v.Refusal())
+	}
+}

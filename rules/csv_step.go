@@ -1,0 +1,184 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// csvStep is a ClusterServiceVersion that is being written, as one running plan brings it.
+type csvStep struct {
+	planCSV
+	plan *InstallPlan
+	// inline is set where the plan has the manifest, and exact where the written contents are those of the manifest.
+	inline, exact bool
+}
+
+// steps finds the plans that the write may be a step of. A name proves nothing: whoever may create plans may give one
+// any name, before a policy governs the namespace (threat O9). OLM writes for the plans that it runs. A ServiceAccount
+// writes for those that name it, and since that account belongs to a tenant, only what stands in the plan.
+func (in *CSVInput) steps() []csvStep {
+	if in.Old != nil {
+		return nil
+	}
+	var running, late []csvStep
+	for _, plan := range in.Namespace.Plans() {
+		if !in.ByOLM && !plan.running(in.User) {
+			continue
+		}
+		step, ok := in.stepOf(plan)
+		if !ok {
+			continue
+		}
+		if plan.Spec.Approved && plan.Status.Phase == PhaseInstalling && plan.brings(step.name) {
+			running = append(running, step)
+		} else if in.ByOLM {
+			late = append(late, step) // OLM writes for plans that are installing: the snapshot lags behind, or OLM does
+		}
+	}
+	if len(running) == 0 {
+		running = late
+	}
+	return exactOrAll(running)
+}
+
+// exactOrAll returns the steps that bring exactly what is written, all of them where none does.
+func exactOrAll(steps []csvStep) []csvStep {
+	if exact := slices.DeleteFunc(slices.Clone(steps), func(s csvStep) bool { return !s.exact }); len(exact) > 0 {
+		return exact
+	}
+	return steps
+}
+
+// stepOf returns the ClusterServiceVersion as a plan brings it; ok is false where the plan does not.
+func (in *CSVInput) stepOf(plan *InstallPlan) (step csvStep, ok bool) {
+	csvs := csvsOf(plan, in.Namespace)
+	i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name })
+	if i < 0 {
+		return csvStep{}, false
+	}
+	step = csvStep{planCSV: csvs[i], plan: plan, inline: csvs[i].spec != nil}
+	step.exact = step.inline && step.spec.contentsDigest() == in.New.Spec.contentsDigest() &&
+		plan.stepProperties(step.name) == in.New.Metadata.Annotations.Properties
+	step.spec = &in.New.Spec
+	if in.ByOLM && !step.described {
+		own := in.described(in.New) // a plan without properties: OLM notes on the object what it knows of the bundle
+		own.catalogs, own.pastOLM = step.catalogs, false
+		step.planCSV = *own
+	}
+	if !in.ByOLM {
+		if step.inline && !step.exact {
+			return csvStep{}, false
+		}
+		step.describe(in.New.Metadata.Annotations.Properties) // what it says of itself is judged too, by what the plan says of it
+	}
+	return step, true
+}
+
+// running reports whether OLM writes the steps of a plan as this user: a ServiceAccount of the plan's namespace that the
+// OperatorGroup names.
+func (p *InstallPlan) running(user string) bool {
+	account := p.Status.ServiceAccount.Name
+	return account != "" && p.Spec.Approved && p.Status.Phase == PhaseInstalling &&
+		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
+}
+
+// brings reports whether the status of a plan, which OLM writes, has a ClusterServiceVersion. The spec may list any name.
+func (p *InstallPlan) brings(csv string) bool {
+	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
+		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.writes(csv) })
+}
+
+func (s *Step) writes(csv string) bool {
+	return s.Resource.Kind == "ClusterServiceVersion" && s.Resource.Name == csv
+}
+
+func (p *InstallPlan) stepProperties(csv string) string {
+	for i := range p.Status.Steps {
+		if s := &p.Status.Steps[i]; s.writes(csv) {
+			return s.Resource.Manifest.Properties
+		}
+	}
+	return ""
+}
+
+// judgeSteps judges what running plans bring. Of several plans that bring exactly this, one that may is enough; where it is
+// not known which plan the write is for, each of them has to.
+func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Verdict) {
+	verdicts := make([]Verdict, len(steps))
+	for i := range steps {
+		judgeStep(&steps[i], in.Namespace, budget, &verdicts[i])
+	}
+	judged := verdicts
+	if steps[0].exact {
+		mildest := slices.MinFunc(verdicts, func(a, b Verdict) int { return int(a.Decision) - int(b.Decision) })
+		judged = []Verdict{mildest}
+	}
+	for _, one := range judged {
+		v.Warnings = append(v.Warnings, one.Warnings...)
+		for _, r := range one.Reasons {
+			v.refuse(r)
+		}
+	}
+}
+
+// judgeStep judges a step of an approved plan by what policies and Constraints say now: the plan may have been approved before
+// they did, or from the start. How the plan comes to it, such as by an upgrade, was for the approval to judge. An override
+// sets aside what the plan showed to whoever gave it, which is all but the contents of an image.
+func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
+	overridden := c.plan.overridden()
+	if !overridden {
+		judgeStepByPolicies(c, ns, v)
+	}
+	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.Facts(), budget) {
+		shown := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0
+		if !overridden || !shown {
+			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+		}
+	}
+}
+
+func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
+	by := "; InstallPlan " + shown(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
+	if c.unknown != "" && ns.governed() {
+		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held",
+			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
+	}
+	for _, p := range ns.governing(c.pkg) {
+		for _, rule := range contentRules {
+			f := rule.judge(&c.planCSV, p)
+			f.accepted += by
+			v.record(RuleCSVPolicy, p, f)
+		}
+	}
+}
+
+// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused, as whole
+// sentences; none where they are not. OLM repeats a refused step for as long as the plan exists.
+func RefusedSteps(plan *InstallPlan, ns *Namespace) []string {
+	if plan.Status.Phase != PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
+		return nil
+	}
+	var why []string
+	for _, r := range refusedSteps(plan, ns) {
+		why = append(why, r.Message)
+	}
+	return why
+}
+
+func refusedSteps(plan *InstallPlan, ns *Namespace) []Reason {
+	v := Verdict{}
+	budget := constraint.NewBudget(nil)
+	for _, c := range csvsOf(plan, ns) {
+		step := csvStep{planCSV: c, plan: plan, inline: c.spec != nil}
+		switch {
+		case slices.ContainsFunc(ns.Installed(), func(i Installed) bool { return i.CSV == c.name && i.spec != nil }):
+		case step.inline:
+			judgeStep(&step, ns, budget, &v)
+		case !plan.overridden():
+			judgeStepByPolicies(&step, ns, &v) // what is in an image is not known before OLM writes it
+		}
+	}
+	v = v.sorted()
+	return v.Reasons
+}

@@ -1,0 +1,197 @@
+// Package stream lists and watches objects one at a time: each is decoded from its JSON straight into what is kept of it.
+//
+// The clients of client-go decode an object in full before anything may be dropped of it. An object of 1.3 MB that a tenant may store
+// becomes 40 MiB that way, and a list in one piece as much for each of its objects. Here a list takes the size of its largest object,
+// as JSON, besides what is kept (threat G18).
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Decode makes what is kept of an object from its JSON. It must always return the same type. The JSON is valid only until it
+// returns. Bookmarks, which have metadata and nothing else, come to it like any other object; their annotation
+// metav1.InitialEventsAnnotationKey must stay.
+type Decode func(raw []byte) (runtime.Object, error)
+
+// Client lists and watches.
+type Client struct{ rest rest.Interface }
+
+// NewForConfig makes a client with the transport of a configuration.
+func NewForConfig(config *rest.Config) (*Client, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return NewForConfigAndClient(config, httpClient)
+}
+
+// NewForConfigAndClient makes a client that shares a transport.
+func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = errorsOnly
+	config.GroupVersion = nil
+	if config.UserAgent == "" {
+		config.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rest: client}, nil
+}
+
+// ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports the streaming of lists by a watch.
+func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
+	r := &source{client: c, path: []string{"/apis", resource.Group, resource.Version, resource.Resource}, decode: decode}
+	if resource.Group == "" {
+		r.path = []string{"/api", resource.Version, resource.Resource}
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
+}
+
+type source struct {
+	client *Client
+	path   []string
+	decode Decode
+}
+
+func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
+	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
+}
+
+// List is a list of what is kept.
+type List struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// DeepCopyObject copies the list and not what is kept, which is immutable.
+func (l *List) DeepCopyObject() runtime.Object {
+	copied := *l
+	copied.Items = append([]runtime.Object(nil), l.Items...)
+	return &copied
+}
+
+// list reads a list element by element.
+func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	body, err := s.open(ctx, &options)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // it has been read
+	into := &List{}
+	if err := s.readList(json.NewDecoder(body), into); err != nil {
+		return nil, fmt.Errorf("read a list: %w", err)
+	}
+	return into, nil
+}
+
+func (s *source) readList(from *json.Decoder, into *List) error {
+	if err := delimiter(from, '{'); err != nil {
+		return err
+	}
+	for from.More() {
+		field, err := from.Token()
+		if err != nil {
+			return err
+		}
+		switch field {
+		case "metadata":
+			err = from.Decode(&into.ListMeta)
+		case "items":
+			err = s.readItems(from, into)
+		default:
+			var other json.RawMessage
+			err = from.Decode(&other)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return delimiter(from, '}')
+}
+
+func (s *source) readItems(from *json.Decoder, into *List) error {
+	if err := delimiter(from, '['); err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	for from.More() {
+		if err := from.Decode(&raw); err != nil {
+			return err
+		}
+		kept, err := s.decode(raw)
+		if err != nil {
+			return err
+		}
+		into.Items = append(into.Items, kept)
+	}
+	return delimiter(from, ']')
+}
+
+func delimiter(from *json.Decoder, want json.Delim) error {
+	token, err := from.Token()
+	if err != nil {
+		return err
+	}
+	if token != want {
+		return fmt.Errorf("%v where %v should be", token, want)
+	}
+	return nil
+}
+
+// watch opens a watch.
+func (s *source) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.Watch = true
+	body, err := s.open(ctx, &options)
+	if err != nil {
+		return nil, err
+	}
+	return watch.NewStreamWatcher(&events{body: body, from: json.NewDecoder(body), decode: s.decode},
+		apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
+}
+
+// events decodes the events of a watch. It implements watch.Decoder.
+type events struct {
+	body   io.Closer
+	from   *json.Decoder
+	decode Decode
+}
+
+// Decode reads one event.
+func (e *events) Decode() (watch.EventType, runtime.Object, error) {
+	var event struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := e.from.Decode(&event); err != nil {
+		return "", nil, err
+	}
+	if event.Type == watch.Error {
+		status := &metav1.Status{}
+		if err := json.Unmarshal(event.Object, status); err != nil {
+			return "", nil, fmt.Errorf("read an error of a watch: %w", err)
+		}
+		return event.Type, status, nil
+	}
+	object, err := e.decode(event.Object)
+	return event.Type, object, err
+}
+
+// Close ends the watch.
+func (e *events) Close() { _ = e.body.Close() }
