@@ -108,6 +108,7 @@ type matrix struct {
 func TestG7Bypass(t *testing.T) {
 	e := shared(t)
 	governed, free := e.newNamespace(t), e.newNamespace(t)
+	installed := e.put(t, installedCSV(governed, allowedCSV, allowedVersion)) // before the policy, since no plan brings it
 	e.put(t, policy(governed))
 	e.sync(t)
 	tried := map[string]int{}
@@ -159,11 +160,14 @@ func TestG7Bypass(t *testing.T) {
 			},
 		},
 		"clusterserviceversions": {
-			target:    e.put(t, installedCSV(governed, allowedCSV, allowedVersion)),
+			target:    installed,
 			control:   e.put(t, installedCSV(free, allowedCSV, allowedVersion)),
 			users:     []cluster.User{cluster.Admin}, // tenants have no right to
-			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"}, {"metadata", "labels"}},
+			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"}, {"metadata", "labels"}, {"spec"}},
 			attacks: []attack{
+				{name: "other contents", change: spec("displayName", "evil")},
+				{name: "other permissions", change: spec("install", map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{},
+					"clusterPermissions": []any{map[string]any{"serviceAccountName": "evil", "rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}}}})},
 				{name: "another package", change: annotated("operatorframework.io/properties", propertiesOf("innocent", allowedVersion))},
 				{name: "the label of a copy", change: map[string]any{"metadata": map[string]any{"labels": map[string]any{"olm.copiedFrom": "elsewhere"}}}},
 				{name: "properties that nobody can read", change: annotated("operatorframework.io/properties", "[")},

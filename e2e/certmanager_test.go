@@ -17,7 +17,7 @@ func TestInstallCertManager(t *testing.T) {
 	t.Parallel()
 	s := startSite(t)
 	s.startCertManager(t)
-	s.install(t, "certificates.mode=cert-manager", patiently)
+	s.install(t, "certificates.mode=cert-manager", patiently())
 	namespace := s.govern(t)
 	s.wantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
@@ -55,10 +55,10 @@ func TestInstallCertManager(t *testing.T) {
 		s.helm(t, "uninstall", "opgate", "--wait")
 		// They would wait for the API server to let go of its connections.
 		s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
-		s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=1m")
-		s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
+		s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+		s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=10m")
 		kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "cert-manager"), "apply", "--server-side", "-f", "-")
-		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 		s.writePolicy(t, namespace)
 		s.wantGate(t, namespace)
 	})
@@ -72,7 +72,7 @@ func (s *site) startCertManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.admin(t, "apply", "--server-side", "-f", binaries.CRDs)
-	s.admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=1m")
+	s.admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=10m")
 	for name, path := range map[string]string{"cert-manager": binaries.Controller, "cainjector": binaries.CAInjector} {
 		process, err := s.StartCompanion(t.Context(), name, nil, path, "--kubeconfig", s.Kubeconfig())
 		if err != nil {

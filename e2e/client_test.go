@@ -22,12 +22,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/rules"
 )
 
 const (
 	// waitTimeout bounds what takes milliseconds on a machine that has nothing else to do.
-	waitTimeout  = 30 * time.Second
+	waitTimeout  = speed.Wait
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -47,6 +48,7 @@ var (
 		"InstallPlan":           installPlans,
 		"ClusterServiceVersion": olmVersion.WithResource("clusterserviceversions"),
 		"CatalogSource":         olmVersion.WithResource("catalogsources"),
+		"OperatorGroup":         operatorGroups,
 		"OperatorPolicy":        policies,
 		"Constraint":            constraints,
 		"Policy":                ordered,
@@ -67,6 +69,11 @@ func newClient(c *cluster.Cluster, user cluster.User) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return clientOf(config)
+}
+
+// clientOf talks as whoever a configuration is of.
+func clientOf(config *rest.Config) (*client, error) {
 	config.QPS = -1 // no limit of our own
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	objects, err := dynamic.NewForConfig(config)
@@ -207,6 +214,21 @@ func (e *env) put(t *testing.T, u *unstructured.Unstructured) *unstructured.Unst
 	return stored
 }
 
+// repeated does what OLM does with a step that is refused: it tries again. The gate may not have seen the plan yet.
+func repeated(ctx context.Context, u *unstructured.Unstructured, write func() error) error {
+	err := write()
+	if u.GetKind() != "ClusterServiceVersion" {
+		return err
+	}
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, 20*time.Second, false, func(context.Context) (bool, error) {
+		if apierrors.IsForbidden(err) {
+			err = write()
+		}
+		return !apierrors.IsForbidden(err), nil
+	})
+	return err
+}
+
 // create creates an object and then writes its status, if it has one. Who writes them on a real cluster does it here: OLM
 // writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
 func (e *env) create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -220,7 +242,11 @@ func (e *env) create(ctx context.Context, u *unstructured.Unstructured) (*unstru
 	case kind == "InstallPlan", kind == "ClusterServiceVersion":
 		author = e.clients[cluster.OLM]
 	}
-	stored, err := author.of(u).Create(ctx, u, metav1.CreateOptions{})
+	var stored *unstructured.Unstructured
+	err := repeated(ctx, u, func() (err error) {
+		stored, err = author.of(u).Create(ctx, u, metav1.CreateOptions{})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("create %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
 	}

@@ -91,6 +91,7 @@ func TestControlPlane(t *testing.T) {
 			{cluster.Opgate, "update", "leases/another", "opgate-system", "no"},
 			{cluster.Opgate, "update", "leases/opgate-loop", "shop", "no"},
 			{cluster.Opgate, "get", "secrets/opgate-ca", "opgate-system", "yes"},
+			{cluster.Opgate, "watch", "secrets/opgate-marks", "opgate-system", "yes"},
 			{cluster.Opgate, "get", "secrets", "opgate-system", "no"},
 		}
 		for _, test := range tests {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes through in
@@ -134,7 +135,7 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,"+patiently, "--wait")
+	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
 	s.underLoad(t, namespace, func() {
 		s.helm(t, "upgrade", "opgate", chartDir, "--reset-values", "--set", quick, "--wait")
 	})
@@ -145,7 +146,10 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 
 // expire has a pod paused until its certificate has ended, where they are short-lived.
 func (s *site) expire(t *testing.T, namespace string) {
-	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--wait", "--set", "certificates.selfManaged.caLifetime=60s,certificates.selfManaged.certificateLifetime=15s")
+	// The liveness probe ends a pod that is paused for a minute.
+	life := min(speed.Scale(15*time.Second), 45*time.Second)
+	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--wait", "--set", fmt.Sprintf(
+		"certificates.selfManaged.caLifetime=%s,certificates.selfManaged.certificateLifetime=%s", seconds(4*life), seconds(life)))
 	paused := s.pods(t)[0]
 	before, err := certificateAt(paused.Addresses["webhook"])
 	if err != nil {
@@ -224,6 +228,6 @@ func (s *site) storedBefore(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
-	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 	s.wantGate(t, namespace)
 }

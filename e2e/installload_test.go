@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
-	// loadRate is how many requests come in each second, loadMost how many at most, whatever happens.
+	// loadRate is how many requests come in each second on a machine of usual speed, loadMost how many at most, whatever happens.
 	loadRate = 200
 	loadMost = 60_000
 	// loadWaiting is how many may be under way at the same time.
@@ -38,7 +39,7 @@ func (s *site) underLoad(t *testing.T, namespace string, during func()) {
 	}
 	began := time.Now()
 	loading.Go(func() {
-		ticker := time.NewTicker(time.Second / loadRate)
+		ticker := time.NewTicker(speed.Scale(time.Second / loadRate))
 		defer ticker.Stop()
 		for ; ctx.Err() == nil && sent < loadMost; sent++ {
 			select {
@@ -93,7 +94,7 @@ func (s *site) converts(namespace string) func(context.Context) error {
 
 // rotateAndRestart replaces the CA, and the pods, again and again, both at the same time.
 func (s *site) rotateAndRestart(t *testing.T, namespace string) {
-	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", patiently, "--wait")
+	s.helm(t, "upgrade", "opgate", chartDir, "--reuse-values", "--set", patiently(), "--wait")
 	eventually(t, "the pods that are less patient are gone", func(context.Context) error {
 		if all, staying := len(s.node.Pods(cluster.OpgateNamespace)), len(s.pods(t)); all > staying {
 			return fmt.Errorf("there are %d, and %d stay", all, staying)
@@ -106,7 +107,7 @@ func (s *site) rotateAndRestart(t *testing.T, namespace string) {
 		defer restarting.Wait()
 		restarting.Go(func() {
 			for range restarts {
-				for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=2m"}} {
+				for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=10m"}} {
 					result, err := s.Kubectl(t.Context(), cluster.Admin, "", append(args, "deployment", "-n", cluster.OpgateNamespace, "opgate")...)
 					if err != nil || result.ExitCode != 0 {
 						t.Errorf("%v: %s%s (%v)", args, result.Stdout, result.Stderr, err)

@@ -30,6 +30,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // TestLoop runs the scripts of directory loop against an API server with Opgate's background loop. There is no OLM: a script
@@ -57,7 +58,7 @@ import (
 //	gauge POLICY [SEVERITY VALUE]  the one series of cluster_policy_governance_info of a policy; or that it has none
 //	object KIND NAME [NAMESPACE]  there is one; and its negation
 //	field KIND NAME PATH VALUE    a field, by kubectl's JSONPath without braces, in $NS
-//	quiet DURATION POLICY         the policy is not written for so long; it does not wait before
+//	quiet DURATION POLICY         the policy comes to rest: it is not written for so long, longer on a slow machine
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
@@ -96,6 +97,8 @@ func (terse) Verbose() bool { return false }
 type loopEnv struct {
 	*env
 	admin, olm crclient.Client
+	// scraper is the token of Prometheus; empty where metrics are not secure.
+	scraper string
 }
 
 // startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it says
@@ -105,9 +108,17 @@ func startLoop(t testing.TB) *loopEnv {
 	e := &loopEnv{env: startWithoutGate(t)}
 	kubectl(t, e.Cluster, cluster.Admin, packageManifests, "create", "-f", "-")
 	var err error
-	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, SecureMetrics: true}); err != nil {
 		t.Fatal(err)
 	}
+	e.scraper = e.newScraper(t, "prometheus", true)
+	eventually(t, "see that Prometheus may read metrics", func(ctx context.Context) error {
+		code, body, err := e.scrape(ctx, e.scraper)
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("metrics: %d %s", code, body)
+		}
+		return err
+	})
 	e.connect(t)
 	return e
 }
@@ -212,7 +223,10 @@ func (e *loopEnv) apply(u *unstructured.Unstructured) error {
 	if kind := u.GetKind(); kind == "InstallPlan" || kind == "ClusterServiceVersion" {
 		author = e.olm
 	}
-	if err := author.Apply(ctx, crclient.ApplyConfigurationFromUnstructured(u), crclient.ForceOwnership, crclient.FieldOwner("script")); err != nil {
+	err := repeated(ctx, u, func() error {
+		return author.Apply(ctx, crclient.ApplyConfigurationFromUnstructured(u), crclient.ForceOwnership, crclient.FieldOwner("script"))
+	})
+	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	if !hasStatus {
@@ -419,7 +433,7 @@ func (e *loopEnv) cmdGauge(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	until(ts, false, func(ctx context.Context) error {
 		var have []string
-		for line := range strings.Lines(string(e.page(ctx, ts))) {
+		for line := range strings.Lines(e.page(ctx, ts)) {
 			if line = strings.TrimSpace(line); strings.HasPrefix(line, labels) {
 				have = append(have, line)
 			}
@@ -432,14 +446,12 @@ func (e *loopEnv) cmdGauge(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // page is what Opgate says to Prometheus.
-func (e *loopEnv) page(ctx context.Context, ts *testscript.TestScript) []byte {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.gate.MetricsURL(), nil)
+func (e *loopEnv) page(ctx context.Context, ts *testscript.TestScript) string {
+	code, body, err := e.scrape(ctx, e.scraper)
 	ts.Check(err)
-	response, err := http.DefaultClient.Do(req)
-	ts.Check(err)
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	ts.Check(err)
+	if code != http.StatusOK {
+		ts.Fatalf("metrics: %d %s", code, body)
+	}
 	return body
 }
 
@@ -500,19 +512,33 @@ func (e *loopEnv) get(ctx context.Context, ts *testscript.TestScript, kind, name
 	return u, e.admin.Get(ctx, key, u)
 }
 
+// cmdQuiet waits until a policy was not written for a while: what was to be done before may still come, and then nothing does.
 func (e *loopEnv) cmdQuiet(ts *testscript.TestScript, neg bool, args []string) {
 	needArgs(ts, args, 2, 2, "quiet DURATION POLICY")
+	if neg {
+		ts.Fatalf("quiet cannot be negated")
+	}
 	duration, err := time.ParseDuration(args[0])
 	ts.Check(err)
+	duration = speed.Scale(duration)
 	op := &policyv1beta2.OperatorPolicy{}
 	key := crclient.ObjectKey{Namespace: ts.Getenv("POLICIES"), Name: args[1]}
-	ts.Check(e.admin.Get(context.Background(), key, op))
-	before := op.DeepCopy()
-	err = wait.PollUntilContextTimeout(context.Background(), pollInterval, duration, false, func(ctx context.Context) (bool, error) {
-		err := e.admin.Get(ctx, key, op)
-		return op.ResourceVersion != before.ResourceVersion, err
+	var before *policyv1beta2.OperatorPolicy
+	var since time.Time
+	until(ts, false, func(ctx context.Context) error {
+		if err := e.admin.Get(ctx, key, op); err != nil {
+			return err
+		}
+		if before == nil || op.ResourceVersion != before.ResourceVersion {
+			was := before
+			before, since = op.DeepCopy(), time.Now()
+			if was != nil {
+				return fmt.Errorf("policy %s was written:\n%s", args[1], cmp.Diff(was.Status, op.Status))
+			}
+		}
+		if rested := time.Since(since); rested < duration {
+			return fmt.Errorf("policy %s was written %s ago", args[1], rested)
+		}
+		return nil
 	})
-	if written := !wait.Interrupted(err); written != neg {
-		ts.Fatalf("policy %s was written: %t\n%s", args[1], written, cmp.Diff(before.Status, op.Status))
-	}
 }

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -23,13 +24,14 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	// leaseTimeout bounds the time until a replica has taken over: the lease of one that was killed lasts 15 s, and one that
 	// lost its lease waits before it tries again.
-	leaseTimeout = 60 * time.Second
-	// restFor is how long nothing must happen where nothing has to.
+	leaseTimeout = speed.LongWait
+	// restFor is how long nothing must happen where nothing has to, on a machine of usual speed.
 	restFor = 2 * time.Second
 )
 
@@ -411,13 +413,14 @@ func TestLoopLosesLease(t *testing.T) {
 			return err
 		}
 		thief := "thief"
-		lease.Spec.HolderIdentity = &thief
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(5 * time.Second)}
+		long := int32(24 * 60 * 60) // seconds, until it is given back
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &thief, &long
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		_, err = client.CoordinationV1().Leases(cluster.OpgateNamespace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
 	within(t, leaseTimeout, "notice that the lease is lost", func(ctx context.Context) error {
-		_, body, err := get(ctx, e.gate.MetricsURL())
+		_, body, err := e.scrape(ctx, e.scraper)
 		if err == nil && !strings.Contains(body, "\nopgate_loop_leading 0\n") {
 			err = errors.New("it says that it leads")
 		}
@@ -437,6 +440,10 @@ func TestLoopLosesLease(t *testing.T) {
 		t.Errorf("installPlanApproval is %q, want Manual", approval)
 	}
 	e.propose(t, later, "install-1", allowedVersion)
+	released := []byte(`{"spec":{"holderIdentity":""}}`)
+	if _, err := client.CoordinationV1().Leases(cluster.OpgateNamespace).Patch(t.Context(), "opgate-loop", types.MergePatchType, released, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	within(t, leaseTimeout, "work again", func(ctx context.Context) error { return e.approved(ctx, later, "install-1") })
 	if got := e.holder(t); got == "thief" || got == holder {
 		t.Errorf("the lease is held by %q, want a new one: the loop begins anew with its lease", got)
@@ -576,7 +583,7 @@ func (e *loopEnv) rests(t *testing.T, name string) {
 		if op.ResourceVersion != last {
 			last, since = op.ResourceVersion, time.Now()
 		}
-		if rested := time.Since(since); rested < restFor {
+		if rested := time.Since(since); rested < speed.Scale(restFor) {
 			return fmt.Errorf("it was written %s ago", rested)
 		}
 		return nil

@@ -277,6 +277,67 @@ func existingInstallation(t *testing.T, e *olmEnv) {
 	e.wantNames(t, subscriptions, here)
 }
 
+// strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to each.
+// An admin stands in for whoever may create ClusterServiceVersions in that one namespace.
+func strangersInstallation(t *testing.T, e *olmEnv) {
+	const wanted, forged = "consuloperator.v1.0.0", "consuloperator.v1.1.0"
+	playground, other, same := e.newNamespace(t), e.newNamespace(t), e.newNamespace(t)
+	begun := with(with(loopPolicy(other, "consul", wanted), wanted, "spec", "subscription", "startingCSV"), "inform", "spec", "remediationAction")
+	unstructured.RemoveNestedField(begun.Object, "spec", "operatorGroup")
+	e.apply(t, object("apiVersion: operators.coreos.com/v1\nkind: OperatorGroup\nmetadata: {name: global, namespace: %s}\nspec: {}", playground))
+	e.apply(t, object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: %s
+  namespace: %s
+  annotations: {operatorframework.io/properties: '{"properties":[{"type":"olm.package","value":{"packageName":"consul","version":"1.1.0"}}]}'}
+spec:
+  displayName: Consul
+  version: 1.1.0
+  installModes:
+    - {type: OwnNamespace, supported: true}
+    - {type: SingleNamespace, supported: true}
+    - {type: MultiNamespace, supported: true}
+    - {type: AllNamespaces, supported: true}
+  install:
+    strategy: deployment
+    spec:
+      deployments:
+        - name: consul-operator
+          spec:
+            replicas: 1
+            selector: {matchLabels: {app: stranger}}
+            template: {metadata: {labels: {app: stranger}}, spec: {containers: [{name: operator, image: "evil.example/x:1"}]}}
+`, forged, playground))
+	for _, namespace := range []string{other, same} {
+		e.eventually(t, "wait for OLM's copy", func(ctx context.Context) error {
+			_, err := e.clients[cluster.Admin].Resource(csvs).Namespace(namespace).Get(ctx, forged, metav1.GetOptions{})
+			return err
+		})
+	}
+
+	// Of another name than what the policy allows, it is in no one's way.
+	e.apply(t, begun)
+	e.waitForPolicy(t, begun, is(nonCompliant), says("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+		forged+" is installed elsewhere, from another catalog", playground))
+	e.edit(t, begun, `{"spec":{"remediationAction":"enforce"}}`)
+	e.waitForPolicy(t, begun, is(compliant), has(wanted), says("SubscriptionCompliant=True SubscriptionMatches"))
+	e.wantNames(t, subscriptions, other, "consul")
+	e.wantNames(t, csvs, other, wanted)
+
+	// Of the same name, it keeps OLM from installing the other. The policy is not Compliant for that.
+	blocked := loopPolicy(same, "consul", forged)
+	unstructured.RemoveNestedField(blocked.Object, "spec", "operatorGroup")
+	e.apply(t, blocked)
+	e.waitForPolicy(t, blocked, is(nonCompliant), says("ClusterServiceVersionCompliant=False ClusterServiceVersionMissing",
+		"from another catalog", "OLM cannot install "+forged+" here while the copy of that name from namespace "+playground))
+	e.wantNames(t, subscriptions, same, "consul")
+	if groups, err := e.names(t.Context(), operatorGroups, same); err != nil || len(groups) != 1 {
+		t.Errorf("the OperatorGroups are %v, %v, want the one that the policy has made", groups, err)
+	}
+}
+
 // ownNamespaceOnly is about an operator for which the usual OperatorGroup, for all namespaces, would not do.
 func ownNamespaceOnly(t *testing.T, e *olmEnv) {
 	namespace := e.newNamespace(t)

@@ -49,6 +49,7 @@ func loopOperators(t *testing.T) {
 		"story 6, removal of definitions and plans":                storyRemovalOfAll,
 		"story 7, removal of a version":                            storyRemovalOfVersion,
 		"an operator that is installed for all namespaces already": existingInstallation,
+		"A7 a stranger's operator for all namespaces":              strangersInstallation,
 		"an operator that supports its own namespace only":         ownNamespaceOnly,
 		"defaults from the catalog":                                defaultsFromCatalog,
 		"deprecations and minor channels":                          deprecationsAndChannels,
@@ -130,6 +131,7 @@ func loopPackages() []olm.Package {
 	return append(olm.Packages(),
 		olm.Package{Name: "strimzi-kafka-operator", CSV: "strimzi-cluster-operator", Versions: []string{"0.35.0", "0.35.1"}},
 		olm.Package{Name: "jaeger", CSV: "jaeger-operator", Versions: []string{"1.0.0", "1.1.0"}},
+		olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"}},
 		olm.Package{Name: "scylla", CSV: "scyllaoperator", Versions: []string{"1.0.0"}, Owns: "Scylla"},
 		olm.Package{Name: "nats", CSV: "natsoperator", Versions: []string{"2.0.0"}},
 		olm.Package{

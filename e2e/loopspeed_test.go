@@ -22,6 +22,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
@@ -33,9 +34,9 @@ const (
 	restPolicies, restPlans = 200, 2_000
 	// restVariable is how long nothing has to happen.
 	restVariable, restDefault = "OPGATE_REST", 30 * time.Second
-	// settled is how long the loop has asked for nothing when it has done all that there was to do. What a catalog says of a
-	// package is asked for once more half a minute after the catalog changed.
-	settled, catalogSettled, settleTimeout = 3 * time.Second, 35 * time.Second, 5 * time.Minute
+	// settled is how long the loop has asked for nothing when it has done all that there was to do, on a machine of usual speed. What a
+	// catalog says of a package is asked for once more catalogAgain after the catalog changed.
+	settled, catalogAgain, settleTimeout = 3 * time.Second, 30 * time.Second, speed.LongWait
 	// toldInterval is how often a policy is looked at: seldom enough that an approval is not slower for it.
 	toldInterval = 100 * time.Millisecond
 	// writers is how many objects are written at once while a test sets up many.
@@ -460,9 +461,10 @@ func TestLoopRequests(t *testing.T) {
 func (e *speedEnv) settle(t testing.TB) {
 	t.Helper()
 	var last []string
+	settled := speed.Scale(settled)
 	err := wait.PollUntilContextTimeout(t.Context(), time.Second, settleTimeout, true, func(context.Context) (_ bool, err error) {
 		last, err = e.requests(time.Now().Add(-settled))
-		return len(last) == 0 && time.Since(e.started) > catalogSettled, err
+		return len(last) == 0 && time.Since(e.started) > catalogAgain+settled, err
 	})
 	if err != nil {
 		t.Fatalf("the loop does not come to rest: %v\n%s", err, strings.Join(last, "\n"))

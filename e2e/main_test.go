@@ -13,11 +13,16 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/reaper"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 func TestMain(m *testing.M) {
 	if code, ok := reaper.Main(context.Background()); ok {
 		os.Exit(code)
+	}
+	if err := speed.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {

@@ -10,19 +10,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/tail"
 	"github.com/opgate/opgate/e2e/olm"
 )
 
 // olmTimeout bounds one step of OLM, such as an installation. OLM waits for seconds between some of its tries.
-const olmTimeout = 3 * time.Minute
+const olmTimeout = speed.LongWait
 
 // TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no stand-in can
 // tell. OLM has a cluster of its own, since it takes an interest in whatever other tests write.

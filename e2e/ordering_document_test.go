@@ -88,7 +88,7 @@ func plain(text string) string {
 func (e *orderingEnv) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 	needArgs(ts, args, 1, 1, "grant VALUES")
 	rendered, err := e.Helm(context.Background(), "template", "opgate", chartDir, "--namespace", cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),
-		"--show-only", "templates/rbac.yaml")
+		"--set", "olm.identity="+cluster.OLMUserName, "--show-only", "templates/rbac.yaml")
 	ts.Check(err)
 	granted := 0
 	for _, document := range strings.Split(rendered.Stdout, "\n---\n") {

@@ -17,14 +17,15 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	// orderingRest is how long nothing must happen where nothing has to, and orderingSettled how long Opgate has asked for nothing
-	// when it has done what there was to do.
+	// when it has done what there was to do, on a machine of usual speed.
 	orderingRest, orderingSettled = 2 * time.Second, 600 * time.Millisecond
 	// chainLength is that of the chain that cannot get on, chainTimeout bounds the time until all of it is known to wait.
-	chainLength, chainTimeout = 1_000, 3 * time.Minute
+	chainLength, chainTimeout = 1_000, speed.LongWait
 	// settlingLength is that of the chain whose requests are counted.
 	settlingLength = 30
 )
@@ -56,8 +57,9 @@ func (e *orderingEnv) did(t testing.TB, since time.Time) []string {
 func (e *orderingEnv) settleOrdering(t testing.TB) {
 	t.Helper()
 	var last []string
-	err := wait.PollUntilContextTimeout(t.Context(), orderingSettled/5, waitTimeout, true, func(context.Context) (bool, error) {
-		last = e.did(t, time.Now().Add(-orderingSettled))
+	settled := speed.Scale(orderingSettled)
+	err := wait.PollUntilContextTimeout(t.Context(), settled/5, waitTimeout, true, func(context.Context) (bool, error) {
+		last = e.did(t, time.Now().Add(-settled))
 		return len(last) == 0, nil
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 func watchForbidden(t *testing.T, c *cluster.Cluster) {
 	guest := newGuest(t, c, "guest-forbidden")
-	w := watchAs(t, c, guest.config, watches.Options{})
+	w := watchAs(t, c, guest.config, watches.Options{Backoff: time.Hour})
 	patient, soon := w, watchAs(t, c, guest.config, watches.Options{Backoff: 100 * time.Millisecond})
 	guest.grant(t, "gadgets", "", "")
 	denied, fine := watchedTarget("Widget", "shop", "always"), watchedTarget("Gadget", "", "always")
@@ -37,7 +37,7 @@ func watchForbidden(t *testing.T, c *cluster.Cluster) {
 	guest.grant(t, "widgets", "shop", "")
 	soon.untilSeen(t, waiter, denied, "", ordering.Compliant) // after a pause
 	if got := patient.Observe(denied).Reason; got != ordering.Forbidden {
-		t.Errorf("it is %q, want it left alone for half a minute", got)
+		t.Errorf("it is %q, want it left alone until its backoff is over", got)
 	}
 	w.patch(t, watchedCRD("Widget", "Namespaced", nil), `{"metadata":{"annotations":{"changed":"yes"}}}`)
 	patient.untilSeen(t, waiter, denied, "", ordering.Compliant) // at once

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // TestG6Killed kills Opgate in the middle of writes that it refuses. None of them gets through, at no moment; what the gate
@@ -181,10 +183,9 @@ func TestG23Terminated(t *testing.T) {
 	e := shared(t)
 	namespace := e.newNamespace(t)
 	e.put(t, policy(namespace))
-	e.restart(t, cluster.GateOptions{Args: []string{"--drain-delay=2s"}})
+	e.restart(t, cluster.GateOptions{Args: []string{"--drain-delay=" + speed.Scale(2*time.Second).String()}})
 	e.sync(t)
 
-	begun := e.begin(t)
 	ended := make(chan error, 1)
 	go func() {
 		code, err := e.gate.Stop()
@@ -204,14 +205,17 @@ func TestG23Terminated(t *testing.T) {
 	refused(t, e.Cluster, cluster.Tenant, asJSON(t, subscription(namespace, "etcd", foreignCatalog, "Manual")), []string{"create", "-f", "-"}, deniedBy, foreignCatalog)
 	kubectl(t, e.Cluster, cluster.Tenant, asJSON(t, subscription(namespace, "etcd", goodCatalog, "Manual")), "create", "--dry-run=server", "-f", "-")
 
+	// The last review that it begins is still open when the listener is closed.
+	last := e.begin(t)
 	eventually(t, "see the listener closed", func(ctx context.Context) error {
-		connection, err := (&tls.Dialer{Config: e.trust()}).DialContext(ctx, "tcp", strings.TrimPrefix(e.gate.WebhookURL(), "https://"))
+		next, err := e.tryBegin(ctx)
 		if err == nil {
-			return errors.Join(errors.New("it still takes connections"), connection.Close())
+			err, last = last.connection.Close(), next
+			return errors.Join(errors.New("it still takes connections"), err)
 		}
 		return nil
 	})
-	begun.wantAnswer(t)
+	last.wantAnswer(t)
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -231,7 +235,7 @@ func TestG23StalledClient(t *testing.T) {
 	if code, err := e.gate.Stop(); err != nil || code != 0 {
 		t.Errorf("opgate ends with exit code %d: %v", code, err)
 	}
-	response, err := http.ReadResponse(bufio.NewReader(stalled.connection), nil)
+	response, err := http.ReadResponse(stalled.answers, nil)
 	if err != nil {
 		t.Fatalf("the stalled client is not told: %v", err)
 	}
@@ -248,27 +252,45 @@ func (e *env) trust() *tls.Config {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
-// begun is a review of which the second half has not been sent.
+// begun is a review of which the second half has not been sent, and which the gate waits for.
 type begun struct {
-	connection io.ReadWriteCloser
+	connection net.Conn
+	answers    *bufio.Reader
 	rest       []byte
 }
 
 // begin sends the first half of a review.
 func (e *env) begin(t *testing.T) *begun {
 	t.Helper()
-	body := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`)
-	var head bytes.Buffer
-	fmt.Fprintf(&head, "POST /validate/subscriptions HTTP/1.1\r\nHost: gate\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
-	connection, err := (&tls.Dialer{Config: e.trust()}).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.gate.WebhookURL(), "https://"))
+	b, err := e.tryBegin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = connection.Close() })
-	if _, err := connection.Write(append(head.Bytes(), body[:10]...)); err != nil {
-		t.Fatal(err)
+	return b
+}
+
+// tryBegin is begin for a gate that may not answer. It must not outlive the test.
+func (e *env) tryBegin(ctx context.Context) (*begun, error) {
+	connection, err := (&tls.Dialer{Config: e.trust()}).DialContext(ctx, "tcp", strings.TrimPrefix(e.gate.WebhookURL(), "https://"))
+	if err != nil {
+		return nil, err
 	}
-	return &begun{connection: connection, rest: body[10:]}
+	body := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`)
+	b := &begun{connection: connection, answers: bufio.NewReader(connection), rest: body[10:]}
+	fmt.Fprintf(connection, "POST /validate/subscriptions HTTP/1.1\r\nHost: gate\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	// It comes when the gate reads the body: a request that it has not begun to read when it shuts down is not answered.
+	response, err := http.ReadResponse(b.answers, nil)
+	if err == nil && response.StatusCode != http.StatusContinue {
+		err = fmt.Errorf("the gate does not read a review but answers %s", response.Status)
+	}
+	if err == nil {
+		_ = response.Body.Close()
+		_, err = connection.Write(body[:10])
+	}
+	if err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return b, nil
 }
 
 // wantAnswer sends the second half, and wants an answer.
@@ -278,7 +300,7 @@ func (b *begun) wantAnswer(t *testing.T) {
 		t.Errorf("a review that was begun before the end cannot be finished: %v", err)
 		return
 	}
-	response, err := http.ReadResponse(bufio.NewReader(b.connection), nil)
+	response, err := http.ReadResponse(b.answers, nil)
 	if err != nil {
 		t.Errorf("a review that was begun before the end is not answered: %v", err)
 		return
@@ -295,7 +317,7 @@ func get(ctx context.Context, target string) (code int, body string, err error) 
 	if err != nil {
 		return 0, "", err
 	}
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: 30 * time.Second}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, "", err

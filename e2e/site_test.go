@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/node"
 )
 
@@ -24,12 +25,19 @@ const (
 	repository = "ghcr.io/opgate/opgate"
 	// quick makes a release do in seconds what may take minutes.
 	quick = "certificates.selfManaged.caOverlap=2s,drainDelay=1s,drainTimeout=1s"
-	// patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its
-	// connections, may end one that is in use.
-	patiently = "drainDelay=5s,drainTimeout=100s"
 	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
-	helmTimeout = "3m"
+	helmTimeout = "10m"
 )
+
+// patiently has pods end as they do by default: those that wait less for the API server to know, and to let go of its connections,
+// may end one that is in use. How long controllers, the node and the API server take to know of a pod that ends, and of a CA, depends on
+// the machine.
+func patiently() string {
+	return fmt.Sprintf("drainDelay=%s,drainTimeout=100s,certificates.selfManaged.caOverlap=%s", seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
+}
+
+// seconds is a duration as values of the chart say it.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.0fs", d.Round(time.Second).Seconds()) }
 
 var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 

@@ -33,7 +33,7 @@ func TestUninstall(t *testing.T) {
 	}{
 		{"helm", uninstall},
 		{"the namespace first", func(t *testing.T) {
-			s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=1m")
+			s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
 			// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
 			s.wantUngated(t, namespace)
 			// Roles stay, and are taken over by the next release.
@@ -44,7 +44,7 @@ func TestUninstall(t *testing.T) {
 			uninstall(t)
 		}},
 		{"the definition first", func(t *testing.T) {
-			s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
+			s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=10m")
 			uninstall(t)
 		}},
 		{"the permissions first", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUninstall(t *testing.T) {
 			uninstall(t)
 		}},
 		{"the pods first", func(t *testing.T) {
-			s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=1m")
+			s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
 			eventually(t, "nobody answers", func(ctx context.Context) error {
 				err := s.attempt(ctx, tries(namespace)[0])
 				if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
@@ -78,7 +78,7 @@ func TestUninstall(t *testing.T) {
 		manifests := s.overlay(t, "self-managed")
 		apply := func() { kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
 		apply()
-		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 		s.writePolicy(t, namespace)
 		s.wantGate(t, namespace)
 		apply() // once more, over what the pods have filled in
@@ -109,7 +109,7 @@ func (s *site) takeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl(t, s.Cluster, cluster.Admin, string(data), "create", "-f", "-")
-	s.admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=1m")
+	s.admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=10m")
 	namespace := s.newNamespace(t)
 	stored := policy(namespace)
 	stored.SetAPIVersion("policy.open-cluster-management.io/" + earlier)
@@ -123,7 +123,7 @@ func (s *site) takeOver(t *testing.T) {
 	for _, step := range shellSteps(t, "../docs/install.md", "--take-ownership --force-conflicts") {
 		s.shell(t, strings.TrimSpace(step)+" --set "+quick)
 	}
-	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=1m")
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 	s.wantGate(t, namespace)
 	if got := s.admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, allowedCSV) {
 		t.Errorf("the policy has versions %s", got)
@@ -174,5 +174,5 @@ func (s *site) wantPolicies(t *testing.T, namespace string) {
 		}
 		return err
 	})
-	s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=1m")
+	s.admin(t, "delete", "customresourcedefinition", registrations[definitionResource], "--timeout=10m")
 }

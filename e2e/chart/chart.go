@@ -28,6 +28,9 @@ type Document struct {
 	Text string
 }
 
+// OLM is who OLM is on most clusters: what plain manifests are made with.
+const OLM = "system:serviceaccount:olm:olm-operator-serviceaccount"
+
 // Render renders the chart in dir for a namespace. More arguments of "helm template" may follow.
 func Render(ctx context.Context, helm, dir, namespace string, args ...string) ([]Document, error) {
 	args = append([]string{"template", release, dir, "--namespace", namespace}, args...)

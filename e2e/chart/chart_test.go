@@ -14,12 +14,14 @@ import (
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
+	"github.com/opgate/opgate/e2e/chart"
 	"github.com/opgate/opgate/e2e/internal/gotool"
 )
 
 func TestLint(t *testing.T) {
 	for _, mode := range []string{"self-managed", "cert-manager"} {
-		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", "certificates.mode="+mode)
+		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", "certificates.mode="+mode) // also without the account of OLM
+		mustOutput(t, helm, "lint", "--strict", checkout.Chart(), "--set", setOLM+",certificates.mode="+mode)
 	}
 }
 
@@ -34,8 +36,13 @@ func TestRefusedValues(t *testing.T) {
 		"nobody at all":               {"replicas: 0", "at '/replicas': minimum"},
 		"a number in quotes":          {`replicas: "3"`, "at '/replicas': got string, want integer"},
 		"a digest without algorithm":  {"image: {digest: 0123}", "at '/image/digest'"},
-		"nobody is OLM":               {"olm: {identities: []}", "at '/olm/identities': minItems"},
-		"a way out of the expression": {`olm: {identities: ["a'] || true || '' in ['"]}`, "at '/olm/identities/0'"},
+		"no account is OLM":           {`olm: {identity: ""}`, "there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
+		"how to find OLM":             {`olm: {identity: ""}`, "set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
+		"OLM twice":                   {`olm: {identities: [a, b]}`, "olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
+		"OLM as it was":               {`olm: {identity: "system:serviceaccount:a:b", identities: []}`, "olm.identities has become olm.identity"},
+		"OLM is a list":               {`olm: {identity: ["system:serviceaccount:a:b"]}`, "at '/olm/identity': got array, want string"},
+		"OLM is no service account":   {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
+		"a way out of the expression": {`olm: {identity: "system:serviceaccount:a:b' || true || '"}`, "at '/olm/identity'"},
 		"namespaces by pattern":       {`excludedNamespaces: ["team-*"]`, "at '/excludedNamespaces/0'"},
 		"every look-up":               {`templates: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/templates/lookupRules/0/resources/0'"},
 		"every verb":                  {`templates: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/templates/lookupRules/0/verbs/0'"},
@@ -174,7 +181,7 @@ func TestFlags(t *testing.T) {
 // TestReleaseFits measures what a release takes of the Secret that helm keeps it in, which may have 1 MiB. A chart that has
 // outgrown it cannot be installed at all.
 func TestReleaseFits(t *testing.T) {
-	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--output", "json")
+	text := mustOutput(t, helm, "install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set", setOLM, "--output", "json")
 	var release struct {
 		Chart    map[string]any `json:"chart"`
 		Manifest string         `json:"manifest"`
@@ -206,7 +213,7 @@ func TestReleaseFits(t *testing.T) {
 // TestNotes reads what helm prints after an installation.
 func TestNotes(t *testing.T) {
 	notes := func(values ...string) string {
-		args := []string{"install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client"}
+		args := []string{"install", "opgate", checkout.Chart(), "--namespace", namespace, "--dry-run=client", "--set", setOLM}
 		for _, value := range values {
 			args = append(args, "--set", value)
 		}
@@ -217,7 +224,7 @@ func TestNotes(t *testing.T) {
 		return text
 	}
 	for text, wants := range map[string][]string{
-		notes():                                {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`},
+		notes():                                {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`, "OLM is " + chart.OLM},
 		notes("ordering.pendingGuards=delete"): {"OperatorPolicies, Constraints, Policies and PolicySets from now on", "WARNING: ordering.pendingGuards is delete"},
 		notes("ordering.enabled=false"):        {"OperatorPolicies and Constraints from now on"},
 		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},

@@ -28,6 +28,14 @@ type serviceMonitor struct {
 		Endpoints []struct {
 			Port     string `json:"port"`
 			Interval string `json:"interval"`
+			Scheme   string `json:"scheme"`
+			Token    string `json:"bearerTokenFile"`
+			TLS      struct {
+				CA struct {
+					Secret corev1.SecretKeySelector `json:"secret"`
+				} `json:"ca"`
+				ServerName string `json:"serverName"`
+			} `json:"tlsConfig"`
 		} `json:"endpoints"`
 	} `json:"spec"`
 }
@@ -167,7 +175,7 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 		})
 	}
 	hooks = append(hooks, one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks...)
-	want := 13
+	want := 14
 	if flagsOf(t, o)["ordering"][0] == "false" {
 		want = 11
 	}

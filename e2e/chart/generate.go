@@ -49,11 +49,11 @@ func Write(ctx context.Context, helm string, checkout repo.Checkout) error {
 
 // Generate makes the files that are made from the chart. The keys are paths below manifests/.
 func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[string]string, error) {
-	base, err := Render(ctx, helm, checkout.Chart(), namespace)
+	base, err := Render(ctx, helm, checkout.Chart(), namespace, "--set", "olm.identity="+OLM)
 	if err != nil {
 		return nil, err
 	}
-	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--set", "certificates.mode=cert-manager")
+	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--set", "olm.identity="+OLM+",certificates.mode=cert-manager")
 	if err != nil {
 		return nil, err
 	}

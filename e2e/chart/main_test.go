@@ -53,18 +53,26 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// render renders the chart with values, which are YAML, and decodes what comes out. More arguments of helm may follow.
+// setOLM is what every rendering without a cluster needs.
+const setOLM = "olm.identity=" + chart.OLM
+
+// render renders the chart with values, which are YAML, and decodes what comes out. More arguments of helm may follow. Unless the
+// values name OLM it is where it is on most clusters.
 func render(ctx context.Context, values string, args ...string) (objects, error) {
 	file, err := os.CreateTemp("", "opgate-values-*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.Remove(file.Name()) }()
+	args = append([]string{"--values", file.Name()}, args...)
+	if !strings.Contains(values, "identit") {
+		args = append(args, "--set", setOLM)
+	}
 	_, err = file.WriteString(values)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, err
 	}
-	documents, err := chart.Render(ctx, helm, checkout.Chart(), namespace, append([]string{"--values", file.Name()}, args...)...)
+	documents, err := chart.Render(ctx, helm, checkout.Chart(), namespace, args...)
 	if err != nil {
 		return nil, err
 	}

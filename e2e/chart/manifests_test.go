@@ -54,12 +54,19 @@ func kustomize(t *testing.T, dir string) objects {
 	return o
 }
 
-// TestOverlays builds the overlays and compares them with what the chart makes of the same certificates.
+// openShiftOLM is who OLM is on OpenShift.
+const openShiftOLM = "system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount"
+
+// TestOverlays builds the overlays and compares them with what the chart makes of the same values.
 func TestOverlays(t *testing.T) {
-	for _, mode := range []string{"self-managed", "cert-manager"} {
-		t.Run(mode, func(t *testing.T) {
+	for overlay, args := range map[string][]string{
+		"self-managed": {"--set", setOLM},
+		"cert-manager": {"--set", setOLM + ",certificates.mode=cert-manager"},
+		"openshift":    {"--set", "olm.identity=" + openShiftOLM, "--api-versions", "security.openshift.io/v1"},
+	} {
+		t.Run(overlay, func(t *testing.T) {
 			t.Parallel()
-			documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, "--set", "certificates.mode="+mode)
+			documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +82,7 @@ func TestOverlays(t *testing.T) {
 				delete(labels, "app.kubernetes.io/managed-by")
 				delete(labels, "helm.sh/chart")
 			}
-			got := kustomize(t, filepath.Join(checkout.Manifests(), "overlays", mode))
+			got := kustomize(t, filepath.Join(checkout.Manifests(), "overlays", overlay))
 			home := keyOf("v1", "Namespace", baseNamespace)
 			if home, ok := got[home].(*corev1.Namespace); !ok || home.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 				t.Errorf("the namespace is %v", home)
@@ -83,6 +90,66 @@ func TestOverlays(t *testing.T) {
 			delete(got, home)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("kustomize and helm disagree (-helm +kustomize):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKustomizeOLM builds what docs/install.md shows for an OLM that is elsewhere, and for a component on top of cert-manager's overlay:
+// one source feeds arguments, permissions and conditions, and no other account is left.
+func TestKustomizeOLM(t *testing.T) {
+	config := func(identity, account, uid string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: opgate-olm\n  annotations: {config.kubernetes.io/local-config: \"true\"}\n" +
+			"data:\n  identity: " + identity + "\n  account: " + account + "\n  namespaceUID: \"" + uid + "\"\n"
+	}
+	for name, test := range map[string]struct{ overlay, component, config, identity, account, uid string }{
+		"upstream": {
+			overlay:  "self-managed",
+			identity: chart.OLM, account: "olm-operator-serviceaccount",
+		},
+		"OpenShift with cert-manager": {
+			overlay:   "cert-manager",
+			component: "openshift",
+			identity:  openShiftOLM, account: "olm-operator-serviceaccount",
+		},
+		"elsewhere, and younger": {
+			overlay:   "cert-manager",
+			component: "olm-identity",
+			config:    config("system:serviceaccount:lifecycle:olm.account", "olm.account", "0c2b"),
+			identity:  "system:serviceaccount:lifecycle:olm.account", account: "olm.account", uid: "0c2b",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			relative := func(parts ...string) string {
+				path, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return path
+			}
+			text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - " + relative("overlays", test.overlay) + "\n"
+			if test.config != "" {
+				text += "  - olm.yaml\n"
+				if err := os.WriteFile(filepath.Join(dir, "olm.yaml"), []byte(test.config), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.component != "" {
+				text += "components:\n  - " + relative("components", test.component) + "\n"
+			}
+			if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := kustomize(t, dir)
+			checkIdentity(t, o, test.identity, test.account)
+			same(t, "--olm-namespace-uid", flagsOf(t, o)["olm-namespace-uid"], []string{test.uid})
+			gone[*corev1.ConfigMap](t, o, "opgate-olm")
+			for key, object := range o {
+				if other := map[bool]string{true: openShiftOLM, false: chart.OLM}[test.identity == chart.OLM]; mentions(t, object, other) {
+					t.Errorf("%s still names %s", key, other)
+				}
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -43,11 +44,11 @@ func admissionCases() []valueCase {
 			},
 		},
 		{
-			name:   "OLM's identities are the same for API server and server",
-			values: `olm: {identities: ["system:serviceaccount:a:olm", "olm@example.com"]}`,
+			name:   "OLM's account is the same for API server and server",
+			values: `olm: {identity: "system:serviceaccount:a:b.c", namespaceUID: 7d9c}`,
 			check: func(t *testing.T, o objects) {
-				same(t, "--olm-identity", flagsOf(t, o)["olm-identity"], []string{"system:serviceaccount:a:olm", "olm@example.com"})
-				checkIdentities(t, o, "'system:serviceaccount:a:olm','olm@example.com'")
+				checkIdentity(t, o, "system:serviceaccount:a:b.c", "b.c")
+				same(t, "--olm-namespace-uid", flagsOf(t, o)["olm-namespace-uid"], []string{"7d9c"})
 			},
 		},
 	}
@@ -67,23 +68,34 @@ func selectorOf(hook admissionregistrationv1.ValidatingWebhook, names ...string)
 	return excluding(names...)
 }
 
-// checkIdentities wants a list of names, in CEL without blanks, wherever conditions name somebody.
-func checkIdentities(t *testing.T, o objects, want string) {
+// checkIdentity wants one account of OLM in the arguments of the server, in its permissions, and in every condition that goes by
+// who writes; and that no condition trusts its name alone (threat O16).
+func checkIdentity(t *testing.T, o objects, username, account string) {
 	t.Helper()
-	lists := 0
+	same(t, "--olm-identity", flagsOf(t, o)["olm-identity"], []string{username})
+	const entitled = "authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()"
+	isOLM := "request.userInfo.username == '" + username + "' && " + entitled
+	conditions := 0
 	for _, hook := range hooksOf(t, o) {
 		for _, condition := range hook.MatchConditions {
-			if !strings.Contains(condition.Expression, "username") {
+			expression := strings.ReplaceAll(strings.Join(strings.Fields(condition.Expression), " "), "( ", "(")
+			if !strings.Contains(expression, "userInfo") && !strings.Contains(expression, "serviceaccount") {
 				continue
 			}
-			lists++
-			expression := strings.Join(strings.Fields(condition.Expression), "")
-			if !strings.Contains(expression, "request.userInfo.usernamein["+want+"]") {
-				t.Errorf("%s: condition %s is %s, want it to name %s", hook.Name, condition.Name, condition.Expression, want)
+			conditions++
+			if want := map[string]string{
+				"olm": isOLM, "not-olm": "!(" + isOLM + ")", "not-generated": "!(" + isOLM + ") || request.operation != 'CREATE'",
+			}[condition.Name]; expression != want {
+				t.Errorf("%s: condition %s is\n%s\nwant\n%s", hook.Name, condition.Name, expression, want)
 			}
 		}
 	}
-	same(t, "conditions that name somebody", lists, 7)
+	same(t, "conditions about who writes", conditions, 7)
+	for _, rule := range one[*rbacv1.ClusterRole](t, o, "opgate-admission").Rules {
+		if slices.Contains(rule.Resources, "serviceaccounts") {
+			same(t, "accounts that may be read", rule.ResourceNames, []string{account})
+		}
+	}
 }
 
 // TestWebhookDefaults looks at what failurePolicy and the namespace selector are when nobody says anything.
@@ -115,7 +127,7 @@ func TestWebhookNumber(t *testing.T) {
 	}
 	comment := strings.Join(strings.Fields(strings.ReplaceAll(string(text), "\n#", "\n")), " ")
 	hooks := hooksOf(t, defaults)
-	if want := "There are constantly thirteen entries, eleven without ordering"; len(hooks) != 13 || !strings.Contains(comment, want) {
+	if want := "There are constantly fourteen entries, eleven without ordering"; len(hooks) != 14 || !strings.Contains(comment, want) {
 		t.Errorf("there are %d entries, and the comment does not say so, or does not say %q", len(hooks), want)
 	}
 	kinds, groups := map[string]bool{}, map[string]bool{}
@@ -135,7 +147,7 @@ func TestWebhookNumber(t *testing.T) {
 // TestWebhookRules looks at what the entries for ClusterServiceVersions, Constraints, Policies and PolicySets are called for.
 func TestWebhookRules(t *testing.T) {
 	type rule struct {
-		Path, Versions, Resources, Operations, Scope string
+		Versions, Resources, Operations, Scope string
 	}
 	rules := map[string]rule{}
 	for _, hook := range hooksOf(t, defaults) {
@@ -144,16 +156,16 @@ func TestWebhookRules(t *testing.T) {
 			operations = append(operations, string(operation))
 		}
 		r := hook.Rules[0]
-		rules[hook.Name] = rule{*hook.ClientConfig.Service.Path, strings.Join(r.APIVersions, " "), strings.Join(r.Resources, " "),
+		rules[hook.Name] = rule{strings.Join(r.APIVersions, " "), strings.Join(r.Resources, " "),
 			strings.Join(operations, " "), string(*r.Scope)}
 	}
 	for name, want := range map[string]rule{
-		"clusterserviceversions.opgate.io":       {"/validate/clusterserviceversions", "*", "clusterserviceversions", "CREATE UPDATE", "Namespaced"},
-		"steps-clusterserviceversions.opgate.io": {"/validate/clusterserviceversions", "*", "clusterserviceversions", "CREATE", "Namespaced"},
+		"clusterserviceversions.opgate.io":       {"*", "clusterserviceversions", "CREATE UPDATE", "Namespaced"},
+		"steps-clusterserviceversions.opgate.io": {"*", "clusterserviceversions", "CREATE", "Namespaced"},
 		// v2 is the same, and the API server makes it into v1 before it asks.
-		"constraints.opgate.io": {"/validate/constraints", "v1", "constraints", "CREATE UPDATE", "Cluster"},
-		"policies.opgate.io":    {"/validate/policies", "*", "policies", "CREATE UPDATE", "Namespaced"},
-		"policysets.opgate.io":  {"/validate/policysets", "*", "policysets", "CREATE UPDATE", "Namespaced"},
+		"constraints.opgate.io": {"v1", "constraints", "CREATE UPDATE", "Cluster"},
+		"policies.opgate.io":    {"*", "policies", "CREATE UPDATE", "Namespaced"},
+		"policysets.opgate.io":  {"*", "policysets", "CREATE UPDATE", "Namespaced"},
 	} {
 		same(t, name, rules[name], want)
 	}

@@ -66,6 +66,11 @@ podAnnotations: {example.com/scrape: "true"}`, check: func(t *testing.T, o objec
 			got := container(t, o).Resources
 			same(t, "limit", got.Limits.Memory().String(), "2Gi")
 			same(t, "request that was not changed", got.Requests.Memory().String(), "128Mi")
+			same(t, "limit that Go gets", memoryLimitOf(t, o), "limits.memory")
+		}},
+		{name: "no limit of memory", values: "resources: {limits: {memory: null}}", check: func(t *testing.T, o objects) {
+			// A container without a limit would be told all memory of its node.
+			same(t, "limit that Go gets", memoryLimitOf(t, o), "")
 		}},
 		{name: "security contexts", values: `
 podSecurityContext: {runAsUser: 1000, fsGroup: 1000}
@@ -93,6 +98,17 @@ topologySpreadConstraints:
 			same(t, "pods that are spread", pod.TopologySpreadConstraints[1].LabelSelector.MatchLabels, map[string]string{"a": "b"})
 		}},
 	}
+}
+
+// memoryLimitOf is the resource that OPGATE_MEMORY_LIMIT comes from, "" where it is not set.
+func memoryLimitOf(t *testing.T, o objects) string {
+	t.Helper()
+	for _, variable := range container(t, o).Env {
+		if variable.Name == "OPGATE_MEMORY_LIMIT" {
+			return variable.ValueFrom.ResourceFieldRef.Resource
+		}
+	}
+	return ""
 }
 
 // TestPodDefaults looks at what keeps answers coming during upgrades and disruptions, when nobody says anything.

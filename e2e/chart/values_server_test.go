@@ -27,6 +27,7 @@ func serverCases() []valueCase {
 	return []valueCase{
 		flagCase("approvalMode", "deny", "approval-mode"),
 		flagCase("ungoverned", "hold", "ungoverned"),
+		flagCase("escapes", "remove", "escapes"),
 		flagCase("defaultNamespace", "operators", "operator-policy-default-namespace"),
 		flagCase("statusHistoryLength", "3", "operator-policy-status-history-length"),
 		flagCase("log.level", "debug", "log-level"),
@@ -36,6 +37,36 @@ func serverCases() []valueCase {
 		flagCase("certificates.selfManaged.caLifetime", "720h", "ca-lifetime"),
 		flagCase("certificates.selfManaged.certificateLifetime", "24h", "certificate-lifetime"),
 		flagCase("certificates.selfManaged.caOverlap", "1h30m", "ca-overlap"),
+		{
+			name: "API servers with client certificates",
+			values: `
+webhooks:
+  clientCA: {configMap: api-server-ca, key: bundle.pem, names: [kube-apiserver, other]}`,
+			check: func(t *testing.T, o objects) {
+				flags, pod := flagsOf(t, o), podOf(t, o)
+				same(t, "--client-ca-file", flags["client-ca-file"], []string{"/etc/opgate/client-ca/bundle.pem"})
+				same(t, "--client-cn", flags["client-cn"], []string{"kube-apiserver", "other"})
+				same(t, "volume mounts", pod.Containers[0].VolumeMounts, []corev1.VolumeMount{{Name: "client-ca", MountPath: "/etc/opgate/client-ca", ReadOnly: true}})
+				same(t, "ConfigMap", pod.Volumes[0].ConfigMap.Name, "api-server-ca")
+			},
+		},
+		{
+			name:   "metrics with names for those who may read them",
+			values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}",
+			check: func(t *testing.T, o objects) {
+				same(t, "--metrics-secure", flagsOf(t, o)["metrics-secure"], []string{"true"})
+				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-metrics").Rules, []rbacv1.PolicyRule{
+					{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+				})
+				same(t, "rules of readers", one[*rbacv1.ClusterRole](t, o, "opgate-metrics-reader").Rules, []rbacv1.PolicyRule{
+					{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}},
+				})
+				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
+				same(t, "scheme", endpoint.Scheme, "https")
+				same(t, "server", endpoint.TLS.ServerName, "opgate-webhook."+namespace+".svc")
+				same(t, "CA", endpoint.TLS.CA.Secret.Name+"/"+endpoint.TLS.CA.Secret.Key, "opgate-ca/ca.crt")
+			},
+		},
 		{
 			name:   "without the loop there are fewer permissions",
 			values: "backgroundLoop: {enabled: false}",
@@ -168,7 +199,9 @@ func checkCertManager(t *testing.T, o objects) {
 	}
 	for name, rules := range rolesOf(o) {
 		for _, rule := range rules {
-			if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") {
+			// The key of marks is in a Secret whatever certificates come from.
+			ofMarks := slices.Equal(rule.ResourceNames, []string{"opgate-marks"}) || slices.Equal(rule.Verbs, []string{"create"})
+			if slices.Contains(rule.Resources, "secrets") && !ofMarks || slices.Contains(rule.Resources, "customresourcedefinitions") && slices.Contains(rule.Verbs, "patch") {
 				t.Errorf("%s has a permission that only self-managed certificates need: %v", name, rule)
 			}
 		}

@@ -40,7 +40,7 @@ func createBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []str
 // waitForBareRBAC waits until the authorizer knows every role and binding of createBareRBAC.
 func waitForBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
 	var permissions []authorizationv1.SubjectAccessReviewSpec
-	for _, user := range []string{string(Admin), "system:serviceaccount:" + OLMNamespace + ":" + olmServiceAccount} {
+	for _, user := range []string{string(Admin), OLMUserName} {
 		permissions = append(permissions, authorizationv1.SubjectAccessReviewSpec{
 			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Resource: "*", Verb: "*"},
 		})

@@ -36,6 +36,8 @@ type Cluster struct {
 	gates []*Gate
 	loop  bool // whether one of them had a loop
 	ends  []func() error
+	// secureMetrics is whether one of them had these.
+	secureMetrics bool
 
 	stop func() error
 }
@@ -106,6 +108,9 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	if c.users, err = createUsers(ctx, c.plane, c.masters, &opts); err != nil {
+		return err
+	}
+	if err := c.CreateOLMDeployment(ctx, OLMNamespace, olmServiceAccount); err != nil {
 		return err
 	}
 	if err := wait(ctx, c.masters, opts.TenantNamespaces); err != nil {

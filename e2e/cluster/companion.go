@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"time"
 
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 // companionStopTimeout bounds a graceful stop.
-const companionStopTimeout = 30 * time.Second
+const companionStopTimeout = speed.Wait
 
 // Companion is a process beside the control plane, such as one of OLM's operators.
 type Companion struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -15,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 const (
-	// componentTimeout bounds the start, and the stop, of etcd and of kube-apiserver each. They take seconds; a busy machine
-	// of two cores takes longer.
-	componentTimeout = 2 * time.Minute
+	// componentTimeout bounds the start, and the stop, of etcd and of kube-apiserver each.
+	componentTimeout = speed.LongWait
 	// logLines is how much of a component's log an error quotes.
 	logLines = 20
 )
@@ -63,6 +62,13 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 	}
 	if opts.Node || opts.Owners {
 		server.Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	}
+	if opts.WebhookClient {
+		config, err := writeAdmissionConfig(dir)
+		if err != nil {
+			return nil, fmt.Errorf("start control plane: %w", err)
+		}
+		server.Configure().Set("admission-control-config-file", config)
 	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // fenceTimeout bounds the time until the API server has seen a webhook configuration; it takes milliseconds.
-const fenceTimeout = 30 * time.Second
+const fenceTimeout = speed.Wait
 
 // fenceLabel marks the one object that a fence stops.
 const fenceLabel = "e2e.opgate.io/fence"

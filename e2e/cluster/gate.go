@@ -8,20 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 const (
 	// gateReadyTimeout bounds the time until Opgate has read its first full snapshot and says that it is ready.
-	gateReadyTimeout = time.Minute
+	gateReadyTimeout = speed.Wait
 	// gateStopTimeout bounds a graceful stop.
-	gateStopTimeout = 30 * time.Second
+	gateStopTimeout = speed.Wait
 	// requestTimeout bounds one request to Opgate's own endpoints.
-	requestTimeout = 5 * time.Second
+	requestTimeout = 30 * time.Second
 )
 
 // GateOptions says how StartOpgate runs Opgate. The zero value is useful.
@@ -30,8 +32,12 @@ type GateOptions struct {
 	Binary string
 	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write.
 	Loop bool
+	// SecureMetrics serves metrics by HTTPS, with names of policies, to those who may get them.
+	SecureMetrics bool
 	// Unready makes StartOpgate return before Opgate says that it is ready: what the API server asks it then, it refuses.
 	Unready bool
+	// OLMIdentity is who Opgate, and the webhook configurations, take for OLM. Default: OLMUserName.
+	OLMIdentity string
 	// Args are added to the arguments of "opgate serve", and win over those that the harness gives.
 	Args []string
 }
@@ -44,6 +50,7 @@ type Gate struct {
 	ca      []byte // PEM
 	health  string
 	metrics string
+	secure  bool // metrics by HTTPS
 	client  *http.Client
 }
 
@@ -59,11 +66,14 @@ func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, err
 			return nil, fmt.Errorf("start opgate: %w", err)
 		}
 	}
+	if opts.OLMIdentity == "" {
+		opts.OLMIdentity = OLMUserName
+	}
 	gate, err := c.launch(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("start opgate: %w", err)
 	}
-	if err := c.openGate(ctx, gate, opts.Unready); err != nil {
+	if err := c.openGate(ctx, gate, &opts); err != nil {
 		err = fmt.Errorf("start opgate: %w; its log ends with\n%s", err, tail.File(gate.LogPath(), logLines))
 		_, stopErr := gate.Stop()
 		return nil, errors.Join(err, stopErr)
@@ -94,6 +104,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		ca:      certificate.ca,
 		health:  addresses[1],
 		metrics: addresses[2],
+		secure:  opts.SecureMetrics,
 		client:  &http.Client{Timeout: requestTimeout},
 	}
 	args := append([]string{
@@ -107,8 +118,10 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		// Nothing balances load here, so there is nobody to wait for before the listener closes.
 		"--drain-delay", "0s",
 		"--drain-timeout", "0s",
+		"--metrics-secure=" + strconv.FormatBool(opts.SecureMetrics),
 		"--background-loop=" + strconv.FormatBool(opts.Loop),
 		"--namespace", OpgateNamespace,
+		"--olm-identity", opts.OLMIdentity,
 	}, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")
@@ -118,12 +131,13 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	}
 	c.gates = append(c.gates, gate)
 	c.loop = c.loop || opts.Loop
+	c.secureMetrics = c.secureMetrics || opts.SecureMetrics
 	return gate, nil
 }
 
 // openGate waits until the process is ready, unless told otherwise, and puts it in front of the API server.
-func (c *Cluster) openGate(ctx context.Context, gate *Gate, unready bool) error {
-	if !unready {
+func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) error {
+	if !opts.Unready {
 		if err := gate.WaitForReady(ctx); err != nil {
 			return err
 		}
@@ -132,7 +146,7 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, unready bool) error 
 	if err := c.installConversion(ctx, gate.WebhookURL(), gate.ca); err != nil {
 		return err
 	}
-	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), gate.WebhookURL(), gate.ca); err != nil {
+	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.ca, olm: opts.OLMIdentity}); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.log, "the API server asks opgate")
@@ -193,10 +207,30 @@ func (g *Gate) LogPath() string { return g.process.log }
 func (g *Gate) HealthURL() string { return "http://" + g.health }
 
 // MetricsURL is the address of Opgate's metrics.
-func (g *Gate) MetricsURL() string { return "http://" + g.metrics + "/metrics" }
+func (g *Gate) MetricsURL() string {
+	if g.secure {
+		return "https://" + g.metrics + "/metrics"
+	}
+	return "http://" + g.metrics + "/metrics"
+}
 
 // CA is the certificate authority that a client of the webhooks has to trust, as PEM.
 func (g *Gate) CA() []byte { return g.ca }
 
 // WebhookURL is the address of Opgate's webhooks, without a path.
 func (g *Gate) WebhookURL() string { return "https://" + g.webhook }
+
+// PeakMemory returns the most memory that the process has had resident since it started, in bytes.
+func (g *Gate) PeakMemory() (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.process.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("there is no VmHWM in the status of the process")
+}

@@ -46,6 +46,8 @@ type Options struct {
 	// Owners makes the API server ask, as on OpenShift and with Node, whether somebody who makes an object go with its owner has the
 	// right to delete it, and to keep the owner from going first.
 	Owners bool
+	// WebhookClient makes the API server authenticate to webhooks by a client certificate, of which WebhookClientCA is the CA.
+	WebhookClient bool
 	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
 	Audit bool
 	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each LIST.

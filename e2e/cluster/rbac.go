@@ -11,12 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	tenantRole    = "opgate-e2e-tenant"
 	templateRole  = "opgate-e2e-templates"
 	orderingRole  = "opgate-e2e-ordering"
+	metricsRole   = "opgate-e2e-metrics"
 	admissionRole = "opgate-admission"
 	certsRole     = "opgate-certs"
 	loopRole      = "opgate-loop"
@@ -27,7 +30,7 @@ const (
 	policyGroup    = "policy.open-cluster-management.io"
 
 	// rbacTimeout bounds the time until the API server's authorizer has seen new bindings; it takes milliseconds.
-	rbacTimeout = 30 * time.Second
+	rbacTimeout = speed.Wait
 	// pollInterval is how often a condition is looked at that cannot be watched.
 	pollInterval = 50 * time.Millisecond
 )
@@ -60,6 +63,11 @@ func OrderingRules() []rbacv1.PolicyRule {
 	}
 }
 
+// MetricsRules are what Opgate may do besides where metrics are secure. The chart grants it with metrics.secure.
+func MetricsRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{allow("authentication.k8s.io", []string{"tokenreviews"}, "create")}
+}
+
 // OpgateRules are all that Opgate may need here: for admission and certificates and, once there was a gate with Loop, for that as
 // well. It may do no more than that, but needs less while the loop does not run.
 func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
@@ -69,6 +77,9 @@ func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	also := TemplateRules()
 	if c.loop {
 		roles, also = append(roles, loopRole), append(also, OrderingRules()...)
+	}
+	if c.secureMetrics {
+		also = append(also, MetricsRules()...)
 	}
 	rules, err := shippedRules(roles...)
 	return append(rules, also...), err
@@ -92,6 +103,8 @@ func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string)
 		clusterBinding(templateRole, templateRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: orderingRole}, Rules: OrderingRules()},
 		clusterBinding(orderingRole, orderingRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: metricsRole}, Rules: MetricsRules()},
+		clusterBinding(metricsRole, metricsRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
 	)
 	for _, object := range objects {
 		if err := c.Create(ctx, object); err != nil {

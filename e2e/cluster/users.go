@@ -36,6 +36,9 @@ const (
 	opgateServiceAccount = "opgate"
 )
 
+// OLMUserName is who OLM is to the API server.
+const OLMUserName = "system:serviceaccount:" + OLMNamespace + ":" + olmServiceAccount
+
 // OpgateUserName is who Opgate is to the API server.
 const OpgateUserName = "system:serviceaccount:" + OpgateNamespace + ":" + opgateServiceAccount
 

@@ -7,20 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
-// installWebhooks creates or updates the webhook configurations in the file at path, and waits until the API server acts on
-// them. All that differs from the file is where the webhooks are: at url, trusted by ca, instead of behind a Service.
-func installWebhooks(ctx context.Context, c client.Client, path, url string, ca []byte) error {
-	configurations, err := readWebhooks(path, url, ca)
+// configurationName is the name of both webhook configurations.
+const configurationName = "opgate"
+
+// routeTimeout bounds the time until Opgate has written the paths into the webhook configurations; it takes milliseconds.
+const routeTimeout = time.Minute
+
+// installWebhooks creates or updates the webhook configurations in the file at path, and waits until Opgate has written its paths
+// and the API server acts on them. All that differs from the file is the target.
+func installWebhooks(ctx context.Context, c client.Client, path string, to target) error {
+	configurations, err := readWebhooks(path, to)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
@@ -29,11 +38,57 @@ func installWebhooks(ctx context.Context, c client.Client, path, url string, ca 
 			return fmt.Errorf("install webhooks: %w", err)
 		}
 	}
+	if err := waitForPaths(ctx, c); err != nil {
+		return fmt.Errorf("install webhooks: %w", err)
+	}
 	return waitForWebhooks(ctx, c)
 }
 
+// target is what webhook configurations lead to: webhooks at url, trusted by ca, instead of behind a Service, that take olm for OLM.
+type target struct {
+	url string
+	ca  []byte
+	olm string
+}
+
+// waitForPaths waits until every webhook has a path. Manifests have none: Opgate fills them in, with the token by which it knows
+// the API server.
+func waitForPaths(ctx context.Context, c client.Client) error {
+	var bare string
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, routeTimeout, true, func(ctx context.Context) (bool, error) {
+		mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		configs := map[string]admissionregistrationv1.WebhookClientConfig{}
+		for _, into := range []client.Object{mutating, validating} {
+			if err := c.Get(ctx, client.ObjectKey{Name: configurationName}, into); err != nil {
+				return false, err
+			}
+		}
+		for _, webhook := range mutating.Webhooks {
+			configs["mutating "+webhook.Name] = webhook.ClientConfig
+		}
+		for _, webhook := range validating.Webhooks {
+			configs["validating "+webhook.Name] = webhook.ClientConfig
+		}
+		for name, config := range configs {
+			target, err := url.Parse(*config.URL)
+			if err != nil {
+				return false, err
+			}
+			if target.Path == "" {
+				bare = name
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until opgate has written the path of webhook %s: %w", bare, err)
+	}
+	return nil
+}
+
 // readWebhooks reads a file with one MutatingWebhookConfiguration and one ValidatingWebhookConfiguration.
-func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
+func readWebhooks(path string, to target) ([]client.Object, error) {
 	documents, err := readDocuments(path)
 	if err != nil {
 		return nil, err
@@ -54,7 +109,8 @@ func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
 		default:
 			return nil, fmt.Errorf("unexpected or repeated %s", d.GroupVersionKind())
 		}
-		if err := yaml.UnmarshalStrict(d.text, into); err != nil {
+		text := bytes.ReplaceAll(d.text, []byte("'"+OLMUserName+"'"), []byte("'"+to.olm+"'"))
+		if err := yaml.UnmarshalStrict(text, into); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Kind, err)
 		}
 	}
@@ -64,13 +120,13 @@ func readWebhooks(path, url string, ca []byte) ([]client.Object, error) {
 
 	for i := range mutating.Webhooks {
 		webhook := &mutating.Webhooks[i]
-		if err := redirect(&webhook.ClientConfig, url, ca); err != nil {
+		if err := redirect(&webhook.ClientConfig, to); err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
 		}
 	}
 	for i := range validating.Webhooks {
 		webhook := &validating.Webhooks[i]
-		if err := redirect(&webhook.ClientConfig, url, ca); err != nil {
+		if err := redirect(&webhook.ClientConfig, to); err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
 		}
 	}
@@ -108,13 +164,12 @@ func readDocuments(path string) ([]document, error) {
 	}
 }
 
-// redirect replaces a reference to a Service with a URL that has the same path.
-func redirect(config *admissionregistrationv1.WebhookClientConfig, url string, ca []byte) error {
-	if config.Service == nil || config.Service.Path == nil {
-		return errors.New("clientConfig.service has no path")
+// redirect replaces a reference to a Service with a URL. Neither has a path.
+func redirect(config *admissionregistrationv1.WebhookClientConfig, to target) error {
+	if config.Service == nil || config.Service.Path != nil {
+		return errors.New("clientConfig has no service, or one with a path, which is for opgate to write")
 	}
-	target := url + *config.Service.Path
-	*config = admissionregistrationv1.WebhookClientConfig{URL: &target, CABundle: ca}
+	*config = admissionregistrationv1.WebhookClientConfig{URL: &to.url, CABundle: to.ca}
 	return nil
 }
 

@@ -16,7 +16,7 @@ kind: MutatingWebhookConfiguration
 metadata: {name: opgate}
 webhooks:
 - name: mutate.opgate.io
-  clientConfig: {service: {namespace: opgate-system, name: opgate, path: /mutate}}
+  clientConfig: {service: {namespace: opgate-system, name: opgate}}
   failurePolicy: Fail
 `
 	validatingManifest = `
@@ -25,7 +25,7 @@ kind: ValidatingWebhookConfiguration
 metadata: {name: opgate}
 webhooks:
 - name: validate.opgate.io
-  clientConfig: {service: {namespace: opgate-system, name: opgate, path: /validate}}
+  clientConfig: {service: {namespace: opgate-system, name: opgate}}
   failurePolicy: Fail
 `
 )
@@ -41,7 +41,7 @@ func writeManifest(t *testing.T, documents ...string) string {
 
 func TestReadWebhooksChangesOnlyWhereTheyAre(t *testing.T) {
 	path := writeManifest(t, "# a comment", mutatingManifest, validatingManifest)
-	objects, err := readWebhooks(path, "https://127.0.0.1:20000", []byte("ca"))
+	objects, err := readWebhooks(path, target{url: "https://127.0.0.1:20000", ca: []byte("ca")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestReadWebhooksChangesOnlyWhereTheyAre(t *testing.T) {
 		t.Fatalf("got %d objects, want 2", len(objects))
 	}
 	webhook := objects[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0]
-	if got, want := *webhook.ClientConfig.URL, "https://127.0.0.1:20000/validate"; got != want {
+	if got, want := *webhook.ClientConfig.URL, "https://127.0.0.1:20000"; got != want {
 		t.Errorf("got URL %s, want %s", got, want)
 	}
 	if webhook.ClientConfig.Service != nil || string(webhook.ClientConfig.CABundle) != "ca" {
@@ -81,14 +81,14 @@ func TestReadWebhooksRefusesWhatItWouldNotTest(t *testing.T) {
 			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "failurePolicy", "failPolicy")},
 			want:      `unknown field "failPolicy"`,
 		},
-		"no path": {
-			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, ", path: /validate", "")},
-			want:      "webhook validate.opgate.io: clientConfig.service has no path",
+		"a path": {
+			documents: []string{mutatingManifest, strings.ReplaceAll(validatingManifest, "system, name: opgate}", "system, name: opgate, path: /validate}")},
+			want:      "webhook validate.opgate.io: clientConfig has no service, or one with a path",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := readWebhooks(writeManifest(t, test.documents...), "https://127.0.0.1:20000", nil)
+			_, err := readWebhooks(writeManifest(t, test.documents...), target{url: "https://127.0.0.1:20000"})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want it to say %q", err, test.want)
 			}

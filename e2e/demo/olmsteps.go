@@ -3,7 +3,7 @@ package demo
 import "github.com/opgate/opgate/e2e/cluster"
 
 // olmTimeout is for one step of OLM, such as an installation. It takes seconds.
-const olmTimeout = "--timeout=3m"
+const olmTimeout = "--timeout=10m"
 
 // olmSteps is the demo with OLM, in which nobody but Opgate creates or approves anything. Later steps build on earlier ones.
 func olmSteps() []step {

@@ -12,15 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/internal/filelock"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	// stopTimeout bounds a graceful stop of the background process, which waits for each of its own to stop.
-	stopTimeout = 2 * time.Minute
+	stopTimeout = speed.LongWait
 	// killTimeout bounds the time until a killed process is gone.
-	killTimeout = 10 * time.Second
+	killTimeout = speed.Wait
 	// holderTimeout bounds the moment until a process that has just taken the lock says who it is.
-	holderTimeout = 10 * time.Second
+	holderTimeout = speed.Wait
 
 	pollInterval = 50 * time.Millisecond
 )

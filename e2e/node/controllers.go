@@ -14,11 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 const (
 	// controllersTimeout bounds the time until the controllers work. It takes seconds.
-	controllersTimeout = 2 * time.Minute
+	controllersTimeout = speed.LongWait
 	pollInterval       = 100 * time.Millisecond
 )
 

@@ -8,16 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/reaper"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // waitTimeout bounds everything that is waited for. It takes seconds at most.
-const waitTimeout = time.Minute
+const waitTimeout = speed.Wait
 
 func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(webhookVariable); ok {

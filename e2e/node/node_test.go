@@ -49,7 +49,7 @@ func TestNode(t *testing.T) {
 		e.refusesNoEndpoint(t)
 		e.shows(t, `is waiting to start: ContainerCreating`, "logs", "-n", namespace, "deployment/server")
 		e.kubectl(t, secret("one", certificate, key), "apply", "-f", "-")
-		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=1m")
+		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=10m")
 		if got := e.servers(); len(got) != 2 {
 			t.Errorf("there are %v, want two pods", got)
 		}
@@ -181,7 +181,7 @@ func TestNode(t *testing.T) {
 		}()
 		defer stop()
 		e.kubectl(t, "", "rollout", "restart", "-n", namespace, "deployment/server")
-		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=1m")
+		e.kubectl(t, "", "rollout", "status", "-n", namespace, "deployment/server", "--timeout=10m")
 		eventually(t, "see the old pods gone", func(context.Context) error {
 			for _, pod := range before {
 				if slices.ContainsFunc(e.servers(), func(p Pod) bool { return p.Name == pod.Name }) {
@@ -218,7 +218,7 @@ func TestNode(t *testing.T) {
 		e.shows(t, "Helm", "get", "configmap", "-n", namespace, "tiny", "-o", `jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}`)
 	})
 	t.Run("a namespace goes with all that is in it", func(t *testing.T) {
-		e.kubectl(t, "", "delete", "namespace", namespace, "--timeout=1m")
+		e.kubectl(t, "", "delete", "namespace", namespace, "--timeout=10m")
 		if got := e.Pods(namespace); len(got) > 0 {
 			t.Errorf("there are %v", got)
 		}

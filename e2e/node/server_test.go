@@ -15,6 +15,8 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // Environment of the test binary where it runs in place of a pod.
@@ -23,7 +25,7 @@ const (
 	healthVariable  = "E2E_HEALTH_ADDRESS"
 )
 
-// drain is how long the server goes on after SIGTERM, as Opgate does.
+// drain is how long the server goes on after SIGTERM, on a machine of usual speed: the time for others to learn that it ends.
 const drain = time.Second
 
 // testServer is the program that the pods of these tests run: this test binary.
@@ -93,7 +95,7 @@ func serve() error {
 	case <-ctx.Done():
 	}
 	fmt.Println("ending as", name)
-	time.Sleep(drain)
+	time.Sleep(speed.Scale(drain))
 	var errs []error
 	for _, server := range servers {
 		errs = append(errs, server.Shutdown(context.Background()))

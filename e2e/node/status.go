@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // reportTimeout bounds the attempts to write a status. What could not be written is, with the next change.
-const reportTimeout = 10 * time.Second
+const reportTimeout = speed.Wait
 
 // state is that of the container of a pod.
 type state struct {

@@ -24,13 +24,14 @@ import (
 
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
 const (
 	// readyTimeout bounds the time until OLM, or the API server, has noticed that something answers, or no longer does. It takes
 	// seconds.
-	readyTimeout = 2 * time.Minute
+	readyTimeout = speed.LongWait
 	pollInterval = 100 * time.Millisecond
 )
 
@@ -224,14 +225,18 @@ func (o *OLM) create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
+// restarts is how often an operator may crash in a test. The catalog operator of v0.42 does at times, while it asks for the tokens of
+// several accounts.
+const restarts = 3
+
 func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 	for _, operator := range []*Server{{
-		name: "the catalog operator",
+		name: "the catalog operator", restarts: restarts,
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
 		},
 	}, {
-		name: "the OLM operator",
+		name: "the OLM operator", restarts: restarts,
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
 			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,

@@ -18,9 +18,10 @@ type Server struct {
 	// notice waits until the cluster knows whether the process answers.
 	notice func(ctx context.Context, answers bool) error
 
-	mu      sync.Mutex
-	running *cluster.Companion // nil while it is stopped
-	logs    []string           // of all runs
+	mu       sync.Mutex
+	running  *cluster.Companion // nil while it is stopped
+	logs     []string           // of all runs
+	restarts int                // how often it may still crash: on a real cluster the kubelet starts it again
 }
 
 // Start starts the process, unless it runs, and waits until the cluster uses it.
@@ -60,7 +61,26 @@ func (s *Server) run(ctx context.Context) error {
 	}
 	s.running = process
 	s.logs = append(s.logs, process.LogPath())
+	go s.restart(context.WithoutCancel(ctx), process)
 	return nil
+}
+
+// restart starts the process again when it ends by itself.
+func (s *Server) restart(ctx context.Context, ended *cluster.Companion) {
+	<-ended.Exited()
+	s.mu.Lock()
+	again := s.running == ended && s.restarts > 0
+	if again {
+		s.restarts--
+		fmt.Fprintf(s.log, "%s is started again: %v\n", s.name, ended.Err())
+		s.running = nil
+	}
+	s.mu.Unlock()
+	if again {
+		if err := s.run(ctx); err != nil {
+			fmt.Fprintf(s.log, "start %s again: %v\n", s.name, err)
+		}
+	}
 }
 
 // end stops the process if it runs.

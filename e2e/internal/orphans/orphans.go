@@ -34,7 +34,7 @@ func End(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	// Each before the one that it needs: kube-apiserver does not end in peace without etcd.
-	for _, name := range []string{"olm", "catalog", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
+	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
 		inDir := func(arg string) bool { return strings.Contains(arg, dir+"/") }
 		err := end(ctx, out, name, func(args []string) bool {
 			return filepath.Base(args[0]) == name && slices.ContainsFunc(args[1:], inDir)

@@ -1,0 +1,116 @@
+// Package speed measures this machine, so that tests fit it: how long they wait, how long what they measure lasts, and how many of them
+// run at once.
+package speed
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5" //nolint:gosec // work whose duration depends on the processor alone, with or without the race detector
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// Wait bounds the wait for a condition that a machine with nothing else to do meets within seconds. Deadlines are for what
+	// never happens: a test that passes waits no longer for a larger one.
+	Wait = 3 * time.Minute
+	// LongWait is Wait for what takes up to a minute there, such as an installation by OLM.
+	LongWait = 10 * time.Minute
+)
+
+const (
+	// rounds is how often the work is measured; the fastest counts, since other processes come and go.
+	rounds = 3
+	// blocks and starts are the work of a round, usualBlocks and usualStarts what they take on the machine that all durations were chosen on,
+	// which has usualProcessors.
+	blocks, usualBlocks = 64, 100 * time.Millisecond
+	starts, usualStarts = 20, 50 * time.Millisecond
+	usualProcessors     = 2
+	// most bounds what Scale does: a test that is even slower fails by its deadlines.
+	most = 20
+	// clustersPerProcessor is how many run at once on a processor of usual speed: a cluster waits most of the time.
+	clustersPerProcessor = 2
+	// clusterMemory is what a cluster takes, in bytes, OLM and the test included.
+	clusterMemory = 1 << 30
+)
+
+// Scale returns how long something is to last here that is to last d on the usual machine. It is never less than d.
+func Scale(d time.Duration) time.Duration {
+	fewer := max(1, usualProcessors/float64(processors()))
+	return time.Duration(float64(d) * min(slowness()*fewer, most))
+}
+
+// Parallel returns how many clusters this machine carries at once. Where it is slow they are fewer, but not by as much: tests wait
+// for as long as they need to, and most of what they wait for is not the processor.
+func Parallel() int {
+	n := max(2, int(math.Round(clustersPerProcessor*float64(processors())/math.Sqrt(slowness()))))
+	if available := availableMemory(); available > 0 {
+		n = min(n, int(available/clusterMemory))
+	}
+	return max(n, 1)
+}
+
+// SetParallel makes Parallel the number of tests that run at once, unless the command line says one. It is to be called before the tests run.
+func SetParallel() error {
+	const name = "test.parallel"
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if given {
+		return nil
+	}
+	n := Parallel()
+	fmt.Fprintf(os.Stderr, "%d tests with a cluster of their own at once: %d processors, %.1f times slower than usual\n", n, processors(), slowness())
+	return flag.Set(name, strconv.Itoa(n))
+}
+
+// processors is how many this process may use: the affinity of the process and limits of its cgroup count.
+func processors() int { return runtime.GOMAXPROCS(0) }
+
+// slowness is how many times longer work takes here than on the usual machine, per processor. It is never less than 1.
+var slowness = sync.OnceValue(func() float64 {
+	block := make([]byte, 1<<20)
+	compute := func() {
+		for range blocks {
+			md5.Sum(block) //nolint:gosec // as above
+		}
+	}
+	start := func() {
+		for range starts {
+			_ = exec.CommandContext(context.Background(), "env").Run() //nolint:forbidigo // it ends at once
+		}
+	}
+	return max(1, fastest(compute).Seconds()/usualBlocks.Seconds(), fastest(start).Seconds()/usualStarts.Seconds())
+})
+
+func fastest(work func()) time.Duration {
+	best := time.Duration(math.MaxInt64)
+	for range rounds {
+		began := time.Now() //nolint:forbidigo // this is what is measured
+		work()
+		best = min(best, time.Since(began)) //nolint:forbidigo // as above
+	}
+	return best
+}
+
+// availableMemory is in bytes, 0 where it is not known.
+func availableMemory() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(string(line), "MemAvailable: %d kB", &kilobytes); err == nil {
+			return kilobytes << 10
+		}
+	}
+	return 0
+}
