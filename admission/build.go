@@ -11,7 +11,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // build stores a snapshot in which the namespaces that changed are new and the others those of the last one.
@@ -91,9 +91,9 @@ func (f *Feed) buildNamespaces(next *Snapshot, informers map[string]cache.Shared
 }
 
 // orderOf puts the Policies and PolicySets together.
-func orderOf(informers map[string]cache.SharedIndexInformer) *ordering.Graph {
-	var policies []*ordering.Policy
-	var sets []*ordering.Set
+func orderOf(informers map[string]cache.SharedIndexInformer) *dependency.Graph {
+	var policies []*dependency.Policy
+	var sets []*dependency.Set
 	for _, src := range orderSources {
 		for _, obj := range informers[src.resource.Resource].GetStore().List() {
 			if it := obj.(*item); it.ordered != nil {
@@ -103,7 +103,7 @@ func orderOf(informers map[string]cache.SharedIndexInformer) *ordering.Graph {
 			}
 		}
 	}
-	return ordering.NewGraph(policies, sets)
+	return dependency.NewGraph(policies, sets)
 }
 
 // setConstraints makes the Constraints of the cluster ready for judging, and tells whether anything that counts for that is new.

@@ -10,7 +10,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // TestConstraintsCountEverywhere also in a namespace that nothing is known of yet.
@@ -65,7 +65,7 @@ func certifiedOnly(generation int64, resourceVersion string) *constraintv1.Const
 }
 
 func suspended(c *constraintv1.Constraint) *constraintv1.Constraint {
-	c.Annotations = map[string]string{ordering.AnnotationPending: "policies/app"}
+	c.Annotations = map[string]string{dependency.AnnotationPending: "policies/app"}
 	return c
 }
 

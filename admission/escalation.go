@@ -13,7 +13,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // askedAtOnce bounds how many rights are asked about at the same time.
@@ -34,7 +34,7 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *Snapshot, req *request
 		}
 	}
 	key := g.key()
-	digest, err := ordering.DigestOf(policy)
+	digest, err := dependency.DigestOf(policy)
 	if err != nil || policy.DeletionTimestamp != nil || policy.Name == "" || len(key) == 0 {
 		return unchanged
 	}
@@ -42,7 +42,7 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *Snapshot, req *request
 	if missing.refuses() {
 		return unchanged
 	}
-	mark := ordering.Sign(key, policy, digest, rules.NarrowKinds(missing.needs))
+	mark := dependency.Sign(key, policy, digest, rules.NarrowKinds(missing.needs))
 	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
 }
 
@@ -58,11 +58,11 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *reque
 	if len(key) == 0 {
 		return notReady("policy")
 	}
-	digest, err := ordering.DigestOf(policy)
+	digest, err := dependency.DigestOf(policy)
 	if err != nil {
 		return unreadable("policy", err)
 	}
-	_, marked := ordering.Verify(key, policy, digest)
+	_, marked := dependency.Verify(key, policy, digest)
 	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
 	if missing.refuses() {
 		in.Order = nil // a cycle shows what others wait for, which is not for those who may not get it
@@ -84,21 +84,21 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *reque
 
 // sameMark reports whether nothing is asked about the mark: whoever writes another one, or takes it away, answers for the Policy.
 func sameMark(a, b *policyv1.Policy) bool {
-	before, marked := a.Annotations[ordering.AnnotationVerified]
-	now, still := b.Annotations[ordering.AnnotationVerified]
+	before, marked := a.Annotations[dependency.AnnotationVerified]
+	now, still := b.Annotations[dependency.AnnotationVerified]
 	return before == now && marked == still
 }
 
 // needsOf are what the author of a Policy needs rights to. Only a stored Policy with a valid mark answers for what it has already.
 func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
 	if old == nil {
-		return rules.Needs(policy, nil, ordering.Verification{})
+		return rules.Needs(policy, nil, dependency.Verification{})
 	}
-	var known ordering.Verification
-	digest, err := ordering.DigestOf(old)
+	var known dependency.Verification
+	digest, err := dependency.DigestOf(old)
 	ok := err == nil
 	if ok {
-		known, ok = ordering.Verify(key, old, digest)
+		known, ok = dependency.Verify(key, old, digest)
 	}
 	if !ok {
 		old = nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // rights lets everybody do what it lists, as "verb resource.group/namespace[/name]", and keeps what it is asked, each once, sorted.
@@ -285,7 +285,7 @@ func markOf(t *testing.T, object []byte) string {
 	if err := u.UnmarshalJSON(object); err != nil {
 		t.Fatal(err)
 	}
-	return u.GetAnnotations()[ordering.AnnotationVerified]
+	return u.GetAnnotations()[dependency.AnnotationVerified]
 }
 
 // TestB2Mark wants the mark of a Policy to say that the rights of its author were verified, whoever wrote what before (threat O21).
@@ -293,7 +293,7 @@ func TestB2Mark(t *testing.T) {
 	constraint := []string{"- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: open}, spec: {}}"}
 	with := func(u *unstructured.Unstructured, mark string) *unstructured.Unstructured {
 		u = u.DeepCopy()
-		u.SetAnnotations(map[string]string{ordering.AnnotationVerified: mark, "kept": "yes"})
+		u.SetAnnotations(map[string]string{dependency.AnnotationVerified: mark, "kept": "yes"})
 		return u
 	}
 	bare := parent(t, constraint)

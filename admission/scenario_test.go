@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/admission/scenario"
-	"github.com/opgate/opgate/controller/packages"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -162,7 +162,7 @@ func offersOf(t *testing.T, s *scenario.Scenario) Offers {
 		t.Fatal(err)
 	}
 	known := make(chan string, len(s.Catalog))
-	offers := packages.New(packages.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
+	offers := catalog.New(catalog.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := offers.Start(t.Context()); err != nil {

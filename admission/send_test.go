@@ -27,7 +27,7 @@ import (
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // olmUser is the name that OLM writes as in tests.
@@ -95,7 +95,7 @@ func marked(t testing.TB, u *unstructured.Unstructured) *unstructured.Unstructur
 	if err := json.Unmarshal(raw(t, u), p); err != nil {
 		t.Fatal(err)
 	}
-	digest, err := ordering.DigestOf(p)
+	digest, err := dependency.DigestOf(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func marked(t testing.TB, u *unstructured.Unstructured) *unstructured.Unstructur
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[ordering.AnnotationVerified] = ordering.Sign(testKey, p, digest, ordering.Verification{})
+	annotations[dependency.AnnotationVerified] = dependency.Sign(testKey, p, digest, dependency.Verification{})
 	u.SetAnnotations(annotations)
 	return u
 }
@@ -122,8 +122,8 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 		cluster.AddNamespace(namespace, map[string]string{"kubernetes.io/metadata.name": namespace}, false)
 	}
 	snapshot := &Snapshot{generation: 1}
-	var policies []*ordering.Policy
-	var sets []*ordering.Set
+	var policies []*dependency.Policy
+	var sets []*dependency.Set
 	followed := slices.Concat(sources, orderSources)
 	for _, u := range objects {
 		i := slices.IndexFunc(followed, func(s source) bool { return s.resource.Resource == resourceOf(u) })
@@ -156,7 +156,7 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
 			definitions, snapshot.objects = append(definitions, c.definition), append(snapshot.objects, c.object)
 		}
 	}
-	snapshot.order = ordering.NewGraph(policies, sets)
+	snapshot.order = dependency.NewGraph(policies, sets)
 	snapshot.constraints = constraint.NewSet(definitions, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift})
 	cluster.Constraints = snapshot.constraints
 	snapshot.namespaces = cluster.Namespaces()

@@ -12,7 +12,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Snapshot is everything that judging knows of the cluster at one moment. It is immutable: requests read
@@ -23,7 +23,7 @@ type Snapshot struct {
 	constraints *constraint.Set
 	objects     []*constraintv1.Constraint
 	// order is what waits for what; nil where no Policy is known.
-	order      *ordering.Graph
+	order      *dependency.Graph
 	generation uint64
 	built      time.Time
 	seen       map[string]Seen

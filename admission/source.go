@@ -17,7 +17,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -40,8 +40,8 @@ type read struct {
 	faults []string
 	// constraint is set for Constraints, ordered for Policies, members for PolicySets.
 	constraint *storedConstraint
-	ordered    *ordering.Policy
-	members    *ordering.Set
+	ordered    *dependency.Policy
+	members    *dependency.Set
 }
 
 // storedConstraint is a Constraint as it is stored, and made ready for judging.
@@ -81,7 +81,7 @@ func readOrdered(raw []byte) (read, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, p); err != nil {
 		return read{}, err
 	}
-	return read{ordered: ordering.Read(p)}, nil
+	return read{ordered: dependency.Read(p)}, nil
 }
 
 func readMembers(raw []byte) (read, error) {
@@ -89,7 +89,7 @@ func readMembers(raw []byte) (read, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, s); err != nil {
 		return read{}, err
 	}
-	return read{members: ordering.ReadSet(s)}, nil
+	return read{members: dependency.ReadSet(s)}, nil
 }
 
 func readPolicy(raw []byte) (read, error) {

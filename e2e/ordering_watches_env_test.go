@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/controller/ordering/watches"
+	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // watched are Watches that run, what they ask of the API server, and whom they tell.
@@ -124,9 +124,9 @@ func (w *watched) until(t *testing.T, owner types.NamespacedName, what string, i
 }
 
 // untilSeen waits until a target is seen for a reason; without a reason, until it is seen in a state.
-func (w *watched) untilSeen(t *testing.T, owner types.NamespacedName, target watches.Target, reason ordering.Reason, state ordering.State) {
+func (w *watched) untilSeen(t *testing.T, owner types.NamespacedName, target watches.Target, reason dependency.Reason, state dependency.State) {
 	t.Helper()
-	var last ordering.Observed
+	var last dependency.Observed
 	defer func() {
 		if t.Failed() {
 			t.Logf("last it was %+v", last)
@@ -197,18 +197,18 @@ func watchedCRD(kind, scope string, labels map[string]any, versions ...string) *
 }
 
 // watchedObject is an object of watchedGroup in version v1.
-func watchedObject(kind, namespace, name string, state ordering.State) *unstructured.Unstructured {
+func watchedObject(kind, namespace, name string, state dependency.State) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": watchedGroup + "/v1", "kind": kind,
 		"metadata": map[string]any{"name": name}, "spec": map[string]any{"large": strings.Repeat("x", 10_000)}}}
 	u.SetNamespace(namespace)
-	if state != ordering.Unknown {
+	if state != dependency.Unknown {
 		u.Object["status"] = map[string]any{"compliant": string(state)}
 	}
 	return u
 }
 
 func watchedTarget(kind, namespace, name string) watches.Target {
-	return watches.Target{Ref: ordering.Ref{Group: watchedGroup, Kind: kind, Namespace: namespace, Name: name}}
+	return watches.Target{Ref: dependency.Ref{Group: watchedGroup, Kind: kind, Namespace: namespace, Name: name}}
 }
 
 // allowed waits until somebody may do something.

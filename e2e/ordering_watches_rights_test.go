@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/controller/ordering/watches"
+	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 func watchForbidden(t *testing.T, c *cluster.Cluster) {
@@ -25,8 +25,8 @@ func watchForbidden(t *testing.T, c *cluster.Cluster) {
 	denied, fine := watchedTarget("Widget", "shop", "always"), watchedTarget("Gadget", "", "always")
 	for _, w := range []*watched{patient, soon} {
 		w.Set(waiter, []watches.Target{denied, fine})
-		w.untilSeen(t, waiter, denied, ordering.Forbidden, "")
-		w.untilSeen(t, waiter, fine, "", ordering.Compliant)
+		w.untilSeen(t, waiter, denied, dependency.Forbidden, "")
+		w.untilSeen(t, waiter, fine, "", dependency.Compliant)
 	}
 	if got := w.Observe(denied).Detail; got != "the right to list and watch widgets."+watchedGroup+" in namespace shop is missing" {
 		t.Errorf("the detail is %q", got)
@@ -35,12 +35,12 @@ func watchForbidden(t *testing.T, c *cluster.Cluster) {
 		t.Error("an object that may not be read is known")
 	}
 	guest.grant(t, "widgets", "shop", "")
-	soon.untilSeen(t, waiter, denied, "", ordering.Compliant) // after a pause
-	if got := patient.Observe(denied).Reason; got != ordering.Forbidden {
+	soon.untilSeen(t, waiter, denied, "", dependency.Compliant) // after a pause
+	if got := patient.Observe(denied).Reason; got != dependency.Forbidden {
 		t.Errorf("it is %q, want it left alone until its backoff is over", got)
 	}
 	w.patch(t, watchedCRD("Widget", "Namespaced", nil), `{"metadata":{"annotations":{"changed":"yes"}}}`)
-	patient.untilSeen(t, waiter, denied, "", ordering.Compliant) // at once
+	patient.untilSeen(t, waiter, denied, "", dependency.Compliant) // at once
 }
 
 func watchOneName(t *testing.T, c *cluster.Cluster) {
@@ -49,8 +49,8 @@ func watchOneName(t *testing.T, c *cluster.Cluster) {
 	guest.grant(t, "widgets", "shop", "always")
 	mine, others := watchedTarget("Widget", "shop", "always"), watchedTarget("Widget", "shop", "another")
 	w.Set(waiter, []watches.Target{mine, others})
-	w.untilSeen(t, waiter, mine, "", ordering.Compliant)
-	w.untilSeen(t, waiter, others, ordering.Forbidden, "")
+	w.untilSeen(t, waiter, mine, "", dependency.Compliant)
+	w.untilSeen(t, waiter, others, dependency.Forbidden, "")
 }
 
 func watchListOnly(t *testing.T, c *cluster.Cluster) {
@@ -59,7 +59,7 @@ func watchListOnly(t *testing.T, c *cluster.Cluster) {
 	guest.bind(t, watchedGroup, "widgets", "shop", "", "list")
 	target := watchedTarget("Widget", "shop", "always")
 	w.Set(waiter, []watches.Target{target})
-	w.untilSeen(t, waiter, target, ordering.Forbidden, "")
+	w.untilSeen(t, waiter, target, dependency.Forbidden, "")
 	told := w.toldTimes(waiter)
 	eventually(t, "it is tried again", func(context.Context) error {
 		if n := len(w.requests.of("/widgets")); n < 12 { // two lists and two watches at a time
@@ -67,7 +67,7 @@ func watchListOnly(t *testing.T, c *cluster.Cluster) {
 		}
 		return nil
 	})
-	if n := w.toldTimes(waiter) - told; n > 0 || w.Observe(target).Reason != ordering.Forbidden {
+	if n := w.toldTimes(waiter) - told; n > 0 || w.Observe(target).Reason != dependency.Forbidden {
 		t.Errorf("told %d times more, and it is %+v; want it Forbidden for good", n, w.Observe(target))
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/controller/ordering/watches"
+	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 var (
@@ -38,7 +38,7 @@ func TestOrderingWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, u := range []*unstructured.Unstructured{watchedCRD("Widget", "Namespaced", nil, "v1"), watchedCRD("Gadget", "Cluster", nil, "v1"),
-		watchedObject("Widget", "shop", "always", ordering.Compliant), watchedObject("Gadget", "", "always", ordering.Compliant)} {
+		watchedObject("Widget", "shop", "always", dependency.Compliant), watchedObject("Gadget", "", "always", dependency.Compliant)} {
 		putWatched(t, admin, u)
 	}
 	t.Run("watches", func(t *testing.T) {
@@ -79,32 +79,32 @@ func watchKindComesAndGoes(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
 	bad, fine := watchedTarget("Goer", "shop", "db"), watchedTarget("Widget", "shop", "always")
 	w.Set(waiter, []watches.Target{bad, fine})
-	w.untilSeen(t, waiter, bad, ordering.NoKind, "")
+	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
 	if got := w.Observe(bad).Detail; got != "no CustomResourceDefinition serves Goer."+watchedGroup {
 		t.Errorf("the detail is %q", got)
 	}
 
 	// A kind that is missing holds up no other.
-	w.untilSeen(t, waiter, fine, "", ordering.Compliant)
-	w.untilSeen(t, waiter, bad, ordering.NoKind, "")
+	w.untilSeen(t, waiter, fine, "", dependency.Compliant)
+	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
 
 	definition := watchedCRD("Goer", "Namespaced", nil, "v1")
 	w.put(t, definition)
-	w.untilSeen(t, waiter, bad, ordering.NotFound, "")
-	w.put(t, watchedObject("Goer", "shop", "db", ordering.NonCompliant))
-	w.untilSeen(t, waiter, bad, "", ordering.NonCompliant)
+	w.untilSeen(t, waiter, bad, dependency.NotFound, "")
+	w.put(t, watchedObject("Goer", "shop", "db", dependency.NonCompliant))
+	w.untilSeen(t, waiter, bad, "", dependency.NonCompliant)
 	w.delete(t, definition)
-	w.untilSeen(t, waiter, bad, ordering.NoKind, "")
+	w.untilSeen(t, waiter, bad, dependency.NoKind, "")
 	if w.Object(bad) != nil {
 		t.Error("the object outlives its kind")
 	}
-	w.untilSeen(t, waiter, fine, "", ordering.Compliant)
+	w.untilSeen(t, waiter, fine, "", dependency.Compliant)
 	if n := w.Open(); n != 1 {
 		t.Errorf("%d objects are followed, want that of the kind that is there", n)
 	}
 	// What comes back is another kind: the object did not come with it.
 	w.put(t, definition)
-	w.untilSeen(t, waiter, bad, ordering.NotFound, "")
+	w.untilSeen(t, waiter, bad, dependency.NotFound, "")
 }
 
 func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
@@ -119,7 +119,7 @@ func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
 	if n := w.Open(); n != 0 {
 		t.Errorf("%d objects are followed though none is served", n)
 	}
-	w.put(t, watchedObject("Version", "shop", "db", ordering.Compliant))
+	w.put(t, watchedObject("Version", "shop", "db", dependency.Compliant))
 	definition := watchedCRD("Version", "Namespaced", nil, "v1", "v2")
 	stored, err := w.of(definition).Get(t.Context(), definition.GetName(), metav1.GetOptions{})
 	if err != nil {
@@ -129,7 +129,7 @@ func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
 	if _, err := w.of(definition).Update(t.Context(), definition, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.untilSeen(t, waiter, wanted, "", ordering.Compliant)
+	w.untilSeen(t, waiter, wanted, "", dependency.Compliant)
 	if got := w.Object(wanted).GetAPIVersion(); got != watchedGroup+"/v1" {
 		t.Errorf("it is read in %s, want the version that is stored", got)
 	}
@@ -137,30 +137,30 @@ func watchVersionServedLater(t *testing.T, c *cluster.Cluster) {
 
 func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
-	object := watchedObject("Gadget", "", "one", ordering.Compliant)
+	object := watchedObject("Gadget", "", "one", dependency.Compliant)
 	w.put(t, object)
 	// The same object, since the kind has no namespaces and a version does not count.
 	first, second := watchedTarget("Gadget", "", "one"), watchedTarget("Gadget", "elsewhere", "one")
 	second.Version = "v1"
 	w.Set(waiter, []watches.Target{first, first})
 	w.Set(another, []watches.Target{second})
-	w.untilSeen(t, waiter, first, "", ordering.Compliant)
-	w.untilSeen(t, another, second, "", ordering.Compliant)
+	w.untilSeen(t, waiter, first, "", dependency.Compliant)
+	w.untilSeen(t, another, second, "", dependency.Compliant)
 	if got := w.requests.of("/gadgets"); len(got) != 1 || len(w.requests.open("/gadgets")) != 1 {
 		t.Errorf("the object is asked for with %v, want one request", got)
 	}
 
 	// What nobody keeps is told nobody; what comes after it is told once.
 	before := w.toldTimes(waiter)
-	w.put(t, watchedObject("Gadget", "", "other", ordering.Compliant))
+	w.put(t, watchedObject("Gadget", "", "other", dependency.Compliant))
 	_, err := w.of(object).Apply(t.Context(), "one", &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",
 		"metadata": map[string]any{"name": "one"}, "status": map[string]any{"compliant": "Compliant"}}}, metav1.ApplyOptions{FieldManager: "another"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.patch(t, object, `{"status":{"compliant":"NonCompliant"}}`)
-	w.untilSeen(t, waiter, first, "", ordering.NonCompliant)
-	w.untilSeen(t, another, second, "", ordering.NonCompliant)
+	w.untilSeen(t, waiter, first, "", dependency.NonCompliant)
+	w.untilSeen(t, another, second, "", dependency.NonCompliant)
 	if n := w.toldTimes(waiter) - before; n != 1 {
 		t.Errorf("told %d times, want once", n)
 	}
@@ -174,7 +174,7 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("%d objects are followed though one is still waited for", n)
 	}
 	w.patch(t, object, `{"status":{"compliant":"Compliant"}}`)
-	w.untilSeen(t, another, second, "", ordering.Compliant)
+	w.untilSeen(t, another, second, "", dependency.Compliant)
 	if n := w.toldTimes(waiter) - before; n != 1 {
 		t.Error("told though it waits for nothing any more")
 	}
@@ -186,7 +186,7 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 		return nil
 	})
 	w.Set(another, []watches.Target{second})
-	w.untilSeen(t, another, second, "", ordering.Compliant)
+	w.untilSeen(t, another, second, "", dependency.Compliant)
 	if got := w.requests.of("/gadgets"); len(got) != 2 {
 		t.Errorf("asked for with %v, want one request more", got)
 	}
@@ -194,22 +194,22 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 
 func watchDeletion(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
-	object := watchedObject("Widget", "shop", "mortal", ordering.Compliant)
+	object := watchedObject("Widget", "shop", "mortal", dependency.Compliant)
 	object.SetFinalizers([]string{watchedGroup + "/held"})
 	w.put(t, object)
 	target := watchedTarget("Widget", "shop", "mortal")
 	w.Set(waiter, []watches.Target{target})
-	w.untilSeen(t, waiter, target, "", ordering.Compliant)
+	w.untilSeen(t, waiter, target, "", dependency.Compliant)
 	w.delete(t, object)
 	w.until(t, waiter, "it is being deleted", func() bool { return w.Object(target).GetDeletionTimestamp() != nil })
 	w.patch(t, object, `{"metadata":{"finalizers":null}}`)
-	w.untilSeen(t, waiter, target, ordering.NotFound, "")
+	w.untilSeen(t, waiter, target, dependency.NotFound, "")
 
-	object = watchedObject("Widget", "shop", "mortal", ordering.NonCompliant)
+	object = watchedObject("Widget", "shop", "mortal", dependency.NonCompliant)
 	w.put(t, object)
-	w.untilSeen(t, waiter, target, "", ordering.NonCompliant)
+	w.untilSeen(t, waiter, target, "", dependency.NonCompliant)
 	w.delete(t, object)
-	w.untilSeen(t, waiter, target, ordering.NotFound, "")
+	w.untilSeen(t, waiter, target, dependency.NotFound, "")
 }
 
 func watchImpossible(t *testing.T, c *cluster.Cluster) {
@@ -221,7 +221,7 @@ func watchImpossible(t *testing.T, c *cluster.Cluster) {
 	strange := []watches.Target{watchedTarget("Widget", "shop", "Ünlike,ly=x"), watchedTarget("Widget", "no-such-namespace", "db")}
 	w.Set(waiter, append(targets, strange...))
 	for _, target := range append(targets, strange...) {
-		w.untilSeen(t, waiter, target, ordering.NotFound, "")
+		w.untilSeen(t, waiter, target, dependency.NotFound, "")
 	}
 	if n := w.Open(); n != len(strange) {
 		t.Errorf("%d objects are followed, want %d: %v", n, len(strange), w.requests.of("widgets"))
@@ -230,8 +230,8 @@ func watchImpossible(t *testing.T, c *cluster.Cluster) {
 
 func watchParents(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
-	policy := watches.Target{Ref: ordering.PolicyRef("shop", "db"), Version: "v1"}
-	own := watches.Target{Ref: ordering.Ref{Group: ordering.PolicyGroup, Kind: "ConfigurationPolicy", Namespace: "shop", Name: "made"}, Template: true}
+	policy := watches.Target{Ref: dependency.PolicyRef("shop", "db"), Version: "v1"}
+	own := watches.Target{Ref: dependency.Ref{Group: dependency.PolicyGroup, Kind: "ConfigurationPolicy", Namespace: "shop", Name: "made"}, Template: true}
 	w.Set(waiter, []watches.Target{policy, own})
 	w.Set(another, []watches.Target{{Ref: policy.Ref}})
 	if got := w.Dependents(policy.Ref); len(got) != 2 {
@@ -244,7 +244,7 @@ func watchParents(t *testing.T, c *cluster.Cluster) {
 	if got := w.Dependents(policy.Ref); len(got) != 1 || got[0] != another {
 		t.Errorf("dependents are %v, want %v alone", got, another)
 	}
-	w.untilSeen(t, another, policy, ordering.NoKind, "")
+	w.untilSeen(t, another, policy, dependency.NoKind, "")
 	if n := w.Open(); n != 0 {
 		t.Errorf("%d objects are followed, want none", n)
 	}
@@ -262,10 +262,10 @@ func watchSetBefore(t *testing.T, c *cluster.Cluster) {
 
 	later := watchAs(t, c, reader(t, c), watches.Options{})
 	later.Set(waiter, []watches.Target{target})
-	if got := later.Observe(target); got.Reason != ordering.NotRead && !got.Found() {
+	if got := later.Observe(target); got.Reason != dependency.NotRead && !got.Found() {
 		t.Errorf("it is %+v before anything can be known", got)
 	}
-	later.untilSeen(t, waiter, target, "", ordering.Compliant)
+	later.untilSeen(t, waiter, target, "", dependency.Compliant)
 	if !later.Synced() {
 		later.until(t, waiter, "all kinds are read", later.Synced)
 	}
@@ -279,7 +279,7 @@ func watchChurn(t *testing.T, c *cluster.Cluster) {
 	w.put(t, definition)
 	owner, target := types.NamespacedName{Namespace: "shop", Name: "churn-0"}, watchedTarget("Churned", "shop", "o0")
 	w.Set(owner, []watches.Target{target})
-	w.untilSeen(t, owner, target, ordering.NotFound, "")
+	w.untilSeen(t, owner, target, dependency.NotFound, "")
 	done := make(chan struct{})
 	for i := range 4 {
 		go func() {
@@ -301,9 +301,9 @@ func watchChurn(t *testing.T, c *cluster.Cluster) {
 	for range 4 {
 		<-done
 	}
-	w.untilSeen(t, owner, target, ordering.NoKind, "")
+	w.untilSeen(t, owner, target, dependency.NoKind, "")
 	w.put(t, definition)
-	w.untilSeen(t, owner, target, ordering.NotFound, "")
+	w.untilSeen(t, owner, target, dependency.NotFound, "")
 	if n := w.Open(); n != 1 {
 		t.Errorf("%d objects are followed, want one", n)
 	}

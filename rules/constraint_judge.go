@@ -10,7 +10,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // ConstraintInput is all that judging a Constraint needs.
@@ -47,7 +47,7 @@ func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Defin
 }
 
 func metaOf(c *constraintv1.Constraint) constraint.Meta {
-	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[ordering.AnnotationPending]}
+	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[dependency.AnnotationPending]}
 }
 
 // faultRules give the rule for each kind of fault.

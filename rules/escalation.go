@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Right is a right to objects of a resource: to one of them or, where Name is empty, to all; in a namespace or, where that is
@@ -48,21 +48,21 @@ const MaxQuestions = 500
 // Needs returns what the author of a Policy needs rights to: the loop applies templates, and looks up what they depend on, with
 // rights of its own, which are not the author's to lend (threats O14 and O22). What stays as it is was verified for its own author.
 // Of a Policy that is disabled nothing is made; who enables it is asked. Before is the stored Policy if it has a valid mark, else nil.
-func Needs(policy, before *policyv1.Policy, known ordering.Verification) []Need {
+func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
 	if policy.Spec.Disabled {
 		return nil
 	}
 	if before != nil && before.Spec.Disabled {
 		before = nil
 	}
-	read := ordering.Read(policy)
+	read := dependency.Read(policy)
 	return append(templateNeeds(policy, read, before), dependencyNeeds(read, before, known)...)
 }
 
-func templateNeeds(policy *policyv1.Policy, read *ordering.Policy, before *policyv1.Policy) []Need {
-	known := map[ordering.Ref][]byte{}
+func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *policyv1.Policy) []Need {
+	known := map[dependency.Ref][]byte{}
 	if before != nil && before.Spec.RemediationAction == policy.Spec.RemediationAction {
-		for _, t := range ordering.Read(before).Templates {
+		for _, t := range dependency.Read(before).Templates {
 			known[t.Ref] = before.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw
 		}
 	}
@@ -83,11 +83,11 @@ func templateNeeds(policy *policyv1.Policy, read *ordering.Policy, before *polic
 }
 
 // dependencyNeeds is about what is in other namespaces or in none: what is beside the Policy, its author may wait for.
-func dependencyNeeds(read *ordering.Policy, before *policyv1.Policy, verified ordering.Verification) []Need {
-	seen := map[ordering.Ref]bool{}
+func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
+	seen := map[dependency.Ref]bool{}
 	kinds := map[schema.GroupKind]bool{}
 	if before != nil {
-		for _, t := range ordering.Read(before).Templates {
+		for _, t := range dependency.Read(before).Templates {
 			for _, d := range t.Dependencies {
 				seen[d.Ref] = true
 				kinds[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = true
@@ -101,7 +101,7 @@ func dependencyNeeds(read *ordering.Policy, before *policyv1.Policy, verified or
 	for _, t := range read.Templates {
 		for _, d := range t.Dependencies {
 			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
-			if d.Scope() == ordering.ScopeUnknown && !kinds[kind] {
+			if d.Scope() == dependency.ScopeUnknown && !kinds[kind] {
 				kinds[kind] = true
 				if possible(kind) {
 					needed = append(needed, Need{Rights: []Right{getRight(d.Ref, "", "")}, Narrow: &kind})
@@ -124,7 +124,7 @@ func possible(kind schema.GroupKind) bool {
 
 // createRight is the right to create an object of a template. Kinds of policies belong to the namespace of their Policy; of others it
 // is not known here, and whoever may create them anywhere may create them there.
-func createRight(object ordering.Ref) Right {
+func createRight(object dependency.Ref) Right {
 	right := rightTo("create", object)
 	if object.Group == policyv1.Group {
 		right.Namespace = object.Namespace
@@ -133,7 +133,7 @@ func createRight(object ordering.Ref) Right {
 }
 
 // getRights are the rights that each let a user get an object, the widest first: it may answer for many objects.
-func getRights(object ordering.Ref) []Right {
+func getRights(object dependency.Ref) []Right {
 	rights := []Right{getRight(object, "", "")}
 	if object.Namespace != "" {
 		rights = append(rights, getRight(object, object.Namespace, ""))
@@ -141,16 +141,16 @@ func getRights(object ordering.Ref) []Right {
 	return append(rights, getRight(object, object.Namespace, object.Name))
 }
 
-func getRight(object ordering.Ref, namespace, name string) Right {
+func getRight(object dependency.Ref, namespace, name string) Right {
 	right := rightTo("get", object)
 	right.Namespace, right.Name = namespace, name
 	return right
 }
 
-func rightTo(verb string, object ordering.Ref) Right {
+func rightTo(verb string, object dependency.Ref) Right {
 	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: object.Group, Kind: object.Kind})
 	right := Right{Verb: verb, Group: object.Group, Resource: plural.Resource}
-	if object.Group == ordering.GatekeeperConstraintGroup { // which has no plurals
+	if object.Group == dependency.GatekeeperConstraintGroup { // which has no plurals
 		right.Resource = singular.Resource
 	}
 	return right
@@ -187,12 +187,12 @@ func (v *Verdict) Unmarked(generated bool) {
 		fix = "write metadata.name in place of metadata.generateName"
 	}
 	v.refuse(Reason{Rule: RuleParentEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
-		"that the rights of its author were verified could not be recorded in annotation "+ordering.AnnotationVerified, RuleParentEscalation, fix)})
+		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RuleParentEscalation, fix)})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
-func NarrowKinds(missing []*Need) ordering.Verification {
-	var v ordering.Verification
+func NarrowKinds(missing []*Need) dependency.Verification {
+	var v dependency.Verification
 	for _, need := range missing {
 		if need.Narrow != nil && !slices.Contains(v.Narrow, *need.Narrow) {
 			v.Narrow = append(v.Narrow, *need.Narrow)
@@ -205,10 +205,10 @@ func NarrowKinds(missing []*Need) ordering.Verification {
 func MarkChange(policy *policyv1.Policy, mark string) []Change {
 	const path = "/metadata/annotations"
 	switch {
-	case policy.Annotations[ordering.AnnotationVerified] == mark:
+	case policy.Annotations[dependency.AnnotationVerified] == mark:
 		return nil
 	case policy.Annotations == nil:
-		return []Change{{Rule: RuleParentEscalation, Path: path, Value: map[string]string{ordering.AnnotationVerified: mark}}}
+		return []Change{{Rule: RuleParentEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
 	}
-	return []Change{{Rule: RuleParentEscalation, Path: path + "/" + strings.ReplaceAll(ordering.AnnotationVerified, "/", "~1"), Value: mark}}
+	return []Change{{Rule: RuleParentEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
 }

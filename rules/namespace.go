@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
@@ -22,7 +22,7 @@ type Namespace struct {
 	plans         []*InstallPlan
 	enforced      []*Policy
 	deleting      bool
-	order         *ordering.Graph
+	order         *dependency.Graph
 	groups        []*OperatorGroup
 }
 

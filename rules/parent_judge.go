@@ -9,7 +9,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // ParentPolicyInput is all that judging a Policy needs.
@@ -18,7 +18,7 @@ type ParentPolicyInput struct {
 	// Old is the stored Policy on update, nil on create.
 	Old *policyv1.Policy
 	// Order is what is known of the other Policies and PolicySets; nil for none.
-	Order *ordering.Graph
+	Order *dependency.Graph
 }
 
 // JudgeParentPolicy decides on creating or updating a Policy. What it can never do is denied: to wait for one object in
@@ -33,8 +33,8 @@ func JudgeParentPolicy(in ParentPolicyInput) Verdict {
 	for _, err := range ValidateParentPolicy(policy) {
 		v.refuse(Reason{Rule: RuleParentField, Decision: Deny, Field: err.Field, Message: sentence(err.Error(), RuleParentField, "")})
 	}
-	read := ordering.Read(policy)
-	clash := func(id RuleID, list []ordering.Clash, in string) {
+	read := dependency.Read(policy)
+	clash := func(id RuleID, list []dependency.Clash, in string) {
 		for i := range list {
 			path := list[i].Paths[len(list[i].Paths)-1]
 			v.refuse(Reason{Rule: id, Decision: Deny, Field: path, Message: sentence(path+": the Policy waits for "+list[i].Text(in), id, "leave one")})
@@ -64,7 +64,7 @@ func JudgeParentPolicy(in ParentPolicyInput) Verdict {
 }
 
 // leadsTo gives the dependency that is the first step of a cycle.
-func leadsTo(p *ordering.Policy, cycle []ordering.Ref) *ordering.Dependency {
+func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependency {
 	for i := range p.Templates {
 		t := &p.Templates[i]
 		if cycle[0] != t.Ref && (cycle[0] != p.Ref() || t.IgnorePending) {
@@ -79,8 +79,8 @@ func leadsTo(p *ordering.Policy, cycle []ordering.Ref) *ordering.Dependency {
 	return nil
 }
 
-func waitsForItself(cycle []ordering.Ref) string {
-	return cycle[0].String() + " would wait for itself: " + ordering.ChainText(cycle)
+func waitsForItself(cycle []dependency.Ref) string {
+	return cycle[0].String() + " would wait for itself: " + dependency.ChainText(cycle)
 }
 
 func objectName(kind string, meta *metav1.ObjectMeta) string {
@@ -93,7 +93,7 @@ type PolicySetInput struct {
 	// Old is the stored PolicySet on update, nil on create.
 	Old *policyv1beta1.PolicySet
 	// Order is that of ParentPolicyInput.
-	Order *ordering.Graph
+	Order *dependency.Graph
 }
 
 // JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, at however many removes,
@@ -104,7 +104,7 @@ func JudgePolicySet(in PolicySetInput) Verdict {
 	if set.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, set.Spec) {
 		return v
 	}
-	read := ordering.ReadSet(set)
+	read := dependency.ReadSet(set)
 	if cycle := in.Order.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
 		path := "spec.policies[" + strconv.Itoa(member) + "]"

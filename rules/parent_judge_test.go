@@ -9,7 +9,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // parent is a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
@@ -36,7 +36,7 @@ func policySet(name string, members ...policyv1beta1.NonEmptyString) *policyv1be
 
 // TestParentPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
 func TestParentPoliciesNamedAsAttacks(t *testing.T) {
-	order := ordering.NewGraph([]*ordering.Policy{ordering.Read(parent(t, "db", "Policy app"))}, []*ordering.Set{ordering.ReadSet(policySet("all", "app"))})
+	order := dependency.NewGraph([]*dependency.Policy{dependency.Read(parent(t, "db", "Policy app"))}, []*dependency.Set{dependency.ReadSet(policySet("all", "app"))})
 	changed := func(p *policyv1.Policy, change func(p *policyv1.Policy)) *policyv1.Policy {
 		change(p)
 		return p
@@ -132,8 +132,8 @@ func parentText(v *Verdict) string {
 }
 
 func TestPolicySetsNamedAsAttacks(t *testing.T) {
-	order := ordering.NewGraph([]*ordering.Policy{
-		ordering.Read(parent(t, "app", "PolicySet all")), ordering.Read(parent(t, "db")), ordering.Read(parent(t, "web", "Policy app")),
+	order := dependency.NewGraph([]*dependency.Policy{
+		dependency.Read(parent(t, "app", "PolicySet all")), dependency.Read(parent(t, "db")), dependency.Read(parent(t, "web", "Policy app")),
 	}, nil)
 	const denied = "Deny policyset shop/all: spec.policies[1]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"
 	deleting := policySet("all", "app")

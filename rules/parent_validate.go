@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // maxFaults bounds the faults that are collected from one list: more are not shown, and each takes kilobytes (threat G18).
@@ -18,9 +18,9 @@ const maxFaults = 100
 // behind it, what the schema says too.
 func ValidateParentPolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
-	if n := len(policy.Name); n > ordering.MaxPolicyName {
+	if n := len(policy.Name); n > dependency.MaxPolicyName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), policy.Name, fmt.Sprintf(
-			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, ordering.MaxPolicyName)))
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, dependency.MaxPolicyName)))
 	}
 	if action := policy.Spec.RemediationAction; action != "" {
 		errs = append(errs, oneOf(specPath.Child("remediationAction"), action,

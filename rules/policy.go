@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Policy is an OperatorPolicy made ready for judging: everything that judging would otherwise parse again
@@ -68,7 +68,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		versions:        SplitVersions(spec.Versions),
-		Pending:         op.Annotations[ordering.AnnotationPending],
+		Pending:         op.Annotations[dependency.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}

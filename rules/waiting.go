@@ -3,12 +3,12 @@ package rules
 import (
 	"strings"
 
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // InOrder is the namespace for those who want to be told what a suspended guard waits for, all along the chain of
 // Policies. Without it they are told the first Policy.
-func (n *Namespace) InOrder(order *ordering.Graph) *Namespace {
+func (n *Namespace) InOrder(order *dependency.Graph) *Namespace {
 	if n == nil || order == nil {
 		return n
 	}
@@ -23,17 +23,17 @@ func (n *Namespace) waiting(pending, guard, what string) finding {
 	if pending == "" {
 		return finding{}
 	}
-	return finding{decision: Hold, what: what + " is held", accepted: ordering.ReasonDependencyPending + ": " + n.chain(pending, guard)}
+	return finding{decision: Hold, what: what + " is held", accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, guard)}
 }
 
 func (n *Namespace) chain(pending, guard string) string {
 	namespace, name, named := strings.Cut(pending, "/")
 	if !named {
-		return "annotation " + ordering.AnnotationPending + " says " + quote(pending)
+		return "annotation " + dependency.AnnotationPending + " says " + quote(pending)
 	}
-	var order *ordering.Graph // of nothing, where nobody knows more
+	var order *dependency.Graph // of nothing, where nobody knows more
 	if n != nil {
 		order = n.order
 	}
-	return order.Chain(ordering.PolicyRef(namespace, name), guard)
+	return order.Chain(dependency.PolicyRef(namespace, name), guard)
 }

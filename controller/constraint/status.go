@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // The reasons of conditions, besides those of package virtual.
@@ -81,10 +81,10 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	}
 	if pending := in.Definition.Pending; pending != "" {
 		next.Compliant = string(policyv1.Pending)
-		set(ordering.ConditionDependencies, metav1.ConditionFalse, ordering.ReasonDependencyPending,
+		set(dependency.ConditionDependencies, metav1.ConditionFalse, dependency.ReasonDependencyPending,
 			"the Constraint waits for what Policy "+pending+" depends on; until then it holds every installation and upgrade where it applies")
 	} else {
-		meta.RemoveStatusCondition(&next.Conditions, ordering.ConditionDependencies)
+		meta.RemoveStatusCondition(&next.Conditions, dependency.ConditionDependencies)
 	}
 	if in.Operator == nil {
 		meta.RemoveStatusCondition(&next.Conditions, constraintv1.ConditionVirtualOperators)

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 var (
@@ -85,7 +85,7 @@ func TestConditions(t *testing.T) {
 		{"suspended", func(in *statusInput) { in.Definition.Pending = "policies/guards" }, []string{valid,
 			"DependenciesSatisfied=False DependencyPending: the Constraint waits for what Policy policies/guards depends on; until then it holds every installation and upgrade where it applies"}},
 		{"not suspended any more", func(in *statusInput) {
-			in.Object.Status.Conditions = []metav1.Condition{{Type: ordering.ConditionDependencies, Status: metav1.ConditionFalse}}
+			in.Object.Status.Conditions = []metav1.Condition{{Type: dependency.ConditionDependencies, Status: metav1.ConditionFalse}}
 		}, []string{valid}},
 		{"conditions of others stay", func(in *statusInput) {
 			in.Object.Status.Conditions = []metav1.Condition{{Type: "Reviewed", Status: metav1.ConditionTrue, Reason: "ByHand"}}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/admission"
-	"github.com/opgate/opgate/controller/packages"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -24,7 +24,7 @@ type Options struct {
 	// Changes says when the snapshot has changed. Required.
 	Changes *Changes
 	// Packages is what catalogs say of packages. Required.
-	Packages *packages.Cache
+	Packages *catalog.Cache
 	// Metrics count what the loop does. Required.
 	Metrics *Metrics
 	// Also run where the loop leads: what else one replica alone may write. Default: none.

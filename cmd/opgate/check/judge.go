@@ -9,7 +9,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // judgement is the verdict on one object, with what explains an allowed one.
@@ -65,7 +65,7 @@ type context struct {
 	// alone has a set for each of the constraints, to tell where it has a say.
 	alone []*constraint.Set
 	// order is what waits for what.
-	order *ordering.Graph
+	order *dependency.Graph
 }
 
 func clusterOf(m *manifests, versions constraint.Cluster) *context {

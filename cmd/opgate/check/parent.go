@@ -10,7 +10,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 func readParent(raw []byte, o *object) []fieldFault {
@@ -59,7 +59,7 @@ func (l *loader) templates(p parent) {
 	if policy.Spec.Disabled {
 		return
 	}
-	for _, t := range ordering.Read(policy).Templates {
+	for _, t := range dependency.Read(policy).Templates {
 		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Guard || t.Fault != "" || made {
 			continue
 		}
@@ -80,30 +80,30 @@ func applied(raw []byte, parent *policyv1.Policy) ([]byte, error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil, err
 	}
-	if err := ordering.Override(object, parent); err != nil {
+	if err := dependency.Override(object, parent); err != nil {
 		return nil, err
 	}
 	return json.Marshal(object)
 }
 
 // orderOf is what waits for what in the input.
-func orderOf(m *manifests) *ordering.Graph {
-	var policies []*ordering.Policy
-	var sets []*ordering.Set
+func orderOf(m *manifests) *dependency.Graph {
+	var policies []*dependency.Policy
+	var sets []*dependency.Set
 	for _, o := range m.objects {
 		switch {
 		case o.parent != nil:
-			policies = append(policies, ordering.Read(o.parent))
+			policies = append(policies, dependency.Read(o.parent))
 		case o.set != nil:
-			sets = append(sets, ordering.ReadSet(o.set))
+			sets = append(sets, dependency.ReadSet(o.set))
 		}
 	}
-	return ordering.NewGraph(policies, sets)
+	return dependency.NewGraph(policies, sets)
 }
 
 // parentNotes says what each template waits for.
 func parentNotes(p *policyv1.Policy) (notes []string) {
-	for _, t := range ordering.Read(p).Templates {
+	for _, t := range dependency.Read(p).Templates {
 		for _, d := range t.Dependencies {
 			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, d.Want))
 		}

@@ -18,23 +18,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/catalog"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
-	order "github.com/opgate/opgate/controller/ordering"
-	"github.com/opgate/opgate/controller/packages"
+	policycontroller "github.com/opgate/opgate/controller/policy"
 	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/stream"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *packages.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *catalog.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
@@ -70,7 +70,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	catalogs := packages.New(packages.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
+	catalogs := catalog.New(catalog.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
 		resolver.PackageChanged(pkg)
 		if loop != nil {
 			loop.PackageChanged(pkg)
@@ -127,10 +127,10 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 }
 
 // orderController makes what looks after Policies and PolicySets.
-func orderController(o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*order.Controller, error) {
-	return order.New(order.Options{
-		PendingGuards: ordering.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
-		Metrics: order.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
+func orderController(o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
+	return policycontroller.New(policycontroller.Options{
+		PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
+		Metrics: policycontroller.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
 	})
 }
 

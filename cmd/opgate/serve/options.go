@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Options configure `opgate serve`; each field is one flag.
@@ -113,7 +113,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"action on operators that OLM installed while no replica answered and that are refused: report them, or remove them as well")
 	flags.BoolVar(&o.Ordering, "ordering", true,
 		"apply the templates of Policies in the order of their dependencies, and refuse those that would wait for one another for ever; switch it off where Open Cluster Management's own policy framework looks after Policies")
-	flags.StringVar(&o.PendingGuards, "pending-guards", string(ordering.Suspend),
+	flags.StringVar(&o.PendingGuards, "pending-guards", string(dependency.Suspend),
 		"what becomes of OperatorPolicies and Constraints in a Policy while its dependencies are not met: suspend keeps them and lets them hold every approval, delete removes them like other templates, and what they guard is open")
 	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false, "let templates of Policies be of Gatekeeper's kinds (ConstraintTemplate and its constraints)")
 	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
@@ -164,8 +164,8 @@ func (o *Options) Validate() error {
 	if o.Escapes != string(escape.Report) && o.Escapes != string(escape.Remove) {
 		bad("escapes", "%q is not one of %q, %q", o.Escapes, escape.Report, escape.Remove)
 	}
-	if o.PendingGuards != string(ordering.Suspend) && o.PendingGuards != string(ordering.Delete) {
-		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, ordering.Suspend, ordering.Delete)
+	if o.PendingGuards != string(dependency.Suspend) && o.PendingGuards != string(dependency.Delete) {
+		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
 	}
 	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Condition types, which tools of the policy framework read. Source: the existing OperatorPolicy
@@ -22,7 +22,7 @@ const (
 	TypeMinorChannelUpgradeAvailable = "MinorChannelUpgradeAvailable"
 	TypeCompliant                    = "Compliant"
 	// TypeDependencies is an addition of Opgate: False while the policy waits for what its Policy depends on, else absent.
-	TypeDependencies = ordering.ConditionDependencies
+	TypeDependencies = dependency.ConditionDependencies
 )
 
 // Kinds of related objects.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // suspended is what becomes of an outcome while the policy waits for what its Policy depends on (seed 003): what is found is
@@ -14,7 +14,7 @@ import (
 // OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
-	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: ordering.ReasonDependencyPending,
+	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: dependency.ReasonDependencyPending,
 		Message: "the policy waits for what Policy " + e.Rules.Pending + " depends on; until then nothing is approved, made or removed for it"})
 	if !e.enforced {
 		return out

@@ -7,11 +7,11 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/ordering"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 func pending(in *Input) {
-	in.Policy.Annotations = map[string]string{ordering.AnnotationPending: "policies/app"}
+	in.Policy.Annotations = map[string]string{dependency.AnnotationPending: "policies/app"}
 }
 
 // TestSuspended is what becomes of a policy whose Policy waits for others: it reports, and nothing is done for it but that
@@ -59,7 +59,7 @@ func TestSuspended(t *testing.T) {
 			if event == nil || event.Message != message || event.Type != "Warning" {
 				t.Errorf("event is %+v", event)
 			}
-			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != ordering.ReasonDependencyPending {
+			if c := conditionOf(status.Conditions, TypeDependencies); c == nil || c.Status != metav1.ConditionFalse || c.Reason != dependency.ReasonDependencyPending {
 				t.Errorf("condition is %+v", c)
 			}
 		})

@@ -1,0 +1,348 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/rules"
+)
+
+var (
+	anyCatalog = rules.Catalog{}
+	community  = rules.Catalog{Namespace: "olm", Name: "community"}
+	vendor     = rules.Catalog{Namespace: "olm", Name: "vendor"}
+	errDown    = errors.New("service unavailable")
+)
+
+// server is a package server that can be told what to answer, with the time of each request.
+type server struct {
+	mu       sync.Mutex
+	answer   func(q question) (*compliance.Package, error)
+	requests []time.Duration
+	begun    time.Time
+	changed  []string
+}
+
+func (s *server) fetch(_ context.Context, q question) (*compliance.Package, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, time.Since(s.begun))
+	return s.answer(q)
+}
+
+// say sets the answer and gives the requests until now.
+func (s *server) say(answer func(q question) (*compliance.Package, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *server) seen() (requests []time.Duration, changed []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	requests, changed = s.requests, s.changed
+	s.requests, s.changed = nil, nil
+	return requests, changed
+}
+
+func down(question) (*compliance.Package, error) { return nil, errDown }
+
+func absent(question) (*compliance.Package, error) { return nil, errAbsent }
+
+func with(channel string) func(q question) (*compliance.Package, error) {
+	return func(q question) (*compliance.Package, error) {
+		return &compliance.Package{Name: q.pkg, Catalog: community, DefaultChannel: channel}, nil
+	}
+}
+
+// start runs a cache against a server, in fake time.
+func start(t *testing.T, answer func(q question) (*compliance.Package, error)) (*Cache, *server) {
+	t.Helper()
+	s := &server{answer: answer, begun: time.Now()}
+	c := New(Options{Now: time.Now, Changed: func(pkg string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.changed = append(s.changed, pkg)
+	}})
+	c.fetch = s.fetch
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return c, s
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestGetFetchesOnceAndThenRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, with("stable"))
+		pass(time.Hour)
+		if requests, _ := s.seen(); len(requests) > 0 {
+			t.Fatalf("requests before anybody asked: %v", requests)
+		}
+		if got := c.Get("etcd", anyCatalog); got != nil {
+			t.Fatalf("Get called out: %v", got)
+		}
+		synctest.Wait()
+		for range 100 {
+			if got := c.Get("etcd", anyCatalog); got == nil || got.DefaultChannel != "stable" {
+				t.Fatalf("Get = %v", got)
+			}
+			pass(time.Hour)
+		}
+		requests, changed := s.seen()
+		if len(requests) != 1 || len(changed) != 1 || changed[0] != "etcd" {
+			t.Fatalf("requests %v, changes %v; want one of each", requests, changed)
+		}
+	})
+}
+
+func TestRetriesBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, down)
+		for range 20 {
+			c.Get("etcd", anyCatalog) // somebody keeps wanting it
+			pass(time.Minute)
+		}
+		requests, changed := s.seen()
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if diff := cmp.Diff(want, requests); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if len(changed) > 0 {
+			t.Errorf("changes %v without any answer", changed)
+		}
+		s.say(with("stable"))
+		c.Get("etcd", anyCatalog)
+		pass(lastRetry)
+		if c.Get("etcd", anyCatalog) == nil {
+			t.Error("not known although the server is back")
+		}
+	})
+}
+
+func TestRetriesEndWhenNobodyAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, down)
+		c.Get("etcd", anyCatalog)
+		pass(wantedFor + lastRetry)
+		s.seen()
+		pass(24 * time.Hour)
+		if requests, _ := s.seen(); len(requests) > 0 {
+			t.Errorf("requests that nobody wants: %v", requests)
+		}
+		if len(c.entries) > 0 {
+			t.Errorf("%d entries are kept", len(c.entries))
+		}
+		c.Get("etcd", anyCatalog)
+		synctest.Wait()
+		if requests, _ := s.seen(); len(requests) != 1 {
+			t.Errorf("asking again led to requests %v, want one", requests)
+		}
+	})
+}
+
+func TestForgetEndsRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, down)
+		c.Get("etcd", anyCatalog)
+		c.Get("etcd", community)
+		synctest.Wait()
+		c.Forget("etcd")
+		s.seen()
+		pass(time.Hour)
+		if requests, _ := s.seen(); len(requests) > 0 {
+			t.Errorf("requests after Forget: %v", requests)
+		}
+	})
+}
+
+func TestCatalogChangedFetchesNowAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, with("stable"))
+		c.Get("etcd", community)
+		c.Get("redis", vendor)
+		pass(time.Minute)
+		s.seen()
+		begun := time.Since(s.begun)
+
+		c.CatalogChanged(community)
+		pass(time.Second)
+		s.say(with("fast")) // the package server lags behind
+		pass(time.Hour)
+		requests, changed := s.seen()
+		if diff := cmp.Diff([]time.Duration{begun, begun + 30*time.Second}, requests); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"etcd"}, changed); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+		if got := c.Get("etcd", community); got.DefaultChannel != "fast" {
+			t.Errorf("Get = %v", got)
+		}
+	})
+}
+
+func TestCatalogChangedEndsThePauseBeforeARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, absent)
+		for range 10 {
+			c.Get("etcd", anyCatalog)
+			pass(time.Minute)
+		}
+		s.say(with("stable"))
+		c.CatalogChanged(vendor)
+		pass(time.Second)
+		if c.Get("etcd", anyCatalog) == nil {
+			t.Error("a package that was missing from every catalog is not looked for in a catalog that changed")
+		}
+	})
+}
+
+// A catalog that changes all the time must not make a request each time.
+func TestCatalogChangedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, with("stable"))
+		c.Get("etcd", community)
+		pass(time.Second)
+		s.seen()
+		for range 1000 {
+			c.CatalogChanged(community)
+			pass(10 * time.Millisecond)
+		}
+		if requests, _ := s.seen(); len(requests) > 11 {
+			t.Errorf("%d requests in 10 s", len(requests))
+		}
+	})
+}
+
+func TestLastGoodContentStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, with("stable"))
+		c.Get("etcd", community)
+		synctest.Wait()
+		s.say(down)
+		c.CatalogChanged(community)
+		for range 60 {
+			pass(time.Minute)
+			if c.Get("etcd", community) == nil {
+				t.Fatal("the last good content is gone")
+			}
+		}
+	})
+}
+
+func TestPackageThatLeftItsCatalog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, with("stable"))
+		c.Get("etcd", community)
+		synctest.Wait()
+		s.seen()
+		s.say(absent)
+		c.CatalogChanged(community)
+		pass(10 * time.Second)
+		if c.Get("etcd", community) == nil {
+			t.Fatal("given up after a moment: a package server that has just started knows nothing")
+		}
+		for range 5 {
+			c.Get("etcd", community)
+			pass(time.Minute)
+		}
+		if got := c.Get("etcd", community); got != nil {
+			t.Errorf("still known: %v", got)
+		}
+		if _, changed := s.seen(); len(changed) != 1 {
+			t.Errorf("changes %v, want one", changed)
+		}
+	})
+}
+
+func TestSlowAnswersDoNotHoldUpOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := start(t, nil)
+		c.fetch = func(ctx context.Context, q question) (*compliance.Package, error) {
+			if q.pkg == "slow" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return with("stable")(q)
+		}
+		c.Get("slow", anyCatalog)
+		c.Get("etcd", anyCatalog)
+		synctest.Wait()
+		if c.Get("etcd", anyCatalog) == nil {
+			t.Error("etcd waits for a package that hangs")
+		}
+		pass(c.Timeout + time.Second)
+		if c.Get("slow", anyCatalog) != nil {
+			t.Error("an answer out of nothing")
+		}
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := start(t, with("stable"))
+		for i := range 5 * maxEntries {
+			c.Get(fmt.Sprintf("package-%d", i), anyCatalog)
+			if i%100 == 0 {
+				pass(time.Second)
+			}
+		}
+		pass(time.Minute)
+		if len(c.entries) > maxEntries {
+			t.Errorf("%d entries", len(c.entries))
+		}
+	})
+}
+
+func TestManyAskAtOnce(t *testing.T) {
+	c := New(Options{Now: time.Now, Changed: func(string) {}})
+	c.fetch = func(_ context.Context, q question) (*compliance.Package, error) {
+		if len(q.pkg)%2 == 0 {
+			return nil, errDown
+		}
+		return with("stable")(q)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { _ = c.Start(ctx) })
+	var askers sync.WaitGroup
+	for i := range 8 {
+		askers.Go(func() {
+			for j := range 500 {
+				pkg := fmt.Sprintf("package-%d", (i+j)%40)
+				c.Get(pkg, community)
+				switch j % 50 {
+				case 0:
+					c.CatalogChanged(community)
+				case 1:
+					c.Forget(pkg)
+				}
+			}
+		})
+	}
+	askers.Wait()
+	cancel()
+	all.Wait()
+}

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+)
+
+// fetcher asks for a package once.
+type fetcher func(ctx context.Context, q question) (*compliance.Package, error)
+
+// errAbsent says that the API is served, and that the package is not there.
+var errAbsent = errors.New("no such package")
+
+func isAbsent(err error) bool { return errors.Is(err, errAbsent) }
+
+var resource = schema.GroupVersionResource{Group: "packages.operators.coreos.com", Version: "v1", Resource: "packagemanifests"}
+
+// manifests fetches from the package server.
+type manifests struct{ client dynamic.Interface }
+
+// fetch asks in the namespace of the catalog: a catalog outside of OLM's global namespace shows its packages
+// only there, and the global ones show everywhere.
+func (m manifests) fetch(ctx context.Context, q question) (*compliance.Package, error) {
+	client := m.client.Resource(resource).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
+	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
+	if err != nil {
+		return nil, explain(q, err)
+	}
+	if p := decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+		return p, nil
+	}
+	// A package that several catalogs have is several objects of one name, and GET gives any of them.
+	selector := labels.Set{}
+	if q.catalog.Name != "" {
+		selector["catalog"] = q.catalog.Name
+	}
+	if q.catalog.Namespace != "" {
+		selector["catalog-namespace"] = q.catalog.Namespace
+	}
+	list, err := client.List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(selector).String(),
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", q.pkg).String(),
+	})
+	if err != nil {
+		return nil, explain(q, err)
+	}
+	for i := range list.Items {
+		if p := decode(list.Items[i].Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
+}
+
+// explain tells a package that is missing from an API that is: only the former names what was asked for.
+func explain(q question, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read PackageManifest: %w", err)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == q.pkg {
+		return fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
+	}
+	return fmt.Errorf("PackageManifests are not served: %w", err)
+}

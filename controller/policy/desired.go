@@ -1,0 +1,195 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// desired is what the object of a template should be.
+type desired struct {
+	// object is what is created. It must not be changed.
+	object *unstructured.Unstructured
+	// hash stands for all of it.
+	hash hash
+}
+
+type hash = [sha256.Size]byte
+
+// serverFields are fields of metadata that the API server, or whoever deletes, writes.
+var serverFields = []string{"namespace", "ownerReferences", "managedFields", "resourceVersion", "uid", "generation", "generateName", "creationTimestamp",
+	"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+
+// desire makes the object of a template: in the namespace of the Policy if its kind has namespaces, with the labels and
+// the owner that tell whose it is, and with what the Policy says in place of what the template says.
+func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespaced bool) (*desired, error) {
+	content := map[string]any{}
+	if err := utiljson.Unmarshal(template.ObjectDefinition.Raw, &content); err != nil {
+		return nil, fmt.Errorf("objectDefinition: %w", err)
+	}
+	if err := dependency.Override(content, parent); err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	metadata, ok := content["metadata"].(map[string]any)
+	if !ok {
+		return nil, errors.New("objectDefinition.metadata is not an object")
+	}
+	for _, field := range serverFields {
+		delete(metadata, field)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	labels, err := texts(metadata, "labels")
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := texts(metadata, "annotations")
+	if err != nil {
+		return nil, err
+	}
+	object.SetLabels(merged(labels, labelsOf(parent)))
+	delete(annotations, dependency.AnnotationPending) // that is not the author's to say
+	object.SetAnnotations(annotations)
+	if namespaced {
+		object.SetNamespace(parent.Namespace)
+		object.SetOwnerReferences([]metav1.OwnerReference{*ownerOf(parent)})
+	}
+	sum, err := hashOf(content)
+	if err != nil {
+		return nil, err
+	}
+	return &desired{object: object, hash: sum}, nil
+}
+
+// texts gives labels or annotations, which the API server takes with texts for values only.
+func texts(metadata map[string]any, field string) (map[string]string, error) {
+	given, ok := metadata[field].(map[string]any)
+	if !ok && metadata[field] != nil {
+		return nil, fmt.Errorf("objectDefinition.metadata.%s is not an object", field)
+	}
+	all := make(map[string]string, len(given))
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		value, ok := given[key].(string)
+		if !ok {
+			return nil, fmt.Errorf("objectDefinition.metadata.%s: %s is %v, which is not a string: put it in quotes", field, key, given[key])
+		}
+		all[key] = value
+	}
+	return all, nil
+}
+
+// labelsOf are the labels by which the objects of a Policy are known. The cluster is named by the Policy's own labels
+// where a hub has set them; it has no other name here than the namespace.
+func labelsOf(parent *policyv1.Policy) map[string]string {
+	cluster := parent.Namespace
+	for _, label := range []string{dependency.LabelClusterName, dependency.LabelPlainClusterName} {
+		if name := parent.Labels[label]; name != "" {
+			cluster = name
+			break
+		}
+	}
+	return map[string]string{
+		dependency.LabelPolicy:      parent.Name,
+		dependency.LabelClusterName: cluster, dependency.LabelPlainClusterName: cluster,
+		dependency.LabelClusterNamespace: parent.Namespace, dependency.LabelPlainClusterNamespace: parent.Namespace,
+	}
+}
+
+func ownerOf(parent *policyv1.Policy) *metav1.OwnerReference {
+	return metav1.NewControllerRef(parent, policyv1.GroupVersion.WithKind(policyv1.Kind))
+}
+
+func hashOf(content any) (hash, error) {
+	raw, err := json.Marshal(content) // which sorts the keys
+	if err != nil {
+		return hash{}, fmt.Errorf("encode the object: %w", err)
+	}
+	return sha256.Sum256(raw), nil
+}
+
+// suspended is the object with the mark of a guard that waits, or without.
+func (d *desired) suspended(pending string) *unstructured.Unstructured {
+	if pending == "" {
+		return d.object
+	}
+	object := d.object.DeepCopy()
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[dependency.AnnotationPending] = pending
+	object.SetAnnotations(annotations)
+	return object
+}
+
+// onto is what replaces a live object: its metadata with what the template says put on top, and exactly the template's
+// contents. Pending is the mark of a guard that waits, "" for none.
+func (d *desired) onto(live *unstructured.Unstructured, parent *policyv1.Policy, pending string) *unstructured.Unstructured {
+	object := d.object.DeepCopy()
+	object.SetUID(live.GetUID())
+	object.SetResourceVersion(live.GetResourceVersion())
+	object.SetFinalizers(live.GetFinalizers())
+	object.SetLabels(merged(live.GetLabels(), d.object.GetLabels()))
+	annotations := merged(live.GetAnnotations(), d.object.GetAnnotations())
+	delete(annotations, dependency.AnnotationPending)
+	if pending != "" {
+		annotations = merged(annotations, map[string]string{dependency.AnnotationPending: pending})
+	}
+	object.SetAnnotations(annotations)
+	object.SetOwnerReferences(d.owners(live, parent))
+	return object
+}
+
+// owners are the owners of a live object with the Policy among them, in place of one of its name that is gone.
+func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Policy) []metav1.OwnerReference {
+	owners := live.GetOwnerReferences()
+	if d.object.GetNamespace() == "" {
+		return owners
+	}
+	owners = slices.DeleteFunc(owners, func(o metav1.OwnerReference) bool {
+		gv, err := schema.ParseGroupVersion(o.APIVersion)
+		return o.Name == parent.Name && o.Kind == policyv1.Kind && err == nil && gv.Group == policyv1.Group
+	})
+	return append(owners, *ownerOf(parent))
+}
+
+// head stands for what a live object has in its metadata of what the template says there. It is compared with what it was
+// after the last write, and not with the template: webhooks may see to it that something is there in another form.
+func (d *desired) head(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
+	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()), only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
+}
+
+// asWritten is what is remembered of the object as it is after a write of this.
+func (d *desired) asWritten(live *unstructured.Unstructured, parent *policyv1.Policy) (written, error) {
+	head, err := d.head(live, parent)
+	return written{uid: live.GetUID(), generation: live.GetGeneration(), head: head, desired: d.hash}, err
+}
+
+// only gives the entries of a map whose keys another one has.
+func only(all, some map[string]string) map[string]string {
+	kept := map[string]string{}
+	for key := range some {
+		if value, ok := all[key]; ok {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func merged(below, above map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, below)
+	maps.Copy(all, above)
+	return all
+}

@@ -1,0 +1,108 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// kindFault says why no object of a template's kind can be made, "" if it can. Kind is what the cluster serves, ok
+// whether it serves it; forbidden is why the objects of the kind may not be watched.
+func kindFault(t *dependency.Template, kind watches.Kind, ok bool, gatekeeper bool, forbidden error) string {
+	ref := t.Ref
+	switch {
+	case ref.Gatekeeper() && !gatekeeper:
+		return fmt.Sprintf("%s is of a kind of Gatekeeper's, which templates may not be here: start Opgate with --gatekeeper-templates (chart value ordering.gatekeeper)", ref)
+	case !ok && ref.Group == dependency.GatekeeperConstraintGroup:
+		return fmt.Sprintf("%s: kind %s is not served: the ConstraintTemplate that makes it is missing, or Gatekeeper has not processed it", ref, ref.Kind)
+	case !ok && ref.Gatekeeper():
+		return fmt.Sprintf("%s: kind %s is not served: install Gatekeeper", ref, ref.Kind)
+	case !ok && ref.Group == "":
+		return fmt.Sprintf("%s: kind %s is not one that templates may be: put it into a ConfigurationPolicy", ref, ref.Kind)
+	case !ok:
+		return fmt.Sprintf("%s: no CustomResourceDefinition serves kind %s of group %s: install it", ref, ref.Kind, ref.Group)
+	case !slices.Contains(kind.Versions, t.Version):
+		return fmt.Sprintf("%s: kind %s of group %s is served as %s, and not as %q", ref, ref.Kind, ref.Group, strings.Join(kind.Versions, ", "), t.Version)
+	case !kind.Template:
+		return fmt.Sprintf("%s: kind %s is not one that templates may be: its CustomResourceDefinition %s.%s has no label %s=%s",
+			ref, ref.Kind, kind.Plural, kind.Group, dependency.LabelTemplate, dependency.LabelTemplateValue)
+	case forbidden != nil:
+		return fmt.Sprintf("%s: opgate may not list and watch %s.%s, and makes nothing that it cannot see: grant it (chart value ordering.rules)", ref, kind.Plural, kind.Group)
+	}
+	return ""
+}
+
+// outcome is what a write that failed means for the template.
+type outcome int
+
+const (
+	// retried writes are done again without a word: what they were decided on has changed.
+	retried outcome = iota
+	// contested objects exist already: whose they are is to be found out.
+	contested
+	// refused writes are done again only when the template changes.
+	refused
+	// denied writes may be allowed one day, of which nobody tells.
+	denied
+	// failed writes are done again soon, and reported if that goes on.
+	failed
+)
+
+// classify tells what a write that failed means.
+func classify(err error) outcome {
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return retried
+	case apierrors.IsAlreadyExists(err):
+		return contested
+	case byEnd(err):
+		return failed
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return denied
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err):
+		return refused
+	case errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity:
+		return refused
+	}
+	return failed
+}
+
+// writeFault says why the object of a template could not be written.
+func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) string {
+	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
+	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
+		return fmt.Sprintf("opgate may not %s %s.%s: grant it (chart value ordering.rules): %s", verb, kind.Plural, kind.Group, text)
+	}
+	return text
+}
+
+// byWebhook tells whether a webhook refused, which may be Opgate's own, and not the API server for want of a right.
+func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook ") }
+
+// byEnd tells whether the definition of the kind is being deleted, or was until a moment ago and the API server has yet to see
+// that it is there again. It is no want of a right, though that is what the API server makes of it.
+func byEnd(err error) bool {
+	return strings.Contains(err.Error(), "not allowed while custom resource definition is terminating")
+}
+
+// byQuota tells whether something else than rights is missing: what admission plugins refuse has no word of users.
+func byQuota(err error) bool { return !strings.Contains(err.Error(), "cannot ") }
+
+// sentence is the API server's message, without the line breaks that some webhooks put in.
+func sentence(err error) string {
+	var status apierrors.APIStatus
+	text := err.Error()
+	if errors.As(err, &status) && status.Status().Message != "" {
+		text = status.Status().Message
+	}
+	return strings.Join(strings.Fields(text), " ")
+}

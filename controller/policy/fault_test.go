@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+func TestKindFault(t *testing.T) {
+	widget := watches.Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v2", "v1"}, Namespaced: true, Template: true}
+	unlabelled := widget
+	unlabelled.Template = false
+	of := func(group, version, kind string) *dependency.Template {
+		return &dependency.Template{Ref: dependency.Ref{Group: group, Kind: kind, Namespace: "shop", Name: "x"}, Version: version, Readable: true}
+	}
+	for name, tc := range map[string]struct {
+		template   *dependency.Template
+		kind       watches.Kind
+		ok         bool
+		gatekeeper bool
+		forbidden  error
+		want       string
+	}{
+		"fine":                     {template: of("example.com", "v1", "Widget"), kind: widget, ok: true},
+		"not served":               {template: of("example.com", "v1", "Widget"), want: "no CustomResourceDefinition serves kind Widget of group example.com"},
+		"another version":          {template: of("example.com", "v3", "Widget"), kind: widget, ok: true, want: `is served as v2, v1, and not as "v3"`},
+		"not labelled":             {template: of("example.com", "v1", "Widget"), kind: unlabelled, ok: true, want: "widgets.example.com has no label policy.open-cluster-management.io/policy-type=template"},
+		"not allowed":              {template: of("example.com", "v1", "Widget"), kind: widget, ok: true, forbidden: errors.New("no"), want: "opgate may not list and watch widgets.example.com"},
+		"of Kubernetes itself":     {template: of("", "v1", "ConfigMap"), want: "kind ConfigMap is not one that templates may be"},
+		"Gatekeeper, switched off": {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), kind: widget, ok: true, want: "--gatekeeper-templates"},
+		"Gatekeeper, missing":      {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), gatekeeper: true, want: "install Gatekeeper"},
+		"Gatekeeper, no template":  {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true, want: "the ConstraintTemplate that makes it is missing"},
+	} {
+		got := kindFault(tc.template, tc.kind, tc.ok, tc.gatekeeper, tc.forbidden)
+		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q does not say %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestFailedWrites(t *testing.T) {
+	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+	ref := dependency.Ref{Group: "example.com", Kind: "Widget", Namespace: "shop", Name: "x"}
+	terminating := apierrors.NewForbidden(resource, "x", errors.New("being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		err   error
+		means outcome
+		text  string
+	}{
+		"changed meanwhile":          {apierrors.NewConflict(resource, "x", errors.New("no")), retried, ""},
+		"gone meanwhile":             {apierrors.NewNotFound(resource, "x"), retried, ""},
+		"namespace on its way":       {terminating, retried, ""},
+		"there is one":               {apierrors.NewAlreadyExists(resource, "x"), contested, ""},
+		"schema":                     {apierrors.NewInvalid(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "x", nil), refused, `Widget.example.com shop/x could not be created: Widget.example.com "x" is invalid`},
+		"unknown field":              {apierrors.NewBadRequest("strict decoding error: unknown field \"speck\""), refused, "could not be created: strict decoding error"},
+		"too large":                  {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), refused, "could not be created: "},
+		"no right":                   {apierrors.NewForbidden(resource, "x", errors.New(`User "u" cannot create resource "widgets"`)), denied, "opgate may not create widgets.example.com: grant it (chart value ordering.rules)"},
+		"a webhook":                  {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: 403, Message: "admission webhook \"w\" denied the request:\n  line 1\n  cannot create"}}, denied, `Widget.example.com shop/x could not be created: admission webhook "w" denied the request: line 1 cannot create`},
+		"a definition that is going": {apierrors.NewForbidden(resource, "x", errors.New("create not allowed while custom resource definition is terminating")), failed, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: create not allowed while`},
+		"a quota":                    {apierrors.NewForbidden(resource, "x", errors.New("exceeded quota")), denied, `Widget.example.com shop/x could not be created: widgets.example.com "x" is forbidden: exceeded quota`},
+		"an unreachable webhook":     {apierrors.NewInternalError(errors.New("failed calling webhook")), failed, "could not be created: Internal error"},
+		"a lost connection":          {errors.New("connection refused"), failed, "could not be created: connection refused"},
+	} {
+		if got := classify(tc.err); got != tc.means {
+			t.Errorf("%s: means %d, want %d", name, got, tc.means)
+		}
+		got := writeFault(create, ref, watches.Kind{Group: "example.com", Plural: "widgets"}, tc.err)
+		if !strings.Contains(got, tc.text) || strings.Contains(got, "\n") {
+			t.Errorf("%s: %q does not say %q in one line", name, got, tc.text)
+		}
+	}
+}

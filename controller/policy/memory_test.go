@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestTrouble(t *testing.T) {
+	this, other := attempt{verb: create, generation: 1}, attempt{verb: create, generation: 2}
+	var none *trouble
+	if blocked, _ := none.blocks(this, start); blocked {
+		t.Error("blocked without trouble")
+	}
+	expect := func(t *testing.T, what string, tr *trouble, a attempt, at time.Time, blocked bool, wait time.Duration) {
+		t.Helper()
+		if got, left := tr.blocks(a, at); got != blocked || blocked && left != wait {
+			t.Errorf("%s: blocked %t for %s, want %t for %s", what, got, left, blocked, wait)
+		}
+	}
+	t.Run("refused", func(t *testing.T) {
+		tr := none.next(this, refused, "no", start)
+		expect(t, "the same, for ever", tr, this, start.Add(1000*time.Hour), true, 0)
+		expect(t, "another", tr, other, start, false, 0)
+	})
+	t.Run("denied", func(t *testing.T) {
+		tr := none.next(this, denied, "no", start)
+		expect(t, "at once", tr, this, start, true, firstRetry)
+		expect(t, "later", tr, this, start.Add(firstRetry), false, 0)
+		tr = tr.next(this, denied, "no", start.Add(firstRetry))
+		expect(t, "again", tr, this, start.Add(firstRetry), true, 2*firstRetry)
+		for range 20 {
+			tr = tr.next(this, denied, "no", start)
+		}
+		expect(t, "in the end", tr, this, start, true, lastRetry)
+		expect(t, "after an edit", tr.next(other, denied, "no", start), other, start, true, firstRetry)
+	})
+	t.Run("failed", func(t *testing.T) {
+		tr := none.next(this, failed, "no", start)
+		if tr.text != "" {
+			t.Error("reported at once")
+		}
+		expect(t, "at once", tr, this, start, false, 0)
+		tr = tr.next(this, failed, "no", start.Add(patience-1))
+		if tr.text != "" {
+			t.Error("reported too early")
+		}
+		tr = tr.next(this, failed, "no", start.Add(patience))
+		if tr.text != "no" {
+			t.Error("not reported in the end")
+		}
+		expect(t, "then", tr, this, start.Add(patience), false, 0)
+	})
+}
+
+func TestMemoryIsOfOnePolicy(t *testing.T) {
+	var m memory
+	key := types.NamespacedName{Namespace: "shop", Name: "app"}
+	m.policy(key, "one").template(dependency.Ref{Name: "x"}).contested = true
+	if !m.policy(key, "one").template(dependency.Ref{Name: "x"}).contested {
+		t.Error("forgotten")
+	}
+	if m.policy(key, "two").template(dependency.Ref{Name: "x"}).contested {
+		t.Error("a Policy that was deleted and made again remembers the former one")
+	}
+	m.forget(key)
+	if len(m.of) != 0 {
+		t.Error("not forgotten")
+	}
+}
+
+func TestMemoryForgetsObjectsThatAreGone(t *testing.T) {
+	p := &policyMemory{templates: map[dependency.Ref]*templateMemory{}}
+	for _, name := range []string{"template", "pruned", "gone"} {
+		p.template(dependency.Ref{Name: name})
+	}
+	p.keep(map[dependency.Ref]bool{{Name: "template"}: true}, map[dependency.Ref]*unstructured.Unstructured{{Name: "pruned"}: {}})
+	if len(p.templates) != 2 || p.templates[dependency.Ref{Name: "gone"}] != nil {
+		t.Errorf("remembers %v", p.templates)
+	}
+}
+
+func TestDrift(t *testing.T) {
+	var d drift
+	now := start
+	for i := range peaceful {
+		if wait := d.wait(now); wait != 0 {
+			t.Errorf("change %d waits for %s", i, wait)
+		}
+		d = d.again(now)
+	}
+	for i, want := range []time.Duration{firstTruce, 2 * firstTruce, 4 * firstTruce} {
+		if wait := d.wait(now); wait != want {
+			t.Errorf("change %d waits for %s, want %s", peaceful+i, wait, want)
+		}
+		now = now.Add(want)
+		if wait := d.wait(now); wait != 0 {
+			t.Errorf("change %d waits for %s more", peaceful+i, wait)
+		}
+		d = d.again(now)
+	}
+	for range 50 {
+		d = d.again(now)
+	}
+	if wait := d.wait(now); wait != lastTruce {
+		t.Errorf("waits for %s in the end, want %s", wait, lastTruce)
+	}
+	now = now.Add(forgiven)
+	if wait := d.wait(now); wait != 0 || d.again(now).times != 1 {
+		t.Errorf("not forgiven: waits for %s", wait)
+	}
+}

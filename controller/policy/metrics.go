@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Metrics show in which state Policies are, and what is watched for them, while this replica leads.
+type Metrics struct {
+	policies *prometheus.GaugeVec
+
+	mu sync.Mutex
+	// states are those of the Policies that are shown; nil while another replica leads.
+	states map[types.NamespacedName]string
+	// open tells how many watches there are.
+	open func() int
+}
+
+// The states of Policies that are none of compliance.
+const (
+	stateUnknown  = "Unknown"
+	stateDisabled = "Disabled"
+)
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_policies",
+		Help: "Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."}, []string{"state"})}
+	registry.MustRegister(m.policies, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
+		Help: "Number of active watches on dependency objects of Policies."}, m.watches))
+	return m
+}
+
+// changed takes a new state of a Policy, nil if it is gone.
+func (m *Metrics) changed(key types.NamespacedName, now *storedPolicy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, shown := m.states[key]
+	state := stateOf(now)
+	if m.states == nil || before == state {
+		return // what changes while the lease is lost is the next leader's to show
+	}
+	if shown {
+		m.policies.WithLabelValues(before).Dec()
+		delete(m.states, key)
+	}
+	if state != "" {
+		m.policies.WithLabelValues(state).Inc()
+		m.states[key] = state
+	}
+}
+
+func stateOf(p *storedPolicy) string {
+	switch {
+	case p == nil:
+		return ""
+	case p.disabled():
+		return stateDisabled
+	case p.read == nil || p.read.State == dependency.Unknown:
+		return stateUnknown
+	}
+	return string(p.read.State)
+}
+
+func (m *Metrics) watches() float64 {
+	m.mu.Lock()
+	open := m.open
+	m.mu.Unlock()
+	if open == nil {
+		return 0
+	}
+	return float64(open())
+}
+
+// started shows what this replica sees from now on, which is nothing yet.
+func (m *Metrics) started(open func() int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.states, m.open = map[types.NamespacedName]string{}, open
+	for _, state := range []dependency.State{dependency.Compliant, dependency.NonCompliant, dependency.Pending, stateUnknown, stateDisabled} {
+		m.policies.WithLabelValues(string(state)).Set(0)
+	}
+}
+
+// stopped forgets what the replica that leads now shows.
+func (m *Metrics) stopped() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.states, m.open = nil, nil
+	m.policies.Reset()
+}

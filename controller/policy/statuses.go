@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// eventComponent is who Opgate says it is in events.
+const eventComponent = "opgate"
+
+// status writes the status of the Policy if it differs, and tells what changed.
+func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
+	if l.stale {
+		return nil
+	}
+	if !l.unread {
+		l.memory.unread = time.Time{}
+	}
+	before := l.stored.object
+	objects := make([]map[string]any, len(outcomes))
+	for i := range outcomes {
+		if live := l.live[l.read.Templates[i].Ref]; live != nil {
+			objects[i] = live.Object
+		}
+	}
+	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: l.read, Excluded: l.excluded(l.key.Namespace), Outcomes: outcomes, Objects: objects, Now: l.now})
+	if equality.Semantic.DeepEqual(before.Status, status) {
+		return nil
+	}
+	// The spec is not written, and large.
+	old := &policyv1.Policy{TypeMeta: before.TypeMeta, ObjectMeta: before.ObjectMeta, Status: before.Status}
+	next := old.DeepCopy()
+	next.Status = status
+	data, err := difference(old, next)
+	if err != nil {
+		return fmt.Errorf("compare the status of Policy %s: %w", l.key, err)
+	}
+	written, err := l.patch(ctx, policies, policyv1.Kind, before, data, "status")
+	if !written {
+		return err
+	}
+	log.FromContext(ctx).Info("status written", "policy", l.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
+	l.report(ctx, l.stored, events)
+	return err
+}
+
+// report sends events. The status has all that they say, so that one that cannot be sent is logged and holds up nothing.
+func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []dependency.Event) {
+	for i, e := range events {
+		// Names have to differ, also within the resolution of the clock.
+		err := r.client.Create(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
+		r.Wrote(create, "Event", err)
+		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			log.FromContext(ctx).Error(err, "event not sent", "policy", about.key())
+		}
+	}
+}
+
+// eventOf is the event that tells something of a Policy.
+func eventOf(about *storedPolicy, e dependency.Event, now time.Time, instance string) *corev1.Event {
+	at := metav1.NewTime(now)
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: policyv1.GroupVersion.String(), Kind: policyv1.Kind, Namespace: about.Namespace, Name: about.Name,
+			UID: about.UID, ResourceVersion: about.ResourceVersion},
+		Reason:              dependency.EventReason,
+		Action:              dependency.EventReason,
+		Message:             e.Message,
+		Type:                kind,
+		Source:              corev1.EventSource{Component: eventComponent, Host: instance},
+		ReportingController: eventComponent,
+		ReportingInstance:   instance,
+		FirstTimestamp:      at,
+		LastTimestamp:       at,
+		Count:               1,
+	}
+}
+
+// reconcileSet writes the status of a PolicySet if it differs.
+func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) error {
+	stored := r.parents.set(key)
+	if stored == nil || stored.read == nil || stored.DeletionTimestamp != nil {
+		return nil
+	}
+	member := func(name string) *dependency.Policy {
+		return r.parents.policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).known()
+	}
+	before := stored.object
+	status := dependency.NextSetStatus(before, member, r.Now())
+	if r.excluded(key.Namespace) {
+		status = dependency.ExcludedSetStatus(before, r.Now())
+	}
+	if equality.Semantic.DeepEqual(before.Status, status) {
+		return nil
+	}
+	next := before.DeepCopy()
+	next.Status = status
+	data, err := difference(before, next)
+	if err != nil {
+		return fmt.Errorf("compare the status of PolicySet %s: %w", key, err)
+	}
+	written, err := r.patch(ctx, sets, policyv1beta1.PolicySetKind, before, data, "status")
+	if written {
+		log.FromContext(ctx).Info("status written", "policySet", key, "compliant", status.Compliant)
+	}
+	return err
+}

@@ -1,0 +1,226 @@
+package watches
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// longestPause is the longest time that a watch that is not allowed is left alone.
+const longestPause = 10 * time.Minute
+
+// firstPause and lastPause bound the pauses between the attempts of a watch that was interrupted.
+const firstPause, lastPause = 800 * time.Millisecond, 30 * time.Second
+
+// subject is what one watch follows: the objects of a kind in a namespace that are waited for, or one of them, or all template objects of
+// the kind. Subjects that differ in anything need watches of their own.
+type subject struct {
+	resource   schema.GroupVersionResource
+	namespaced bool
+	namespace  string
+	// definition is that of the kind: one that was removed and came back is another.
+	definition types.UID
+}
+
+// right is what must be granted for following it.
+func (s subject) right() string {
+	right := "list and watch " + s.resource.GroupResource().String()
+	switch {
+	case s.namespace != "":
+		right += " in namespace " + s.namespace
+	case s.namespaced:
+		right += " in all namespaces"
+	}
+	return right
+}
+
+// follower follows objects of a subject with a reflector. Where that is not allowed the reflector ends, and another is tried after a
+// pause.
+type follower struct {
+	subject
+	// names are those of the objects that are kept; nil keeps all that are made of templates. They do not change: more names are
+	// for another follower.
+	names   map[string]struct{}
+	client  dynamic.Interface
+	backoff time.Duration
+	log     logr.Logger
+	// learned is called when all has been read, or may not be, unlike before; changed of each change after that of what is kept. An
+	// object that appeared has no old state, one that is gone no new one. Both must return at once.
+	learned func(before *knowledge)
+	changed func(old, now *unstructured.Unstructured)
+
+	// stop ends it.
+	stop context.CancelFunc
+	// again holds one token: it is worth trying at once.
+	again chan struct{}
+	// known is nil until something is known.
+	known atomic.Pointer[knowledge]
+}
+
+// knowledge is what is known of a subject: its objects, which a reflector keeps current, or why it may not be read.
+type knowledge struct {
+	objects cache.Indexer
+	denied  error
+}
+
+func (w *Watches) newFollower(s subject, names map[string]struct{}) *follower {
+	return &follower{subject: s, names: names, client: w.Client, backoff: w.Backoff,
+		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "objects", len(names)),
+		again: make(chan struct{}, 1)}
+}
+
+// covers reports whether an object is among those that are kept.
+func (f *follower) covers(name string) bool {
+	if f == nil {
+		return false
+	}
+	_, ok := f.names[name]
+	return ok
+}
+
+// trim returns what is kept of an object, nil if it is not wanted.
+func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
+	switch {
+	case f.names == nil:
+		return trim(u)
+	case f.covers(u.GetName()):
+		return trimDependency(u)
+	}
+	return nil
+}
+
+// selectors are those of what is followed: an object alone is selected by its name, so that nothing else of its kind is read, and a
+// right to that one is enough.
+func (f *follower) selectors() (field, label string) {
+	switch {
+	case f.names == nil:
+		return "", dependency.LabelPolicy
+	case len(f.names) == 1:
+		for name := range f.names {
+			return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), ""
+		}
+	}
+	return "", ""
+}
+
+// retry tries it again now if it is not allowed.
+func (f *follower) retry() {
+	if f == nil {
+		return
+	}
+	if known := f.known.Load(); known == nil || known.denied == nil {
+		return
+	}
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// run follows the subject until the context ends.
+func (f *follower) run(ctx context.Context) {
+	defer f.stop()
+	pause := f.backoff
+	for {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if before := f.known.Load(); before == nil || before.denied == nil {
+			pause = f.backoff
+			f.log.Info("watch forbidden, retrying with backoff", "error", err.Error())
+			f.learn(&knowledge{denied: fmt.Errorf("the right to %s is missing", f.right())})
+		}
+		timer := time.NewTimer(wait.Jitter(pause, 0.1))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-f.again:
+		}
+		timer.Stop()
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// follow runs a reflector until the context ends or the API server does not allow it. All else the reflector tries again.
+func (f *follower) follow(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var resource dynamic.ResourceInterface = f.client.Resource(f.resource)
+	if f.namespace != "" {
+		resource = f.client.Resource(f.resource).Namespace(f.namespace)
+	}
+	indexers := cache.Indexers{}
+	if f.names == nil {
+		indexers[byParent] = indexParent
+	}
+	opened, synced := make(chan struct{}), make(chan struct{})
+	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, synced: sync.OnceFunc(func() { close(synced) })}
+	current := &knowledge{objects: kept.Indexer}
+	kept.changed = func(old, now *unstructured.Unstructured) {
+		if f.known.Load() == current { // before, learn reports it
+			f.changed(old, now)
+		}
+	}
+	field, label := f.selectors()
+	reflector := cache.NewReflectorWithOptions(listWatch(f.client, resource, field, label, f.trim, sync.OnceFunc(func() { close(opened) })),
+		&unstructured.Unstructured{}, kept, cache.ReflectorOptions{Name: f.resource.Resource, TypeDescription: f.resource.String()})
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { f.reflect(ctx, reflector, end) })
+	// To have listed it is not enough: who may list and not watch would know what was once, again and again.
+	for _, happened := range []<-chan struct{}{opened, synced} {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-happened:
+		}
+	}
+	f.learn(current)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// reflect runs a reflector until the context ends, and ends it where the API server does not allow it.
+func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Steps: 10, Cap: lastPause}
+	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // it ends with the context alone
+		switch err := reflector.ListAndWatchWithContext(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case apierrors.IsForbidden(err):
+			end(err)
+		default:
+			level := 1
+			if f.known.Load() == nil { // a Policy waits for it
+				level = 0
+			}
+			f.log.V(level).Info("watch interrupted, retrying", "error", err.Error())
+		}
+		return false, nil //nolint:nilerr // it is retried
+	})
+}
+
+// learn takes what is known from now on.
+func (f *follower) learn(now *knowledge) {
+	before := f.known.Swap(now)
+	if before != nil && before.denied != nil {
+		f.log.Info("watch is allowed")
+	}
+	f.learned(before)
+}

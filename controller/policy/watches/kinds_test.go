@@ -1,0 +1,206 @@
+package watches
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// crd is a CustomResourceDefinition of a kind of example.com with versions, each as "<name>", "<name> served",
+// "<name> stored" or "<name> served stored".
+func crd(kind string, change func(map[string]any), versions ...string) *definition {
+	object := map[string]any{
+		"metadata": map[string]any{"name": "widgets.example.com", "uid": "1", "resourceVersion": "7"},
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": kind, "plural": "widgets"},
+			"versions": versionList(versions)},
+		"status": map[string]any{
+			"acceptedNames": map[string]any{"kind": kind, "plural": "widgets"},
+			"conditions":    []any{map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"}}},
+	}
+	if change != nil {
+		change(object)
+	}
+	d, err := define(&unstructured.Unstructured{Object: object})
+	if err != nil {
+		panic(err)
+	}
+	return d.(*definition)
+}
+
+func versionList(versions []string) []any {
+	var list []any
+	for _, v := range versions {
+		var name, a, b string
+		_, _ = fmt.Sscan(v, &name, &a, &b) // what is left out stays empty
+		list = append(list, map[string]any{"name": name, "served": a == "served", "storage": a == "stored" || b == "stored"})
+	}
+	return list
+}
+
+func set(value any, fields ...string) func(map[string]any) {
+	return func(object map[string]any) {
+		if err := unstructured.SetNestedField(object, value, fields...); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func TestDefine(t *testing.T) {
+	widget := func(change func(*Kind)) Kind {
+		k := Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"}, Storage: "v1", Namespaced: true}
+		if change != nil {
+			change(&k)
+		}
+		return k
+	}
+	tests := map[string]struct {
+		definition  *definition
+		want        Kind
+		established bool
+	}{
+		"one version": {crd("Widget", nil, "v1 served stored"), widget(nil), true},
+		"versions are ordered as people mean them": {crd("Widget", nil, "v1beta1 served", "v10 served", "v1 served stored", "v2 served"),
+			widget(func(k *Kind) { k.Versions = []string{"v10", "v2", "v1", "v1beta1"} }), true},
+		"the stored version is not served": {crd("Widget", nil, "v1 served", "v2 stored"), widget(func(k *Kind) { k.Storage = "v2" }), true},
+		"no version is served":             {crd("Widget", nil, "v1 stored"), widget(func(k *Kind) { k.Versions = nil }), false},
+		"without namespaces": {crd("Widget", set("Cluster", "spec", "scope"), "v1 served stored"),
+			widget(func(k *Kind) { k.Namespaced = false }), true},
+		"a kind for templates": {crd("Widget", set("template", "metadata", "labels", dependency.LabelTemplate), "v1 served stored"),
+			widget(func(k *Kind) { k.Template = true }), true},
+		"a label that says something else":         {crd("Widget", set("other", "metadata", "labels", dependency.LabelTemplate), "v1 served stored"), widget(nil), true},
+		"names that are not accepted do not count": {crd("Widget", set("Taken", "spec", "names", "kind"), "v1 served stored"), widget(nil), true},
+		"nothing is accepted yet":                  {crd("Widget", func(o map[string]any) { delete(o, "status") }, "v1 served stored"), widget(nil), false},
+		"not established": {crd("Widget", set([]any{map[string]any{"type": "Established", "status": "False"}}, "status", "conditions"), "v1 served stored"),
+			widget(nil), false},
+		"fields of other types": {crd("Widget", func(o map[string]any) {
+			o["status"].(map[string]any)["conditions"] = "x"
+			o["spec"].(map[string]any)["scope"] = int64(1)
+		}, "v1 served stored"), widget(func(k *Kind) { k.Namespaced = false }), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if !reflect.DeepEqual(test.definition.kind, test.want) || test.definition.established != test.established {
+				t.Errorf("got %+v, established %v; want %+v, %v", test.definition.kind, test.definition.established, test.want, test.established)
+			}
+		})
+	}
+}
+
+func TestKindsReplace(t *testing.T) {
+	var (
+		widget       = schema.GroupKind{Group: "example.com", Kind: "Widget"}
+		gadget       = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+		one          = crd("Widget", nil, "v1 served stored")
+		same         = crd("Widget", set("8", "metadata", "resourceVersion"), "v1 served stored")
+		two          = crd("Widget", nil, "v1 served stored", "v2 served")
+		reborn       = crd("Widget", set("2", "metadata", "uid"), "v1 served stored")
+		broken       = crd("Widget", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") }, "v1 served stored")
+		renamed      = crd("Gadget", nil, "v1 served stored")
+		anotherOfOne = crd("Widget", set("others.example.com", "metadata", "name"), "v1 served stored")
+	)
+	anotherOfOne.UID = "9"
+	type event struct {
+		old, now *definition
+		changed  []schema.GroupKind
+	}
+	tests := map[string]struct {
+		events []event
+		want   *definition // of Widget
+	}{
+		"comes and goes":      {[]event{{nil, one, []schema.GroupKind{widget}}, {one, nil, []schema.GroupKind{widget}}}, nil},
+		"nothing has changed": {[]event{{nil, one, []schema.GroupKind{widget}}, {one, same, nil}}, same},
+		"a version more":      {[]event{{nil, one, []schema.GroupKind{widget}}, {one, two, []schema.GroupKind{widget}}}, two},
+		"gone and back between two looks": {
+			[]event{{nil, one, []schema.GroupKind{widget}}, {one, reborn, []schema.GroupKind{widget}}}, reborn},
+		"not established yet":    {[]event{{nil, broken, nil}, {broken, one, []schema.GroupKind{widget}}}, one},
+		"no longer established":  {[]event{{nil, one, []schema.GroupKind{widget}}, {one, broken, []schema.GroupKind{widget}}}, nil},
+		"never established":      {[]event{{nil, broken, nil}, {broken, nil, nil}}, nil},
+		"another kind":           {[]event{{nil, one, []schema.GroupKind{widget}}, {one, renamed, []schema.GroupKind{widget, gadget}}}, nil},
+		"its successor is first": {[]event{{nil, one, []schema.GroupKind{widget}}, {nil, anotherOfOne, []schema.GroupKind{widget}}, {one, nil, nil}}, anotherOfOne},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			k := NewKinds(Options{})
+			for i, e := range test.events {
+				if changed := k.replace(e.old, e.now); !slices.Equal(changed, e.changed) {
+					t.Errorf("event %d changed %v, want %v", i, changed, e.changed)
+				}
+			}
+			if got, _ := k.definition(widget); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok && !reflect.DeepEqual(got, test.want.kind) {
+				t.Errorf("Lookup gives %+v, %v", got, ok)
+			}
+		})
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	of := func(group, kind string, label string) *definition {
+		return crd(kind, func(o map[string]any) {
+			set(group, "spec", "group")(o)
+			set(kind+"."+group, "metadata", "name")(o)
+			if label != "" {
+				set(label, "metadata", "labels", dependency.LabelTemplate)(o)
+			}
+		}, "v1 served stored")
+	}
+	for gatekeeper, want := range map[bool][]string{
+		false: {"Config", "Cert"},
+		true:  {"K8sRequired", "Config", "Cert", "ConstraintTemplate"},
+	} {
+		k := NewKinds(Options{Gatekeeper: gatekeeper})
+		for _, d := range []*definition{of("a.example.com", "Plain", ""), of("z.example.com", "Cert", "template"), of("example.com", "Config", "template"),
+			of("templates.gatekeeper.sh", "ConstraintTemplate", ""), of("constraints.gatekeeper.sh", "K8sRequired", "template")} {
+			k.replace(nil, d)
+		}
+		var got []string
+		for _, kind := range k.Templates() {
+			got = append(got, kind.Kind)
+			if looked, _ := k.Lookup(kind.Group, kind.Kind); !looked.Template {
+				t.Errorf("%s is listed as a kind of templates, and is none alone", kind.Kind)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("gatekeeper %v: got %v, want %v", gatekeeper, got, want)
+		}
+	}
+}
+
+func TestSubject(t *testing.T) {
+	widget := func(version, namespace string) subject {
+		return subject{resource: schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"}, namespaced: true,
+			namespace: namespace, definition: types.UID("1")}
+	}
+	bound := subject{resource: widget("v1", "").resource, definition: "1"}
+	tests := map[string]struct {
+		definition *definition
+		want       subject
+		right      string
+	}{
+		"as it is stored":          {crd("Widget", nil, "v1 served stored", "v2 served"), widget("v1", "shop"), "list and watch widgets.example.com in namespace shop"},
+		"stored in one not served": {crd("Widget", nil, "v1 served", "v2 stored"), widget("v1", "shop"), "list and watch widgets.example.com in namespace shop"},
+		"without namespaces":       {crd("Widget", set("Cluster", "spec", "scope"), "v1 served stored"), bound, "list and watch widgets.example.com"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := test.definition.subject("shop")
+			if got != test.want || got.right() != test.right {
+				t.Errorf("got %+v (%s), want %+v (%s)", got, got.right(), test.want, test.right)
+			}
+		})
+	}
+	if got := crd("Widget", nil, "v1 served stored").subject("").right(); got != "list and watch widgets.example.com in all namespaces" {
+		t.Errorf("got %q", got)
+	}
+}

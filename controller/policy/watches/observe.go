@@ -1,0 +1,121 @@
+package watches
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Observe gives what is known of a target. What no owner has set has not been read; of Policies and PolicySets this tells
+// only that their kind is served.
+func (w *Watches) Observe(t Target) dependency.Observed {
+	all := w.Synced() // asked before: whatever is not known then does not exist
+	d, ok := w.kinds.definition(groupKind(t.Ref))
+	switch {
+	case !ok && !all:
+		return dependency.Observed{Reason: dependency.NotRead}
+	case !ok:
+		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " + kindName(t.Ref)}
+	case !d.serves(t.Version):
+		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.kind.Versions)}
+	case !d.possible(t.Ref):
+		return dependency.Observed{Reason: dependency.NotFound}
+	}
+	known := w.known(t, d)
+	switch {
+	case known == nil:
+		return dependency.Observed{Reason: dependency.NotRead}
+	case known.denied != nil:
+		return dependency.Observed{Reason: dependency.Forbidden, Detail: known.denied.Error()}
+	}
+	object := known.object(d, t.Ref)
+	if object == nil {
+		return dependency.Observed{Reason: dependency.NotFound}
+	}
+	return dependency.Observe(object.Object)
+}
+
+// Object gives what is kept of a target: its metadata and what its status says of compliance; nil where it does not exist, or is
+// not known. It is shared and must not be changed.
+func (w *Watches) Object(t Target) *unstructured.Unstructured {
+	d, ok := w.kinds.definition(groupKind(t.Ref))
+	if !ok || !d.possible(t.Ref) {
+		return nil
+	}
+	return w.known(t, d).object(d, t.Ref)
+}
+
+// known is what is known of what a target is part of; nil if nothing is.
+func (w *Watches) known(t Target, d *definition) *knowledge {
+	w.mu.Lock()
+	var f *follower
+	if t.Template {
+		f = w.templates[groupKind(t.Ref)]
+	} else {
+		f = w.groups[d.subject(t.Namespace)].of(t.Name)
+	}
+	w.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f.known.Load()
+}
+
+// object gives one object, nil if it is not known to exist.
+func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
+	if k == nil || k.objects == nil {
+		return nil
+	}
+	key := ref.Name
+	if d.kind.Namespaced {
+		key = ref.Namespace + "/" + ref.Name
+	}
+	found, ok, _ := k.objects.GetByKey(key) // a map has no errors
+	if !ok {
+		return nil
+	}
+	return found.(*unstructured.Unstructured)
+}
+
+// of gives the objects of a Policy.
+func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured {
+	if k == nil || k.objects == nil {
+		return nil
+	}
+	found, _ := k.objects.ByIndex(byParent, parent.String()) // only another index has an error
+	return typed(found)
+}
+
+// all gives all objects.
+func (k *knowledge) all() []*unstructured.Unstructured {
+	if k == nil || k.objects == nil {
+		return nil
+	}
+	return typed(k.objects.List())
+}
+
+func typed(objects []any) []*unstructured.Unstructured {
+	all := make([]*unstructured.Unstructured, len(objects))
+	for i, object := range objects {
+		all[i] = object.(*unstructured.Unstructured)
+	}
+	return all
+}
+
+// kindName names a kind and its group.
+func kindName(ref dependency.Ref) string {
+	return schema.GroupKind{Group: ref.Group, Kind: ref.Kind}.String()
+}
+
+// notServed says that a version is not served, and which are.
+func notServed(t Target, versions []string) string {
+	verb := "are"
+	if len(versions) == 1 {
+		verb = "is"
+	}
+	return kindName(t.Ref) + " is not served in " + t.Version + ", served " + verb + " " + strings.Join(versions, ", ")
+}

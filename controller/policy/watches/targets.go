@@ -1,0 +1,155 @@
+package watches
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Target is an object that an owner wants to know of.
+type Target struct {
+	dependency.Ref
+	// Version is the one that the object is wanted in; "" is any. The object is read in the version that the API server stores.
+	Version string
+	// Template marks an object made of a template of the owner. It is found among all of its kind: there is no watch for it
+	// alone. The owner is told when the kind appears, changes or disappears, and when its objects have been read or may not
+	// be; of the object itself, the Policy that its labels name.
+	Template bool
+}
+
+// target is a Target that somebody named.
+type target struct {
+	Target
+	owners owners
+	// group is what it is followed with, nil where nothing does.
+	group *group
+}
+
+// owners is a set of those who are told.
+type owners map[types.NamespacedName]struct{}
+
+func (o owners) add(others owners) { maps.Copy(o, others) }
+
+// addParents adds the Policies that template objects belong to.
+func (o owners) addParents(objects ...*unstructured.Unstructured) {
+	for _, object := range objects {
+		if parent, ok := parentOf(object); ok {
+			o[parent] = struct{}{}
+		}
+	}
+}
+
+// Set makes these the targets of an owner, in place of those that it had; with none the owner is forgotten. Policies and
+// PolicySets may be among them, for Dependents, but are not followed here.
+func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	had := w.owners[owner]
+	added, gone := difference(had, targets)
+	if had == nil {
+		had = map[Target]*target{}
+		w.owners[owner] = had
+	}
+	for _, t := range added { // before others are dropped: what both have in common goes on
+		had[t] = w.name(owner, t)
+	}
+	for _, t := range gone {
+		w.unname(owner, had[t])
+		delete(had, t)
+	}
+	if len(had) == 0 {
+		delete(w.owners, owner)
+	}
+}
+
+// difference tells what is new among targets, once each, and what is not among them any more.
+func difference(had map[Target]*target, targets []Target) (added, gone []Target) {
+	wanted := make(map[Target]struct{}, len(targets))
+	for _, t := range targets {
+		if _, seen := wanted[t]; seen {
+			continue
+		}
+		wanted[t] = struct{}{}
+		if had[t] == nil {
+			added = append(added, t)
+		}
+	}
+	for t := range had {
+		if _, ok := wanted[t]; !ok {
+			gone = append(gone, t)
+		}
+	}
+	return added, gone
+}
+
+// Dependents are the owners that named an object in whichever version, their own templates left out.
+func (w *Watches) Dependents(ref dependency.Ref) []types.NamespacedName {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := owners{}
+	for t := range w.named[ref] {
+		if !t.Template {
+			all.add(t.owners)
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// name notes that an owner wants to know of a target.
+func (w *Watches) name(owner types.NamespacedName, wanted Target) *target {
+	kind := groupKind(wanted.Ref)
+	t := w.targets[kind][wanted]
+	if t == nil {
+		t = &target{Target: wanted, owners: owners{}}
+		put(w.targets, kind, wanted, t)
+		put(w.named, wanted.Ref, t, struct{}{})
+		w.open(t)
+	}
+	t.owners[owner] = struct{}{}
+	return t
+}
+
+// unname notes that an owner does not want to know of a target any more.
+func (w *Watches) unname(owner types.NamespacedName, t *target) {
+	delete(t.owners, owner)
+	if len(t.owners) > 0 {
+		return
+	}
+	w.close(t)
+	remove(w.named, t.Ref, t)
+	remove(w.targets, groupKind(t.Ref), t.Target)
+}
+
+// subjectOf is what is to be followed for a target, if anything can be: what is not served, or cannot exist, is not followed.
+func (w *Watches) subjectOf(t Target) (subject, bool) {
+	d, ok := w.kinds.definition(groupKind(t.Ref))
+	if !ok || !d.serves(t.Version) || t.IsPolicy() || t.IsSet() || !d.possible(t.Ref) {
+		return subject{}, false
+	}
+	return d.subject(t.Namespace), true
+}
+
+func groupKind(ref dependency.Ref) schema.GroupKind {
+	return schema.GroupKind{Group: ref.Group, Kind: ref.Kind}
+}
+
+// put adds to a map in a map.
+func put[K, L comparable, V any](to map[K]map[L]V, key K, inner L, value V) {
+	if to[key] == nil {
+		to[key] = map[L]V{}
+	}
+	to[key][inner] = value
+}
+
+// remove takes from a map in a map.
+func remove[K, L comparable, V any](from map[K]map[L]V, key K, inner L) {
+	delete(from[key], inner)
+	if len(from[key]) == 0 {
+		delete(from, key)
+	}
+}

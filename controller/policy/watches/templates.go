@@ -1,0 +1,110 @@
+package watches
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Owned gives what is kept of the objects, of all kinds that templates may be of, whose labels say that they are made of templates
+// of a Policy, in order. They are shared and must not be changed.
+func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructured {
+	w.mu.Lock()
+	followers := slices.Collect(maps.Values(w.templates))
+	w.mu.Unlock()
+	var owned []*unstructured.Unstructured
+	for _, f := range followers {
+		owned = append(owned, f.known.Load().of(parent)...)
+	}
+	slices.SortFunc(owned, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(strings.Compare(a.GetAPIVersion(), b.GetAPIVersion()), strings.Compare(a.GetKind(), b.GetKind()),
+			strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+	})
+	return owned
+}
+
+// Template tells whether all template objects of a kind have been read, or why they may not be. Neither is so of kinds that
+// templates cannot be of.
+func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
+	w.mu.Lock()
+	f := w.templates[schema.GroupKind{Group: group, Kind: kind}]
+	w.mu.Unlock()
+	if f == nil {
+		return false, nil
+	}
+	known := f.known.Load()
+	if known == nil {
+		return false, nil
+	}
+	return known.denied == nil, known.denied
+}
+
+// openTemplates has the template objects of a kind followed if there may be any.
+func (w *Watches) openTemplates(kind schema.GroupKind) {
+	d, ok := w.kinds.definition(kind)
+	ok = ok && w.kinds.template(d)
+	if f := w.templates[kind]; f != nil {
+		if ok && f.subject == d.subject("") {
+			return
+		}
+		f.stop()
+		delete(w.templates, kind)
+	}
+	if !ok || w.run == nil {
+		return
+	}
+	f := w.newFollower(d.subject(""), nil)
+	f.changed = func(old, now *unstructured.Unstructured) {
+		told := owners{}
+		told.addParents(old, now)
+		w.notify(told)
+	}
+	f.learned = func(before *knowledge) {
+		told := w.templated(kind)
+		told.addParents(before.all()...)
+		told.addParents(f.known.Load().all()...)
+		w.notify(told)
+	}
+	w.templates[kind] = f
+	w.run(f)
+}
+
+// templated are those who have templates of a kind.
+func (w *Watches) templated(kind schema.GroupKind) owners {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := owners{}
+	for t, named := range w.targets[kind] {
+		if t.Template {
+			all.add(named.owners)
+		}
+	}
+	return all
+}
+
+// byParent indexes template objects by the Policy that they belong to.
+const byParent = "parent"
+
+func indexParent(obj any) ([]string, error) {
+	if parent, ok := parentOf(obj.(*unstructured.Unstructured)); ok {
+		return []string{parent.String()}, nil
+	}
+	return nil, nil
+}
+
+// parentOf is the Policy that a template object belongs to, by its labels. Those in namespaces belong to Policies of the same
+// namespace, whatever their labels say: nobody may hand an object to a namespace that is not theirs.
+func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
+	if u == nil {
+		return types.NamespacedName{}, false
+	}
+	parent, ok := dependency.ParentOf(u.Object)
+	return types.NamespacedName{Namespace: parent.Namespace, Name: parent.Name}, ok
+}

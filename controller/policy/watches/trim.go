@@ -1,0 +1,112 @@
+package watches
+
+import (
+	"maps"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// keptStatus are the fields of a status that are kept.
+var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created"}
+
+// trim drops of objects of templates all but their metadata and what a status says of compliance: contents may be of any size.
+func trim(u *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"]}
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		kept["metadata"] = metadata
+	}
+	if status, ok := u.Object["status"].(map[string]any); ok {
+		of := map[string]any{}
+		for _, field := range keptStatus {
+			if value, ok := status[field]; ok {
+				of[field] = value
+			}
+		}
+		kept["status"] = of
+	}
+	return &unstructured.Unstructured{Object: kept}
+}
+
+// same tells whether nothing that is kept has changed but the resourceVersion.
+func same(a, b *unstructured.Unstructured) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return reflect.DeepEqual(unversioned(a), unversioned(b))
+}
+
+func unversioned(u *unstructured.Unstructured) map[string]any {
+	object := maps.Clone(u.Object)
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		object["metadata"] = metadata
+	}
+	return object
+}
+
+// maxKept bounds, in bytes, each text that is kept of a dependency: its object may be a tenant's.
+const maxKept = 512
+
+// trimDependency drops of an object that is waited for all but what is read of it: who it is, whose it is, and what it says of its
+// compliance. Trimming what was trimmed changes nothing.
+func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	kept := only(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+	put := func(field string, value map[string]any) {
+		if len(value) > 0 {
+			kept[field] = value
+		}
+	}
+	labels, _ := metadata["labels"].(map[string]any)
+	put("labels", only(labels, dependency.LabelPolicy, dependency.LabelClusterNamespace))
+	annotations, _ := metadata["annotations"].(map[string]any)
+	put("annotations", only(annotations, dependency.AnnotationPending))
+	if controller := metav1.GetControllerOf(u); controller != nil {
+		kept["ownerReferences"] = []any{map[string]any{"apiVersion": short(controller.APIVersion), "kind": short(controller.Kind), "name": short(controller.Name),
+			"uid": string(controller.UID), "controller": true}}
+	}
+	object := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"], "metadata": kept}
+	if status, ok := u.Object["status"].(map[string]any); ok {
+		said := only(status, "compliant", "complianceState", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created")
+		conditions, _ := status["conditions"].([]any)
+		for _, entry := range conditions {
+			if c, ok := entry.(map[string]any); ok && c["type"] == dependency.ConditionCompliant {
+				said["conditions"] = []any{only(c, "type", "status", "reason", "message", "observedGeneration")}
+				break
+			}
+		}
+		history, _ := status["history"].([]any)
+		if len(history) > 0 {
+			if newest, ok := history[0].(map[string]any); ok {
+				said["history"] = []any{only(newest, "message")}
+			}
+		}
+		object["status"] = said
+	}
+	return &unstructured.Unstructured{Object: object}
+}
+
+// only returns some fields of an object, as far as they are plain values.
+func only(object map[string]any, names ...string) map[string]any {
+	kept := map[string]any{}
+	for _, name := range names {
+		switch value := object[name].(type) {
+		case string:
+			kept[name] = short(value)
+		case int64, float64, bool:
+			kept[name] = value
+		}
+	}
+	return kept
+}
+
+// short returns a copy, so that what it was part of can go.
+func short(text string) string { return strings.Clone(text[:min(len(text), maxKept)]) }

@@ -1,0 +1,21 @@
+package policy
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[work]
+
+// work is one thing to look at.
+type work struct {
+	subject subject
+	types.NamespacedName
+}
+
+type subject string
+
+const (
+	policy subject = "policy"
+	set    subject = "set"
+)

@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/controller/policy/watches"
+	"github.com/opgate/opgate/controller/seen"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// The verbs of writes.
+const (
+	create = "create"
+	update = "update"
+	remove = "delete"
+	patch  = "patch"
+)
+
+// write sends one write of a template object and waits until the watches show it. Version is the one that the object is
+// written in. What is not known to the API server is refused, not dropped.
+func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource := r.resource(kind, version, object.GetNamespace())
+	var written *unstructured.Unstructured
+	var err error
+	switch verb {
+	case create:
+		written, err = resource.Create(ctx, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	case update:
+		written, err = resource.Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	case remove:
+		uid := object.GetUID()
+		written, err = object, resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+	}
+	r.Wrote(verb, kind.Kind, err)
+	if err != nil {
+		return nil, err
+	}
+	log.FromContext(ctx).Info("template written", "verb", verb, "policy", parent, "kind", kind.Kind, "namespace", object.GetNamespace(), "name", object.GetName())
+	ref := refOf(written)
+	return written, seen.Wait(ctx, func() bool {
+		now := r.owned(parent)[ref]
+		if verb == remove {
+			return now == nil || now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil
+		}
+		return now != nil && !seen.Older(now.GetResourceVersion(), written.GetResourceVersion())
+	})
+}
+
+func (r *reconciler) resource(kind watches.Kind, version, namespace string) dynamic.ResourceInterface {
+	all := r.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: version, Resource: kind.Plural})
+	if kind.Namespaced {
+		return all.Namespace(namespace)
+	}
+	return all
+}
+
+// owned are the objects that the labels say to be those of a Policy.
+func (r *reconciler) owned(parent types.NamespacedName) map[dependency.Ref]*unstructured.Unstructured {
+	owned := map[dependency.Ref]*unstructured.Unstructured{}
+	for _, u := range r.watches.Owned(parent) {
+		owned[refOf(u)] = u
+	}
+	return owned
+}
+
+func refOf(u *unstructured.Unstructured) dependency.Ref {
+	gvk := u.GroupVersionKind()
+	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// hold has a Policy wait for the end of its cluster-scoped objects before it goes itself, or no longer. It tells whether
+// that was as it should be already.
+func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) (done bool, err error) {
+	if slices.Contains(stored.Finalizers, dependency.Finalizer) == held {
+		return true, nil
+	}
+	finalizers := slices.DeleteFunc(slices.Clone(stored.Finalizers), func(f string) bool { return f == dependency.Finalizer })
+	if held {
+		finalizers = append(finalizers, dependency.Finalizer)
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "finalizers": finalizers}})
+	if err != nil {
+		return false, err
+	}
+	_, err = r.patch(ctx, policies, policyv1.Kind, stored, data)
+	return false, err
+}
+
+// patch sends a patch of a Policy or a PolicySet, or of its status, and waits until the watches show it. That the object has
+// changed in the meantime, or is gone, is no error: that wakes the loop.
+func (r *reconciler) patch(ctx context.Context, of schema.GroupVersionResource, kind string, object metav1.Object, data []byte, subresources ...string) (done bool, err error) {
+	key := keyOf(object)
+	// The answer is not needed, and a Policy may be large.
+	answer, err := r.heads.Resource(of).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
+	r.Wrote(patch, kind, err)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("write %s %s: %w", kind, key, err)
+	}
+	return true, seen.Wait(ctx, func() bool {
+		now := r.parents.head(of, key)
+		return now == nil || now.GetUID() != answer.GetUID() || !seen.Older(now.GetResourceVersion(), answer.GetResourceVersion())
+	})
+}
+
+// difference is a merge patch from one state to another, of that very state.
+func difference(before, after client.Object) ([]byte, error) {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+}

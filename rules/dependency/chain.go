@@ -1,0 +1,106 @@
+package dependency
+
+import "slices"
+
+// Chain says what a Policy waits for, and what that waits for, as far as the statuses tell: "Policy shop/app waits for
+// Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the
+// name of the one that is asked about, empty for any.
+func (g *Graph) Chain(policy Ref, template string) string {
+	s := policy.String() + " waits for "
+	wait := g.next(policy, template, nil)
+	if wait == nil {
+		return s + "its dependencies"
+	}
+	seen := map[Ref]bool{policy: true}
+	for steps := 1; ; steps++ {
+		seen[wait.Ref] = true
+		s += wait.String()
+		following := g.next(wait.Ref, "", seen)
+		if following == nil {
+			return s
+		}
+		if steps == shownSteps {
+			return s + ", which waits for more"
+		}
+		s += ", which waits for "
+		wait = following
+	}
+}
+
+// String shows what is waited for and why it is not met.
+func (w *Wait) String() string {
+	s := w.Ref.String()
+	switch {
+	case w.Reason == WrongState && w.State != Unknown:
+		return s + " (" + shown(string(w.State)) + ", " + shown(string(w.Want)) + " is wanted)"
+	case w.Reason != "":
+		return s + " (" + shown(string(w.Reason)) + ")"
+	}
+	return s
+}
+
+// next gives what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
+func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
+	var first *Wait
+	for _, w := range g.waits(from, template) {
+		if seen[w.Ref] {
+			continue
+		}
+		if first == nil {
+			first = w
+		}
+		if len(g.waits(w.Ref, "")) > 0 {
+			return w
+		}
+	}
+	return first
+}
+
+// waits gives what an object waits for according to the statuses. For a Policy they are its own, for the object of a
+// template those of the template. A PolicySet waits for the members that are not Compliant.
+func (g *Graph) waits(of Ref, template string) []*Wait {
+	switch {
+	case of.IsPolicy():
+		return g.Policy(of.Namespace, of.Name).waitsOf(template)
+	case of.IsSet():
+		s := g.Set(of.Namespace, of.Name)
+		if s == nil {
+			return nil
+		}
+		var list []*Wait
+		for _, name := range s.Policies {
+			switch p := g.Policy(s.Namespace, name); {
+			case p == nil:
+				list = append(list, &Wait{Ref: PolicyRef(s.Namespace, name), Reason: NotFound, Want: Compliant})
+			case p.Disabled, p.State == Compliant:
+			case p.State == Unknown:
+				list = append(list, &Wait{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
+			default:
+				list = append(list, &Wait{Ref: p.Ref(), Reason: WrongState, Want: Compliant, State: p.State})
+			}
+		}
+		return list
+	}
+	for _, m := range g.makers(of) {
+		if list := m.policy.waitsOf(m.policy.Templates[m.template].Name); len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// waitsOf gives what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
+// have this one too.
+func (p *Policy) waitsOf(template string) []*Wait {
+	if p == nil {
+		return nil
+	}
+	var list []*Wait
+	for i := range p.Waits {
+		w := &p.Waits[i]
+		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxWaitTemplates || slices.Contains(w.Templates, template) {
+			list = append(list, w)
+		}
+	}
+	return list
+}

@@ -1,0 +1,100 @@
+package dependency
+
+// cyclic gives those of some objects that are part of a cycle, one for each set of objects that all wait for one another.
+// It is Tarjan's algorithm with a stack of its own: a chain of Policies may be longer than the program's can grow.
+func (g *Graph) cyclic(starts []Ref) []Ref {
+	c := components{graph: g, number: map[Ref]int{}, low: map[Ref]int{}, open: map[Ref]bool{}, wanted: make(map[Ref]bool, len(starts))}
+	for _, r := range starts {
+		c.wanted[r] = true
+	}
+	for _, r := range starts {
+		if c.number[r] == 0 {
+			c.visit(r)
+		}
+	}
+	return c.found
+}
+
+// components is the state of the walk.
+type components struct {
+	graph *Graph
+	// number is when an object was first come to, from 1; low is the earliest that it leads back to.
+	number, low map[Ref]int
+	// stack has the objects whose component is not complete; open tells whether one is on it.
+	stack []Ref
+	open  map[Ref]bool
+	// wanted are the objects asked about, found those of them that are on a cycle.
+	wanted map[Ref]bool
+	found  []Ref
+}
+
+// step is one object on the way from the start to where the walk is.
+type step struct {
+	at Ref
+	to []Ref
+}
+
+func (c *components) visit(start Ref) {
+	way := []step{c.enter(start)}
+	for len(way) > 0 {
+		top := &way[len(way)-1]
+		if len(top.to) == 0 {
+			c.leave(top.at)
+			low := c.low[top.at]
+			if way = way[:len(way)-1]; len(way) > 0 {
+				above := way[len(way)-1].at
+				c.low[above] = min(c.low[above], low)
+			}
+			continue
+		}
+		next := top.to[0]
+		top.to = top.to[1:]
+		switch {
+		case c.number[next] == 0:
+			way = append(way, c.enter(next))
+		case c.open[next]:
+			c.low[top.at] = min(c.low[top.at], c.number[next])
+		}
+	}
+}
+
+func (c *components) enter(r Ref) step {
+	n := len(c.number) + 1
+	c.number[r], c.low[r] = n, n
+	c.stack, c.open[r] = append(c.stack, r), true
+	return step{r, c.graph.waitsFor(r)}
+}
+
+// leave takes a complete component off the stack.
+func (c *components) leave(r Ref) {
+	if c.low[r] != c.number[r] {
+		return
+	}
+	var first *Ref
+	size := 0
+	for closed := false; !closed; size++ {
+		at := c.stack[len(c.stack)-1]
+		c.stack = c.stack[:len(c.stack)-1]
+		delete(c.open, at)
+		if c.wanted[at] {
+			first = &at
+		}
+		closed = at == r
+	}
+	if first == nil {
+		return
+	}
+	if size == 1 && !c.graph.waitsForItself(*first) {
+		return
+	}
+	c.found = append(c.found, *first)
+}
+
+func (g *Graph) waitsForItself(r Ref) bool {
+	for _, to := range g.waitsFor(r) {
+		if to == r {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+package dependency
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// waitsFor gives what the state of an object waits for.
+//
+// A Policy waits for the dependencies of its templates, but for those with ignorePending: these leave its state alone. The
+// object that a template makes waits for what the template waits for. A PolicySet waits for its members. What a disabled
+// Policy has written down is not in force.
+func (g *Graph) waitsFor(from Ref) []Ref {
+	var to []Ref
+	var last []Dependency
+	add := func(list []Dependency) {
+		if len(list) == 0 || len(last) == len(list) && &last[0] == &list[0] {
+			return // templates without dependencies of their own share one list
+		}
+		last = list
+		for i := range list {
+			to = append(to, list[i].Ref)
+		}
+	}
+	for _, m := range g.makers(from) {
+		if !m.policy.Disabled {
+			add(m.policy.Templates[m.template].Dependencies)
+		}
+	}
+	switch {
+	case from.IsPolicy():
+		p := g.Policy(from.Namespace, from.Name)
+		if p == nil || p.Disabled {
+			break
+		}
+		for i := range p.Templates {
+			if !p.Templates[i].IgnorePending {
+				add(p.Templates[i].Dependencies)
+			}
+		}
+	case from.IsSet():
+		if s := g.Set(from.Namespace, from.Name); s != nil {
+			for _, name := range s.Policies {
+				to = append(to, PolicyRef(s.Namespace, name))
+			}
+		}
+	}
+	return to
+}
+
+// Cycle gives a shortest way from an object back to itself along what is waited for: first and last are from. It is nil
+// where there is none.
+func (g *Graph) Cycle(from Ref) []Ref {
+	cycle, _ := g.cycle(from)
+	return cycle
+}
+
+// cycle looks in breadth, and also gives what it came across: in all that can be reached there is no cycle through from
+// if none is given.
+func (g *Graph) cycle(from Ref) (cycle []Ref, reached map[Ref]Ref) {
+	cameFrom := map[Ref]Ref{}
+	for queue := []Ref{from}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for _, next := range g.waitsFor(at) {
+			if next == from {
+				return trail(from, at, cameFrom), cameFrom
+			}
+			if _, seen := cameFrom[next]; !seen {
+				cameFrom[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil, cameFrom
+}
+
+// trail is the way from an object to one that was reached from it, and back.
+func trail(from, last Ref, cameFrom map[Ref]Ref) []Ref {
+	way := []Ref{from}
+	for at := last; at != from; at = cameFrom[at] {
+		way = append(way, at)
+	}
+	way = append(way, from)
+	slices.Reverse(way)
+	return way
+}
+
+// PolicyCycle gives a short cycle that a Policy, or the object that one of its templates makes, is part of; nil where
+// there is none. A template with ignorePending can wait for itself without its Policy waiting for it.
+func (g *Graph) PolicyCycle(namespace, name string) []Ref {
+	cycle, reached := g.cycle(PolicyRef(namespace, name))
+	p := g.Policy(namespace, name)
+	if cycle != nil || p == nil || p.Disabled {
+		return cycle
+	}
+	// An object that is on a cycle is reached from what it waits for itself. So the Policy reaches it, unless what the
+	// object waits for is not what the Policy does: with ignorePending, or where somebody else makes it too.
+	var starts []Ref
+	suspect := false
+	for i := range p.Templates {
+		if t := &p.Templates[i]; t.Readable && len(t.Dependencies) > 0 {
+			_, waitedFor := reached[t.Ref]
+			suspect = suspect || waitedFor || t.IgnorePending || len(g.makers(t.Ref)) > 1
+			starts = append(starts, t.Ref)
+		}
+	}
+	if !suspect {
+		return nil
+	}
+	const enough = 5 // each has to be mended, and a hostile Policy can have hundreds
+	circles := g.cyclic(starts)
+	for _, start := range circles[:min(len(circles), enough)] {
+		if c := g.Cycle(start); c != nil && (cycle == nil || len(c) < len(cycle)) {
+			cycle = c
+		}
+	}
+	return cycle
+}
+
+// shownSteps is how many objects of a cycle or a chain are shown.
+const shownSteps = 10
+
+// ChainText shows a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a", a long one with its middle left out.
+func ChainText(cycle []Ref) string {
+	parts := make([]string, 0, shownSteps+1)
+	for i, r := range cycle {
+		if more := len(cycle) - shownSteps; more > 0 && i >= shownSteps/2 && i < len(cycle)-shownSteps/2 {
+			if i == shownSteps/2 {
+				parts = append(parts, "... ("+strconv.Itoa(more)+" more) ...")
+			}
+			continue
+		}
+		parts = append(parts, r.String())
+	}
+	return strings.Join(parts, " -> ")
+}

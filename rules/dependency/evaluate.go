@@ -1,0 +1,97 @@
+package dependency
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Finding is what one dependency comes to.
+type Finding struct {
+	Dependency
+	Met bool
+	// Undecided: it is not met, but that may be about to change. It changes nothing.
+	Undecided bool
+	// Unread: nothing has been read yet; an answer is on its way.
+	Unread bool
+	Reason Reason
+	// State is what the object's status says, empty if nothing.
+	State State
+	// Text explains the reason.
+	Text string
+	// UID and Generation are of the object, zero where there is none.
+	UID        types.UID
+	Generation int64
+}
+
+// Evaluate tells whether a dependency is met by what was observed.
+func Evaluate(d Dependency, o Observed) Finding {
+	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
+	switch {
+	case o.Reason == NotFound && d.Group == GatekeeperTemplateGroup && d.Kind == KindConstraintTemplate && d.Want != Compliant:
+		f.Met = true // it being there is what Compliant means for this kind
+	case o.Reason != "":
+		f.Reason, f.Text = o.Reason, notReadText(o)
+		f.Undecided = o.Reason == NotRead || o.Reason == TooMany
+		f.Unread = o.Reason == NotRead && o.Detail == ""
+	case o.Stale():
+		f.Reason, f.Undecided = Stale, true
+		f.Text = "generation " + strconv.FormatInt(o.Generation, 10) + " is not evaluated yet"
+	case !o.HasState:
+		f.Reason, f.Undecided = NoStatus, o.Evaluating
+		f.Text = "it has neither status.compliant nor status.complianceState"
+		if d.Group == GatekeeperConstraintGroup {
+			f.Text = "it has no status.totalViolations"
+		}
+	case o.State != d.Want:
+		f.Reason = WrongState
+		f.Text = "it is " + shown(string(o.State)) + " and " + shown(string(d.Want)) + " is wanted"
+	default:
+		f.Met = true
+	}
+	return f
+}
+
+// notReadText says why an object could not be read.
+func notReadText(o Observed) string {
+	if o.Detail != "" {
+		return cut(o.Detail, 500)
+	}
+	switch o.Reason {
+	case NotFound:
+		return "it does not exist"
+	case NoKind:
+		return "the cluster does not serve this kind"
+	case Forbidden:
+		return "opgate may not read it"
+	default:
+		return "it has not been read yet"
+	}
+}
+
+// Settled tells whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
+// is stale or has not been read leaves it open.
+func Settled(findings []Finding) (met, decided bool) {
+	met, decided = true, true
+	for i := range findings {
+		switch {
+		case findings[i].Met:
+		case findings[i].Undecided:
+			met, decided = false, false
+		default:
+			return false, true
+		}
+	}
+	return met, decided
+}
+
+// unmet leaves out those that are met.
+func unmet(findings []Finding) []Finding {
+	var rest []Finding
+	for i := range findings {
+		if !findings[i].Met {
+			rest = append(rest, findings[i])
+		}
+	}
+	return rest
+}

@@ -1,0 +1,182 @@
+package dependency
+
+import (
+	"maps"
+	"slices"
+)
+
+// Graph says what depends on what. It is not changed once it is made; nil is an empty one.
+//
+// A graph with one Policy or PolicySet more or less shares nearly all with the one it was made from: a few changes are
+// kept beside an index of all, and are merged into a new index once there are many.
+type Graph struct {
+	all *index
+	// changes has nil for what is gone.
+	changes index
+}
+
+// maxChanges is how many changes are kept beside the index.
+const maxChanges = 32
+
+type key struct{ namespace, name string }
+
+// index is what is looked up by name.
+type index struct {
+	policies map[key]*Policy
+	sets     map[key]*Set
+	// makers are the templates by the object that they make; nearly always there is one.
+	makers map[Ref][]maker
+}
+
+// maker is one template of a Policy.
+type maker struct {
+	policy   *Policy
+	template int
+}
+
+// NewGraph makes the graph of these.
+func NewGraph(policies []*Policy, sets []*Set) *Graph {
+	all := &index{policies: make(map[key]*Policy, len(policies)), sets: make(map[key]*Set, len(sets))}
+	for _, p := range policies {
+		all.policies[key{p.Namespace, p.Name}] = p
+	}
+	for _, s := range sets {
+		all.sets[key{s.Namespace, s.Name}] = s
+	}
+	all.makers = makersOf(all.policies)
+	return &Graph{all: all}
+}
+
+func makersOf(policies map[key]*Policy) map[Ref][]maker {
+	makers := make(map[Ref][]maker, len(policies))
+	for _, p := range policies {
+		if p == nil {
+			continue
+		}
+		for i := range p.Templates {
+			if t := &p.Templates[i]; t.Readable {
+				makers[t.Ref] = append(makers[t.Ref], maker{p, i})
+			}
+		}
+	}
+	return makers
+}
+
+// WithPolicy gives the graph with this Policy in place of the one of its name.
+func (g *Graph) WithPolicy(p *Policy) *Graph {
+	return g.changed(key{p.Namespace, p.Name}, p)
+}
+
+// WithoutPolicy gives the graph without that Policy.
+func (g *Graph) WithoutPolicy(namespace, name string) *Graph {
+	return g.changed(key{namespace, name}, nil)
+}
+
+// WithSet gives the graph with this PolicySet in place of the one of its name.
+func (g *Graph) WithSet(s *Set) *Graph {
+	return g.changedSet(key{s.Namespace, s.Name}, s)
+}
+
+// WithoutSet gives the graph without that PolicySet.
+func (g *Graph) WithoutSet(namespace, name string) *Graph {
+	return g.changedSet(key{namespace, name}, nil)
+}
+
+func (g *Graph) changed(k key, p *Policy) *Graph {
+	next := g.copied()
+	next.changes.policies = with(next.changes.policies, k, p)
+	next.changes.makers = makersOf(next.changes.policies)
+	return next.merged()
+}
+
+func (g *Graph) changedSet(k key, s *Set) *Graph {
+	next := g.copied()
+	next.changes.sets = with(next.changes.sets, k, s)
+	return next.merged()
+}
+
+func (g *Graph) copied() *Graph {
+	if g == nil {
+		return NewGraph(nil, nil)
+	}
+	next := *g
+	return &next
+}
+
+func with[T any](changes map[key]T, k key, v T) map[key]T {
+	next := make(map[key]T, len(changes)+1)
+	maps.Copy(next, changes)
+	next[k] = v
+	return next
+}
+
+// merged puts the changes into an index of their own once there are many.
+func (g *Graph) merged() *Graph {
+	if len(g.changes.policies)+len(g.changes.sets) <= maxChanges {
+		return g
+	}
+	all := &index{policies: replaced(g.all.policies, g.changes.policies), sets: replaced(g.all.sets, g.changes.sets)}
+	all.makers = makersOf(all.policies)
+	return &Graph{all: all}
+}
+
+func replaced[T any](all, changes map[key]*T) map[key]*T {
+	next := maps.Clone(all)
+	for k, v := range changes {
+		if v == nil {
+			delete(next, k)
+			continue
+		}
+		next[k] = v
+	}
+	return next
+}
+
+// Policy gives a Policy, nil if there is none.
+func (g *Graph) Policy(namespace, name string) *Policy {
+	if g == nil {
+		return nil
+	}
+	k := key{namespace, name}
+	if p, changed := g.changes.policies[k]; changed {
+		return p
+	}
+	return g.all.policies[k]
+}
+
+// Set gives a PolicySet, nil if there is none.
+func (g *Graph) Set(namespace, name string) *Set {
+	if g == nil {
+		return nil
+	}
+	k := key{namespace, name}
+	if s, changed := g.changes.sets[k]; changed {
+		return s
+	}
+	return g.all.sets[k]
+}
+
+// makers gives the templates that make an object, in a stable order.
+func (g *Graph) makers(r Ref) []maker {
+	if g == nil {
+		return nil
+	}
+	found := g.all.makers[r]
+	if len(found) > 0 && len(g.changes.policies) > 0 {
+		found = slices.DeleteFunc(slices.Clone(found), func(m maker) bool {
+			_, changed := g.changes.policies[key{m.policy.Namespace, m.policy.Name}]
+			return changed
+		})
+	}
+	found = append(slices.Clip(found), g.changes.makers[r]...)
+	if len(found) > 1 {
+		found = slices.Clone(found)
+		slices.SortFunc(found, func(a, b maker) int {
+			if c := a.policy.Ref().Compare(b.policy.Ref()); c != 0 {
+				return c
+			}
+			return a.template - b.template
+		})
+	}
+	return found
+}

@@ -1,0 +1,147 @@
+package dependency
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Live is the object of a template as it is on the cluster.
+type Live struct {
+	// Ours: it belongs to the Policy. Owner is what else it belongs to, nil if nothing.
+	Ours  bool
+	Owner *Ref
+	// Suspended: it has AnnotationPending. Deleting: it is being deleted.
+	Suspended, Deleting bool
+	Object              map[string]any
+	Observed            Observed
+}
+
+// LiveOf gives what is known of the object of a template, nil where there is none.
+func LiveOf(object map[string]any, p *Policy) *Live {
+	if object == nil {
+		return nil
+	}
+	meta := child(object, "metadata")
+	_, suspended := child(meta, "annotations")[AnnotationPending]
+	live := &Live{Suspended: suspended, Deleting: meta["deletionTimestamp"] != nil, Object: object, Observed: Observe(object)}
+	live.Ours, live.Owner = p.owns(object)
+	return live
+}
+
+// ParentOf gives the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
+// label in which the Policy is.
+func ParentOf(object map[string]any) (Ref, bool) {
+	meta := child(object, "metadata")
+	labels := child(meta, "labels")
+	namespace := text(meta, "namespace")
+	if namespace == "" {
+		namespace = text(labels, LabelClusterNamespace)
+	}
+	name := text(labels, LabelPolicy)
+	return PolicyRef(namespace, name), name != "" && namespace != ""
+}
+
+// owns tells whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
+// controller of the same name is an earlier Policy: what it left is taken over.
+func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
+	parent, labelled := ParentOf(object)
+	if controller, uid := controllerOf(object); controller != nil {
+		switch {
+		case uid == p.UID && uid != "", *controller == p.Ref() && labelled && parent == p.Ref():
+			return true, nil
+		default:
+			return false, controller
+		}
+	}
+	switch {
+	case !labelled:
+		return false, nil
+	case parent == p.Ref():
+		return true, nil
+	}
+	return false, &parent
+}
+
+// controllerOf gives the owner that controls an object.
+func controllerOf(object map[string]any) (*Ref, types.UID) {
+	meta := child(object, "metadata")
+	owners, _ := meta["ownerReferences"].([]any)
+	for _, entry := range owners {
+		o, ok := entry.(map[string]any)
+		if controls, _ := o["controller"].(bool); ok && controls {
+			gv, _ := schema.ParseGroupVersion(text(o, "apiVersion"))
+			return &Ref{Group: gv.Group, Kind: text(o, "kind"), Namespace: text(meta, "namespace"), Name: text(o, "name")}, types.UID(text(o, "uid"))
+		}
+	}
+	return nil, ""
+}
+
+func refOf(object map[string]any) Ref {
+	gv, _ := schema.ParseGroupVersion(text(object, "apiVersion"))
+	meta := child(object, "metadata")
+	return Ref{Group: gv.Group, Kind: text(object, "kind"), Namespace: text(meta, "namespace"), Name: text(meta, "name")}
+}
+
+// state is that of the object for its present generation. What is none of the three states is unknown.
+func (l *Live) state() (state State, evaluating bool) {
+	switch {
+	case l == nil, l.Observed.Stale(), !l.Observed.HasState, l.templateWithoutAnswer():
+		return Unknown, true
+	case known(l.Observed.State):
+		return l.Observed.State, false
+	}
+	return Unknown, false
+}
+
+func known(s State) bool { return s == Compliant || s == NonCompliant || s == Pending }
+
+// notCreated tells whether Gatekeeper has refused a ConstraintTemplate.
+func (l *Live) notCreated() bool {
+	created, said := child(l.Object, "status")["created"].(bool)
+	return l.constraintTemplate() && said && !created
+}
+
+// templateWithoutAnswer tells whether Gatekeeper has not looked at a ConstraintTemplate yet.
+func (l *Live) templateWithoutAnswer() bool {
+	_, said := child(l.Object, "status")["created"].(bool)
+	return l.constraintTemplate() && !said
+}
+
+func (l *Live) constraintTemplate() bool {
+	r := refOf(l.Object)
+	return r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
+}
+
+// message is what the object says of its state: in its history, else in its condition, else not at all.
+func (l *Live) message(ref Ref, state State) string {
+	status := child(l.Object, "status")
+	if list, _ := status["history"].([]any); len(list) > 0 {
+		if entry, ok := list[0].(map[string]any); ok {
+			if said, ok := stated(text(entry, "message"), state); ok {
+				return said
+			}
+		}
+	}
+	c := condition(status)
+	if says := text(c, "message"); says != "" && (text(c, "status") == "True") == (state == Compliant) {
+		if said, ok := stated(says, state); ok {
+			return said
+		}
+	}
+	return message(state, ref.String()+" is "+string(state))
+}
+
+// stated puts the state before a message that does not begin with it. It is not ok if the message is of another state.
+func stated(says string, state State) (string, bool) {
+	before, after, separated := strings.Cut(says, ";")
+	before = strings.TrimSpace(before)
+	switch {
+	case says == "":
+		return "", false
+	case !separated || !known(State(before)):
+		return message(state, says), true
+	}
+	return message(state, strings.TrimSpace(after)), State(before) == state
+}

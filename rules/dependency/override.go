@@ -1,0 +1,36 @@
+package dependency
+
+import (
+	"errors"
+	"strings"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+)
+
+// Override writes into a template's object what its Policy decides: the namespace, unless the kind is known to be
+// cluster-scoped, and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
+func Override(object map[string]any, parent *policyv1.Policy) error {
+	meta, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return errors.New("objectDefinition has no metadata")
+	}
+	ref := refOf(object)
+	if ref.clusterScoped() {
+		delete(meta, "namespace")
+		return nil
+	}
+	meta["namespace"] = parent.Namespace
+	spec, ok := object["spec"].(map[string]any)
+	if !ok {
+		return nil // its kind says whether that can be
+	}
+	const field = "remediationAction"
+	action := string(parent.Spec.RemediationAction)
+	if strings.EqualFold(text(spec, field), "InformOnly") {
+		action = string(policyv1.Inform) // it informs, whatever the Policy does
+	}
+	if action != "" {
+		spec[field] = action
+	}
+	return nil
+}

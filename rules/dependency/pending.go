@@ -1,0 +1,42 @@
+package dependency
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// shownPending is how many dependencies a message names.
+const shownPending = 5
+
+// PendingText says what a template waits for: "Dependencies were not satisfied: 1 is still pending (Policy shop/db:
+// WrongState, it is NonCompliant and Compliant is wanted)". A cycle, if there is one, is shown after it. Findings that are
+// met are left out.
+func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
+	waits := unmet(findings)
+	slices.SortStableFunc(waits, func(a, b Finding) int { return a.Compare(b.Ref) })
+	names := make([]string, len(waits))
+	for i := range waits {
+		names[i] = waits[i].String() + ": " + waits[i].says()
+	}
+	verb := "are"
+	if len(waits) == 1 {
+		verb = "is"
+	}
+	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(waits), verb, few(names, shownPending))
+	if len(cycle) > 0 {
+		s += "; they wait for one another: " + ChainText(cycle)
+	}
+	if ignored {
+		s += " but ignorePending is true"
+	}
+	return s
+}
+
+// says gives the reason and what explains it.
+func (f *Finding) says() string {
+	if f.Reason == NotFound {
+		return string(f.Reason)
+	}
+	return strings.TrimSuffix(string(f.Reason)+", "+f.Text, ", ")
+}

@@ -1,0 +1,191 @@
+package dependency
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+)
+
+// Read reads a Policy, whatever is in it: what cannot be applied has a Fault that says why.
+func Read(p *policyv1.Policy) *Policy {
+	out := &Policy{
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Generation: p.Generation,
+		Disabled: p.Spec.Disabled, Deleting: p.DeletionTimestamp != nil, NamesKnown: true,
+		State: State(p.Status.ComplianceState), ObservedGeneration: p.Status.ObservedGeneration,
+	}
+	out.Evaluating = out.State == Unknown && notEvaluated(p.Status.Conditions)
+	out.Waits = readWaits(p.Status.Dependencies)
+
+	own := out.readDependencies("spec.dependencies", p.Spec.Dependencies)
+	out.Templates = make([]Template, len(p.Spec.PolicyTemplates))
+	extras := make([]dependencies, len(out.Templates))
+	for i, written := range p.Spec.PolicyTemplates {
+		path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
+		out.Templates[i] = out.readTemplate(i, written)
+		if written != nil {
+			extras[i] = out.readDependencies(path+".extraDependencies", written.ExtraDependencies)
+		}
+	}
+	out.unite(own, extras)
+	out.sameNames()
+	return out
+}
+
+// dependencies is one list of them, and what is wrong with the list.
+type dependencies struct {
+	list  []Dependency
+	fault string
+}
+
+func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependency) dependencies {
+	var read dependencies
+	if len(written) > 0 {
+		read.list = make([]Dependency, len(written))
+	}
+	for i := range written {
+		w := &written[i]
+		d := Dependency{Want: State(w.Compliance), Path: path + "[" + strconv.Itoa(i) + "]",
+			Ref: Ref{Group: PolicyGroup, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}}
+		if w.APIVersion != "" {
+			gv, err := schema.ParseGroupVersion(w.APIVersion)
+			if err != nil && read.fault == "" {
+				read.fault = d.Path + ".apiVersion: " + shown(w.APIVersion) + ` is no API version, write "group/version"`
+			}
+			d.Group, d.Version = gv.Group, gv.Version
+		}
+		if d.Namespace == "" {
+			d.Namespace = p.Namespace
+		}
+		switch {
+		case d.clusterScoped():
+			d.Namespace = ""
+		case ownNamespaceOnly(d.Ref) && d.Namespace != p.Namespace:
+			d.IgnoredNamespace, d.Namespace = d.Namespace, p.Namespace
+			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
+				Text: "namespace " + shown(d.IgnoredNamespace) + " does not count for kind " + shown(d.Kind) + ": " + d.String() + " is waited for"})
+		}
+		read.list[i] = d
+	}
+	return read
+}
+
+// ownNamespaceOnly tells whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
+// what templates make, and templates make them there.
+func ownNamespaceOnly(r Ref) bool {
+	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
+}
+
+// head is what of a template's object is read. The rest is the business of its kind.
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// maxName is the longest name that any object can have.
+const maxName = 253
+
+func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Template {
+	t := Template{Index: index, Name: "template-" + strconv.Itoa(index)}
+	fault := func(text string) Template {
+		t.Fault = text
+		return t
+	}
+	var h head
+	if written == nil || len(written.ObjectDefinition.Raw) == 0 {
+		p.NamesKnown = false
+		return fault("the template has no objectDefinition")
+	}
+	t.IgnorePending = written.IgnorePending
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(written.ObjectDefinition.Raw, &h); err != nil {
+		p.NamesKnown = false
+		return fault("objectDefinition cannot be read: " + unreadable(err))
+	}
+	if h.Metadata.Name == "" || len(h.Metadata.Name) > maxName {
+		p.NamesKnown = false
+		if h.Metadata.Name == "" {
+			return fault("objectDefinition has no metadata.name")
+		}
+		return fault(fmt.Sprintf("objectDefinition has a metadata.name of %d characters, and %d is the most", len(h.Metadata.Name), maxName))
+	}
+	t.Name = h.Metadata.Name
+	if h.Kind == "" {
+		return fault("objectDefinition has no kind")
+	}
+	if h.APIVersion == "" {
+		return fault("objectDefinition has no apiVersion")
+	}
+	gv, err := schema.ParseGroupVersion(h.APIVersion)
+	if err != nil {
+		return fault("objectDefinition has apiVersion " + shown(h.APIVersion) + `, which is not "group/version"`)
+	}
+	t.Ref, t.Version, t.Readable = Ref{Group: gv.Group, Kind: h.Kind, Namespace: p.Namespace, Name: t.Name}, gv.Version, true
+	if t.Ref.clusterScoped() {
+		t.Ref.Namespace = ""
+	}
+	t.Guard = t.Ref.Guard()
+	if message, ok := h.Metadata.Annotations[AnnotationHubError]; ok {
+		t.HubError = cut(message, 1000)
+		if t.HubError == "" {
+			t.HubError = "annotation " + AnnotationHubError + " is set"
+		}
+	}
+	if err := p.labelled(); err != nil {
+		return fault(err.Error())
+	}
+	return t
+}
+
+// unreadable says what the library could not read, without what Go has to do with it: it has no type for such errors.
+func unreadable(err error) string {
+	value, place, found := strings.Cut(err.Error(), " into Go ")
+	if !found {
+		return cut(err.Error(), 200)
+	}
+	place, _, _ = strings.Cut(place, " of type ")
+	_, field, named := strings.Cut(place[strings.LastIndexByte(place, ' ')+1:], ".")
+	if !named {
+		field = "it"
+	}
+	return field + " has the wrong type, " + cut(strings.TrimPrefix(value, "json: cannot unmarshal "), 200)
+}
+
+// MaxPolicyName is the longest name of a Policy: what its templates make has it as the value of a label.
+const MaxPolicyName = 63
+
+func (p *Policy) labelled() error {
+	if len(p.Name) > MaxPolicyName {
+		return errors.New("the name of the Policy has " + strconv.Itoa(len(p.Name)) + " characters; it becomes a label of what its templates make, and " +
+			strconv.Itoa(MaxPolicyName) + " is the most: give the Policy a shorter name")
+	}
+	return nil
+}
+
+// sameNames puts a fault on templates that share a name: the status tells templates apart by it. Neither is applied, for
+// nobody can tell which is meant.
+func (p *Policy) sameNames() {
+	first := make(map[string]int, len(p.Templates))
+	for i := range p.Templates {
+		t := &p.Templates[i]
+		if t.Name == "template-"+strconv.Itoa(i) && !t.Readable {
+			continue // nearly always a name that was made up here
+		}
+		j, seen := first[t.Name]
+		if !seen {
+			first[t.Name] = i
+			continue
+		}
+		for _, same := range []*Template{&p.Templates[j], t} {
+			same.Fault = fmt.Sprintf("the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own", shown(t.Name), j, i)
+		}
+	}
+}

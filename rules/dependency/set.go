@@ -1,0 +1,124 @@
+package dependency
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+)
+
+// Set is what ordering knows of one PolicySet. It is not changed once it is made.
+type Set struct {
+	Namespace, Name string
+	UID             types.UID
+	Generation      int64
+	// Policies are the names of its members, each once, all in its own namespace.
+	Policies []string
+	// State and the rest are from its status.
+	State              State
+	ObservedGeneration int64
+	Evaluating         bool
+}
+
+// Ref is the reference to the PolicySet.
+func (s *Set) Ref() Ref { return SetRef(s.Namespace, s.Name) }
+
+// Observed is what those that depend on the PolicySet see of it. A nil one does not exist.
+func (s *Set) Observed() Observed {
+	if s == nil {
+		return Observed{Reason: NotFound}
+	}
+	return Observed{
+		UID: s.UID, Generation: s.Generation, ObservedGeneration: s.ObservedGeneration, HasObserved: s.ObservedGeneration != 0,
+		State: s.State, HasState: s.State != Unknown, Evaluating: s.Evaluating,
+	}
+}
+
+// ReadSet reads a PolicySet.
+func ReadSet(set *policyv1beta1.PolicySet) *Set {
+	s := &Set{
+		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
+		State: State(set.Status.Compliant), ObservedGeneration: set.Status.ObservedGeneration,
+	}
+	s.Evaluating = s.State == Unknown && notEvaluated(set.Status.Conditions)
+	seen := make(map[policyv1beta1.NonEmptyString]bool, len(set.Spec.Policies))
+	for _, name := range set.Spec.Policies {
+		if name != "" && !seen[name] {
+			seen[name] = true
+			s.Policies = append(s.Policies, string(name))
+		}
+	}
+	return s
+}
+
+// ExcludedSetStatus gives the status of a PolicySet in a namespace that Opgate leaves out.
+func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
+	next := *set.Status.DeepCopy()
+	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
+	setCondition(&next.Conditions, summary{reason: ReasonExcluded, message: excluded}, set.Generation, metav1.NewTime(now))
+	return next
+}
+
+// shownMembers is how many members each part of a PolicySet's message names.
+const shownMembers = 50
+
+// NextSetStatus gives the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
+// missing, or of which nothing is known, leaves the set unknown: what depends on the set waits.
+func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Policy, now time.Time) policyv1beta1.PolicySetStatus {
+	var pending, disabled, silent, gone, bad []string
+	evaluating := true
+	for _, name := range ReadSet(set).Policies {
+		p := members(name)
+		switch {
+		case p == nil:
+			gone, evaluating = append(gone, name), false
+			continue
+		case p.Disabled:
+			disabled = append(disabled, name)
+			continue
+		}
+		switch o := p.Observed(); {
+		case o.Stale():
+			silent = append(silent, name)
+		case o.State == Compliant:
+		case o.State == NonCompliant:
+			bad = append(bad, name)
+		case o.State == Pending:
+			pending = append(pending, name)
+		default:
+			silent, evaluating = append(silent, name), evaluating && o.Evaluating
+		}
+	}
+	var parts []string
+	tell := func(what string, names []string) {
+		if len(names) > 0 {
+			parts = append(parts, what+": "+few(names, shownMembers))
+		}
+	}
+	tell("Policies awaiting pending dependencies", pending)
+	tell("Disabled policies", disabled)
+	tell("No status provided while awaiting policy status", silent)
+	tell("Deleted policies", gone)
+	if len(parts) == 0 {
+		parts = []string{"All policies are reporting status"}
+	}
+
+	next := *set.Status.DeepCopy()
+	next.StatusMessage = strings.Join(parts, "; ")
+	next.ObservedGeneration = set.Generation
+	c := summary{state: Compliant, message: next.StatusMessage}
+	switch {
+	case len(bad) > 0:
+		c = summary{state: NonCompliant, message: "NonCompliant: " + few(bad, shownMembers)}
+	case len(pending) > 0:
+		c.state = Pending
+	case len(silent)+len(gone) > 0:
+		c.state, c.evaluating = Unknown, evaluating
+	}
+	next.Compliant = string(c.state)
+	setCondition(&next.Conditions, c, set.Generation, metav1.NewTime(now))
+	return next
+}

@@ -1,0 +1,137 @@
+package dependency
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+)
+
+// EventReason is the reason of all events of Policies.
+const EventReason = "PolicyTemplateSync"
+
+// Event is to be told of the Policy.
+type Event struct {
+	// Warning: else it is a Normal one.
+	Warning bool
+	Message string
+}
+
+// maxEvent is how long the text of an event may be.
+const maxEvent = 1000
+
+// StatusInput is all that the status of a Policy comes from.
+type StatusInput struct {
+	// Policy has the status up to now.
+	Policy *policyv1.Policy
+	Read   *Policy
+	// Outcomes has one per template, in their order. Objects are what the templates made, nil where there is none.
+	Outcomes []TemplateOutcome
+	Objects  []map[string]any
+	// Excluded: the Policy is in a namespace that Opgate leaves out, and nothing is done for it.
+	Excluded bool
+	Now      time.Time
+}
+
+// NextStatus gives the status of a Policy and the events that tell what changed. The same input gives the same status
+// and no events.
+func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
+	next := *in.Policy.Status.DeepCopy()
+	now := metav1.NewTime(in.Now).Rfc3339Copy() // as it is stored
+	next.ObservedGeneration = in.Policy.Generation
+	if in.Excluded || in.Read.Disabled {
+		s := summary{reason: ReasonDisabled, message: "the Policy is disabled"}
+		if in.Excluded {
+			s = summary{reason: ReasonExcluded, message: excluded}
+		}
+		next.ComplianceState, next.Details, next.Dependencies, next.PendingDependencies = "", nil, nil, 0
+		setCondition(&next.Conditions, s, in.Policy.Generation, now)
+		return next, nil
+	}
+	var events []Event
+	before := detailsByName(next.Details)
+	next.Details = nil
+	for i := range in.Outcomes {
+		out := &in.Outcomes[i]
+		detail := before.take(out.Template)
+		if !out.Unread || detail.ComplianceState != policyv1.ComplianceState(out.State) {
+			detail.ComplianceState = policyv1.ComplianceState(out.State)
+			told := newest(detail.History)
+			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
+			if out.State != Unknown && newest(detail.History) != told {
+				events = append(events, Event{Warning: out.State != Compliant, Message: cut(out.Template+": "+out.Message, maxEvent)})
+			}
+		}
+		next.Details = append(next.Details, detail)
+	}
+	s := sumUp(in.Outcomes)
+	next.ComplianceState = policyv1.ComplianceState(s.state)
+	next.Dependencies, next.PendingDependencies = listWaits(in.Outcomes, next.Dependencies)
+	setCondition(&next.Conditions, s, in.Policy.Generation, now)
+	return next, events
+}
+
+func (in *StatusInput) object(i int) map[string]any {
+	if i < len(in.Objects) {
+		return in.Objects[i]
+	}
+	return nil
+}
+
+// shownTemplates is how many templates the condition names.
+const shownTemplates = 10
+
+// sumUp gives the state of the whole: NonCompliant before Pending before unknown before Compliant.
+func sumUp(outcomes []TemplateOutcome) summary {
+	names := map[State][]string{}
+	evaluating := true
+	for i := range outcomes {
+		out := &outcomes[i]
+		names[out.State] = append(names[out.State], shown(out.Template))
+		if out.State == Unknown {
+			evaluating = evaluating && out.Evaluating
+		}
+	}
+	s := summary{state: Compliant, message: "all templates are Compliant"}
+	says := ""
+	switch {
+	case len(outcomes) == 0:
+		return summary{reason: ReasonNoTemplates, message: "the Policy has no templates"}
+	case len(names[NonCompliant]) > 0:
+		s.state, says = NonCompliant, "templates that are NonCompliant: "
+	case len(names[Pending]) > 0:
+		s.state, says = Pending, "templates that wait for their dependencies: "
+	case len(names[Unknown]) > 0:
+		s.state, s.evaluating, says = Unknown, evaluating, "templates whose compliance is not known: "
+		if evaluating {
+			says = "templates that are not evaluated yet: "
+		}
+	default:
+		return s
+	}
+	s.message = says + few(names[s.state], shownTemplates)
+	return s
+}
+
+// details are those of the status up to now, by the name of the template: templates may have changed places.
+type details map[string][]*policyv1.DetailsPerTemplate
+
+func detailsByName(list []*policyv1.DetailsPerTemplate) details {
+	d := make(details, len(list))
+	for _, detail := range list {
+		if detail != nil {
+			d[detail.TemplateMeta.Name] = append(d[detail.TemplateMeta.Name], detail)
+		}
+	}
+	return d
+}
+
+// take gives the next one of a name, or a new one.
+func (d details) take(name string) *policyv1.DetailsPerTemplate {
+	if list := d[name]; len(list) > 0 {
+		d[name] = list[1:]
+		return list[0]
+	}
+	return &policyv1.DetailsPerTemplate{TemplateMeta: metav1.ObjectMeta{Name: name}}
+}

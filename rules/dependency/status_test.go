@@ -1,0 +1,359 @@
+package dependency
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+)
+
+// told is the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name where the state is
+// unknown.
+func told(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
+	t.Helper()
+	p := &policyv1.Policy{Status: before}
+	p.Namespace, p.Name, p.Generation = "shop", "app", 3
+	in := StatusInput{Policy: p, Read: Read(p), Now: now}
+	for _, text := range outcomes {
+		name, message, _ := strings.Cut(text, " ")
+		state, _, _ := strings.Cut(message, ";")
+		in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: name, State: State(state), Message: message, Evaluating: state == ""})
+	}
+	return NextStatus(in)
+}
+
+func statusText(s policyv1.PolicyStatus) string {
+	c := s.Conditions[0]
+	text := fmt.Sprintf("%s (%s %s: %s)", s.ComplianceState, c.Status, c.Reason, c.Message)
+	for _, d := range s.Details {
+		text += fmt.Sprintf("\n%s %s:", d.TemplateMeta.Name, d.ComplianceState)
+		for _, h := range d.History {
+			text += fmt.Sprintf(" [%s %s]", h.LastTimestamp.UTC().Format("15:04:05"), h.Message)
+		}
+	}
+	return text
+}
+
+func eventText(events []Event) string {
+	var texts []string
+	for _, e := range events {
+		kind := "Normal"
+		if e.Warning {
+			kind = "Warning"
+		}
+		texts = append(texts, kind+" "+e.Message)
+	}
+	return strings.Join(texts, "\n")
+}
+
+func TestNextStatus(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		outcomes []string
+		want     string
+		events   string
+	}{
+		{name: "no templates", want: " (Unknown NoTemplates: the Policy has no templates)"},
+		{name: "Compliant", outcomes: []string{"a Compliant; fine", "b Compliant; fine"},
+			want:   "Compliant (True Compliant: all templates are Compliant)\na Compliant: [12:00:00 Compliant; fine]\nb Compliant: [12:00:00 Compliant; fine]",
+			events: "Normal a: Compliant; fine\nNormal b: Compliant; fine"},
+		{name: "NonCompliant before everything", outcomes: []string{"a Compliant; fine", "b Pending; waits", "c", "d NonCompliant; bad"},
+			want:   "NonCompliant (False NonCompliant: templates that are NonCompliant: d)\na Compliant: [12:00:00 Compliant; fine]\nb Pending: [12:00:00 Pending; waits]\nc :\nd NonCompliant: [12:00:00 NonCompliant; bad]",
+			events: "Normal a: Compliant; fine\nWarning b: Pending; waits\nWarning d: NonCompliant; bad"},
+		{name: "Pending before unknown", outcomes: []string{"a Compliant; fine", "b", "c Pending; waits"},
+			want:   "Pending (False Pending: templates that wait for their dependencies: c)\na Compliant: [12:00:00 Compliant; fine]\nb :\nc Pending: [12:00:00 Pending; waits]",
+			events: "Normal a: Compliant; fine\nWarning c: Pending; waits"},
+		{name: "unknown before Compliant", outcomes: []string{"a", "b Compliant; fine"},
+			want:   " (Unknown NotEvaluated: templates that are not evaluated yet: a)\na :\nb Compliant: [12:00:00 Compliant; fine]",
+			events: "Normal b: Compliant; fine"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, events := told(t, policyv1.PolicyStatus{}, noon, c.outcomes...)
+			if diff := cmp.Diff(c.want, statusText(s)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(c.events, eventText(events)); diff != "" {
+				t.Error(diff)
+			}
+			if s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 {
+				t.Error("of which generation is it?")
+			}
+		})
+	}
+}
+
+// TestStatusOfUnknown: only if all that is unknown is being evaluated, is the whole.
+func TestStatusOfUnknown(t *testing.T) {
+	p := &policyv1.Policy{}
+	for _, evaluating := range []bool{true, false} {
+		outcomes := []TemplateOutcome{{Template: "a", Evaluating: true}, {Template: "b", Evaluating: evaluating}, {Template: "c", State: Compliant, Message: "Compliant; fine"}}
+		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
+		want := " (Unknown Unknown: templates whose compliance is not known: a, b)"
+		if evaluating {
+			want = " (Unknown NotEvaluated: templates that are not evaluated yet: a, b)"
+		}
+		if got := statusText(s); !strings.HasPrefix(got, want+"\n") {
+			t.Errorf("got %s", got)
+		}
+		if again := Read(&policyv1.Policy{Status: s}); again.Evaluating != evaluating {
+			t.Errorf("read back: %t", again.Evaluating)
+		}
+	}
+}
+
+// TestStatusIsNeverStale: what is not known is not told, whatever was told before.
+func TestStatusIsNeverStale(t *testing.T) {
+	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b Compliant; fine")
+	s, events := told(t, s, noon.Add(time.Minute), "a", "b Compliant; fine")
+	want := " (Unknown NotEvaluated: templates that are not evaluated yet: a)\na : [12:00:00 Compliant; fine]\nb Compliant: [12:00:00 Compliant; fine]"
+	if diff := cmp.Diff(want, statusText(s)); diff != "" || len(events) > 0 {
+		t.Error(diff, events)
+	}
+	s, events = told(t, s, noon.Add(2*time.Minute), "a Compliant; fine", "b NonCompliant; bad")
+	want = "NonCompliant (False NonCompliant: templates that are NonCompliant: b)\na Compliant: [12:00:00 Compliant; fine]\nb NonCompliant: [12:02:00 NonCompliant; bad] [12:00:00 Compliant; fine]"
+	if diff := cmp.Diff(want, statusText(s)); diff != "" || len(events) != 1 {
+		t.Error(diff, events)
+	}
+	p := &policyv1.Policy{Status: s}
+	p.Spec.Disabled = true
+	p.Status.Dependencies, p.Status.PendingDependencies = []policyv1.DependencyStatus{{Kind: "Policy"}}, 1
+	s, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Now: noon})
+	if diff := cmp.Diff(" (Unknown Disabled: the Policy is disabled)", statusText(s)); diff != "" || len(events)+len(s.Dependencies)+s.PendingDependencies > 0 {
+		t.Error(diff, events, s.Dependencies)
+	}
+	p.Status, _ = told(t, s, noon, "a Compliant; fine")
+	s, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Excluded: true, Now: noon})
+	if got, want := statusText(s), " (Unknown NamespaceExcluded: the namespace is one that Opgate leaves out, so nothing of the policy is applied)"; got != want || len(events) > 0 {
+		t.Error(got, events)
+	}
+}
+
+// TestStatusOfMovedTemplates: histories belong to names, not to places.
+func TestStatusOfMovedTemplates(t *testing.T) {
+	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b NonCompliant; bad", "a NonCompliant; template-error; twice")
+	s, events := told(t, s, noon.Add(time.Minute), "new Pending; waits", "b NonCompliant; bad", "a Compliant; fine", "a NonCompliant; template-error; twice")
+	want := "NonCompliant (False NonCompliant: templates that are NonCompliant: b, a)\nnew Pending: [12:01:00 Pending; waits]\nb NonCompliant: [12:00:00 NonCompliant; bad]\n" +
+		"a Compliant: [12:00:00 Compliant; fine]\na NonCompliant: [12:00:00 NonCompliant; template-error; twice]"
+	if diff := cmp.Diff(want, statusText(s)); diff != "" || eventText(events) != "Warning new: Pending; waits" {
+		t.Error(diff, events)
+	}
+	s, events = told(t, s, noon, "b NonCompliant; bad")
+	if len(s.Details) != 1 || len(events) > 0 {
+		t.Error(statusText(s), events)
+	}
+}
+
+// TestHistoryFromObjects: what happened to the object between two looks is told as well, with its times.
+func TestHistoryFromObjects(t *testing.T) {
+	entry := func(at, message string) string { return fmt.Sprintf("{lastTimestamp: %q, message: %q}", at, message) }
+	before := []policyv1.ComplianceHistory{{LastTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)), Message: "Pending; waits"}}
+	for _, c := range []struct {
+		name, message string
+		history       []string
+		want          string
+	}{
+		{name: "all that is new", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00.123456Z", "Compliant; c"), entry("2026-11-21T11:02:00Z", "NonCompliant; b"), entry("2026-11-21T11:00:00.9Z", "Compliant; a")},
+			want: "[11:03:00 Compliant; c] [11:02:00 NonCompliant; b] [11:00:00 Pending; waits]"},
+		{name: "newer than what is told", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00+01:00", "Compliant; c"), entry("2026-11-21T11:02:00+01:00", "NonCompliant; b")},
+			want: "[10:03:00 Compliant; c] [11:00:00 Pending; waits]"}, // a clock that is behind: the newest still comes first
+		{name: "not what is to be told", message: "Pending; waits again", history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c")}, want: "[12:00:00 Pending; waits again] [11:00:00 Pending; waits]"},
+		{name: "without its time", message: "Compliant; c", history: []string{"{message: Compliant; c}"}, want: "[12:00:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "without the state", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00Z", "c"), entry("2026-11-21T11:02:00Z", "b")}, want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "other things", message: "Compliant; c", history: []string{entry("2026-11-21T11:03:00Z", "Compliant; c"), "5", entry("2026-11-21T11:02:00Z", "NonCompliant; b")}, want: "[11:03:00 Compliant; c] [11:00:00 Pending; waits]"},
+		{name: "the same again", message: "Pending; waits", history: []string{entry("2026-11-21T11:30:00Z", "Pending; waits")}, want: "[11:00:00 Pending; waits]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := made(t, "status: {history: ["+strings.Join(c.history, ", ")+"]}")
+			state, _, _ := strings.Cut(c.message, ";")
+			p := &policyv1.Policy{}
+			p.Status.Details = []*policyv1.DetailsPerTemplate{nil, {TemplateMeta: metav1.ObjectMeta{Name: "x"}, History: before}}
+			in := StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: State(state), Message: c.message}}, Objects: []map[string]any{o}, Now: noon}
+			s, _ := NextStatus(in)
+			got := strings.TrimPrefix(strings.SplitN(statusText(s), "\n", 2)[1], "x "+state+": ")
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestFirstHistoryFromObject: an entry that cannot be read ends what is taken over, and makes no entry of its own.
+func TestFirstHistoryFromObject(t *testing.T) {
+	for _, second := range []string{"{message: NonCompliant; b}", "{lastTimestamp: yesterday, message: NonCompliant; b}", "x", `{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
+		p := &policyv1.Policy{}
+		o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, `+second+`, {lastTimestamp: "2026-11-21T11:01:00Z", message: Compliant; a}]}`)
+		s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
+		if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c]") {
+			t.Errorf("%s: %s", second, got)
+		}
+	}
+}
+
+// TestWholeHistoryFromObject: of a template that nothing was told of yet, all is new.
+func TestWholeHistoryFromObject(t *testing.T) {
+	p := &policyv1.Policy{}
+	o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, {lastTimestamp: "2026-11-21T11:02:00Z", message: NonCompliant; b}]}`)
+	s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{{Template: "x", State: Compliant, Message: "Compliant; c"}}, Objects: []map[string]any{o}, Now: noon})
+	if got := statusText(s); !strings.HasSuffix(got, "x Compliant: [11:03:00 Compliant; c] [11:02:00 NonCompliant; b]") || eventText(events) != "Normal x: Compliant; c" {
+		t.Error(got, events)
+	}
+}
+
+// TestStatusAtTheStart: after a restart nothing has been read, and nothing is written because of that.
+func TestStatusAtTheStart(t *testing.T) {
+	p := &policyv1.Policy{}
+	p.Namespace, p.Name, p.Generation = "shop", "app", 3
+	db := dep("Policy", "db", Compliant)
+	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true, Dependencies: []Dependency{db}}
+	next := func(at time.Time, ignore bool, observed Observed) []Event {
+		tm.IgnorePending = ignore
+		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(db, observed)}})
+		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: at})
+		p.Status = s
+		return events
+	}
+	for _, ignore := range []bool{false, true} {
+		p.Status = policyv1.PolicyStatus{}
+		next(noon, ignore, Observed{State: NonCompliant, HasState: true})
+		before := p.Status.DeepCopy()
+		if events := next(noon.Add(time.Hour), ignore, Observed{Reason: NotRead}); len(events) > 0 {
+			t.Error(events)
+		}
+		if diff := cmp.Diff(before, p.Status.DeepCopy()); diff != "" {
+			t.Error(diff)
+		}
+		if events := next(noon.Add(2*time.Hour), ignore, Observed{Reason: NotRead, Detail: "its webhook is down"}); len(events) != 1 || p.Status.Dependencies[0].Reason != "NotRead" {
+			t.Error("that it cannot be read has to be told", events, p.Status.Dependencies)
+		}
+	}
+	p.Status = policyv1.PolicyStatus{}
+	if events := next(noon, false, Observed{Reason: NotRead}); len(events) != 1 || p.Status.ComplianceState != policyv1.Pending || p.Status.PendingDependencies != 1 {
+		t.Error("a new one has to say something", events, p.Status)
+	}
+}
+
+func TestStatusOfDependencies(t *testing.T) {
+	p := &policyv1.Policy{}
+	p.Namespace, p.Name = "shop", "app"
+	outcome := func(name string, findings ...Finding) TemplateOutcome {
+		return TemplateOutcome{Template: name, State: Pending, Message: "Pending; waits", Unmet: findings}
+	}
+	widget := Dependency{Ref: Ref{"example.com", "Widget", "shop", "w"}, Version: "v1", Want: NonCompliant}
+	var outcomes []TemplateOutcome
+	for i := range 7 {
+		outcomes = append(outcomes, outcome(fmt.Sprint("t", i), Evaluate(widget, Observed{State: "UnknownCompliancy", HasState: true}), Evaluate(dep("Policy", "db", Compliant), Observed{State: Pending, HasState: true})))
+	}
+	outcomes = append(outcomes, outcome("other", Evaluate(dep("Policy", "db", NonCompliant), Observed{State: Pending, HasState: true}), Evaluate(Dependency{Ref: Ref{"", "ConfigMap", "shop", "c"}, Version: "v1", Want: Compliant}, Observed{Reason: NoKind})))
+	s, _ := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: outcomes, Now: noon})
+	names := []string{"t0", "t1", "t2", "t3", "t4"}
+	want := []policyv1.DependencyStatus{
+		{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c", Compliance: "Compliant", Reason: "NoKind", Message: "the cluster does not serve this kind", Templates: []string{"other"}},
+		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "Compliant", State: "Pending", Reason: "WrongState", Message: "it is Pending and Compliant is wanted", Templates: names},
+		{Kind: "Policy", Namespace: "shop", Name: "db", Compliance: "NonCompliant", State: "Pending", Reason: "WrongState", Message: "it is Pending and NonCompliant is wanted", Templates: []string{"other"}},
+		{APIVersion: "example.com/v1", Kind: "Widget", Namespace: "shop", Name: "w", Compliance: "NonCompliant", Reason: "WrongState", Message: "it is UnknownCompliancy and NonCompliant is wanted", Templates: names},
+	}
+	if diff := cmp.Diff(want, s.Dependencies); diff != "" || s.PendingDependencies != 4 {
+		t.Error(diff)
+	}
+	p.Status = s
+	var back []string
+	for _, w := range Read(p).Waits {
+		back = append(back, w.String())
+	}
+	if got, want := strings.Join(back, ", "), "ConfigMap shop/c (NoKind), Policy shop/db (Pending, Compliant is wanted), Policy shop/db (Pending, NonCompliant is wanted), Widget.example.com shop/w (WrongState)"; got != want {
+		t.Errorf("read back: %s", got)
+	}
+	var many []Finding
+	for i := range 300 {
+		many = append(many, Evaluate(dep("Policy", fmt.Sprintf("p%03d", 299-i), Compliant), Observed{Reason: NotFound}))
+	}
+	s, _ = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{outcome("t", many...)}, Now: noon})
+	if len(s.Dependencies) != maxWaits || s.PendingDependencies != 300 || s.Dependencies[19].Name != "p019" {
+		t.Errorf("%d of %d, the last %s", len(s.Dependencies), s.PendingDependencies, s.Dependencies[len(s.Dependencies)-1].Name)
+	}
+}
+
+// TestStatusOfAnything: the same input gives the same status and no events; the status is bounded and keeps what others
+// wrote; the newest message of each template tells its present state.
+func TestStatusOfAnything(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		p := &policyv1.Policy{}
+		p.Namespace, p.Name = "shop", "app"
+		p.Status.Placement = []*policyv1.Placement{{PlacementBinding: "kept"}}
+		p.Status.Status = []*policyv1.CompliancePerClusterStatus{{ClusterName: "kept"}}
+		p.Status.Conditions = []metav1.Condition{{Type: "OfSomebodyElse", Status: "True"}}
+		now := noon
+		for range 30 {
+			now = now.Add(time.Duration(r.Int64N(int64(time.Hour))))
+			p.Generation++
+			in := StatusInput{Policy: p, Read: Read(p), Now: now}
+			for i := range 1 + r.IntN(4) {
+				state := []State{Compliant, NonCompliant, Pending, Unknown}[r.IntN(4)]
+				out := TemplateOutcome{Template: fmt.Sprint("t", r.IntN(5)), State: state}
+				if state != Unknown {
+					out.Message = message(state, strings.Repeat("x", r.IntN(3)*r.IntN(5000)))
+				}
+				in.Outcomes = append(in.Outcomes, out)
+				in.Objects = append(in.Objects, map[string]any{"status": map[string]any{"history": []any{map[string]any{
+					"lastTimestamp": now.Add(time.Duration(i) * time.Minute).Format(time.RFC3339Nano), "message": out.Message}}}})
+			}
+			next, _ := NextStatus(in)
+			p.Status = roundTrip(t, next)
+			again, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: in.Outcomes, Objects: in.Objects, Now: now.Add(time.Hour)})
+			if diff := cmp.Diff(p.Status, roundTrip(t, again)); diff != "" || len(events) > 0 {
+				t.Fatalf("seed %d: not settled: %v %s", seed, events, diff)
+			}
+			for i, d := range p.Status.Details {
+				if out := in.Outcomes[i]; out.State != Unknown && newest(d.History) != cut(out.Message, maxDetails/len(in.Outcomes)) || len(d.History) > maxHistory {
+					t.Fatalf("seed %d: %+v after %+v", seed, d, out)
+				}
+			}
+			if len(p.Status.Placement) != 1 || len(p.Status.Status) != 1 || len(p.Status.Conditions) != 2 {
+				t.Fatal("something of somebody else was lost")
+			}
+		}
+	}
+}
+
+func roundTrip(t *testing.T, s policyv1.PolicyStatus) policyv1.PolicyStatus {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back policyv1.PolicyStatus
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	return back
+}
+
+// TestStatusOfHostileSize: hundreds of templates with endless messages still give an object that can be stored.
+func TestStatusOfHostileSize(t *testing.T) {
+	p := &policyv1.Policy{}
+	now := noon
+	for round := range 12 {
+		in := StatusInput{Policy: p, Read: Read(p), Now: now}
+		endless := message(NonCompliant, fmt.Sprint(round, strings.Repeat("é", 1<<20)))
+		for i := range 500 {
+			in.Outcomes = append(in.Outcomes, TemplateOutcome{Template: fmt.Sprint(strings.Repeat("n", 240), i), State: NonCompliant, Message: endless})
+		}
+		now = now.Add(time.Minute)
+		p.Status, _ = NextStatus(in)
+	}
+	data, err := json.Marshal(p.Status)
+	if err != nil || len(data) > 1<<20 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if newest(p.Status.Details[499].History) == "" {
+		t.Error("the last template says nothing")
+	}
+}

@@ -1,0 +1,89 @@
+package dependency
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+)
+
+const (
+	// maxWaits is how many dependencies a status lists, maxWaitTemplates how many templates each of them names.
+	maxWaits         = 20
+	maxWaitTemplates = 5
+)
+
+// readWaits reads what a status says that templates wait for.
+func readWaits(list []policyv1.DependencyStatus) []Wait {
+	list = list[:min(len(list), maxWaits)]
+	waits := make([]Wait, 0, len(list))
+	for i := range list {
+		d := &list[i]
+		w := Wait{
+			Ref:    Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name},
+			Reason: Reason(d.Reason), Want: State(d.Compliance), State: State(d.State), Templates: d.Templates,
+		}
+		if d.APIVersion != "" {
+			gv, _ := schema.ParseGroupVersion(d.APIVersion)
+			w.Ref.Group = gv.Group
+		}
+		waits = append(waits, w)
+	}
+	return waits
+}
+
+// wanted is one line of the list: an object may be waited for in one state by one template and in another by the next.
+type wanted struct {
+	Ref
+	want State
+}
+
+// listWaits gives the list for the status, one line for each object and state, and how many lines there are altogether.
+// Where something has not been read yet, what was said of it before is said again.
+func listWaits(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
+	said := map[wanted]*policyv1.DependencyStatus{}
+	for i, w := range readWaits(before) {
+		said[wanted{w.Ref, w.Want}] = &before[i]
+	}
+	lines := map[wanted]*policyv1.DependencyStatus{}
+	var order []wanted
+	for i := range outcomes {
+		for j := range outcomes[i].Unmet {
+			f := &outcomes[i].Unmet[j]
+			k := wanted{f.Ref, f.Want}
+			line := lines[k]
+			if line == nil {
+				line = lineOf(f, said[k])
+				lines[k], order = line, append(order, k)
+			}
+			if len(line.Templates) < maxWaitTemplates && !slices.Contains(line.Templates, outcomes[i].Template) {
+				line.Templates = append(line.Templates, outcomes[i].Template)
+			}
+		}
+	}
+	slices.SortFunc(order, func(a, b wanted) int { return cmp.Or(a.Compare(b.Ref), cmp.Compare(a.want, b.want)) })
+	var list []policyv1.DependencyStatus
+	for _, k := range order[:min(len(order), maxWaits)] {
+		list = append(list, *lines[k])
+	}
+	return list, len(order)
+}
+
+func lineOf(f *Finding, before *policyv1.DependencyStatus) *policyv1.DependencyStatus {
+	line := &policyv1.DependencyStatus{
+		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Compliance: policyv1.ComplianceState(f.Want),
+		Reason: string(f.Reason), Message: f.Text,
+	}
+	if f.Version != "" {
+		line.APIVersion = schema.GroupVersion{Group: f.Group, Version: f.Version}.String()
+	}
+	if known(f.State) {
+		line.State = policyv1.ComplianceState(f.State)
+	}
+	if f.Unread && before != nil {
+		line.Reason, line.Message, line.State = before.Reason, before.Message, before.State
+	}
+	return line
+}
