@@ -25,7 +25,7 @@ func TestA4(t *testing.T) {
 	t.Parallel()
 	e := startBare(t, cluster.Options{Audit: true, Log: os.Stderr})
 	var err error
-	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: containerMemory}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("a ClusterServiceVersion that takes long to judge is not stored", func(t *testing.T) { hostileCSV(t, e) })
@@ -127,7 +127,7 @@ func hostileSubscriptions(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	var err error
-	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: containerMemory}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "wait for the loop to lead", func(ctx context.Context) error {

@@ -23,6 +23,8 @@ const (
 	// hostileClients is how many send at once, and maxResident what Opgate may take while they do.
 	hostileClients = 64
 	maxResident    = 256 << 20
+	// containerMemory is the limit of the chart, of which the process dies here as well.
+	containerMemory = 512 << 20
 	// hostileBody is just below the most that Opgate reads.
 	hostileBody = 8<<20 - 1<<10
 )
@@ -53,7 +55,8 @@ func manyKeys(begin, value, end string) []byte {
 // endpoints for reviews and for conversion. The process stays small, and the API server gets its answers meanwhile.
 func TestA3ParallelHostileBodies(t *testing.T) {
 	e := shared(t)
-	e.restart(t, cluster.GateOptions{})
+	e.restart(t, cluster.GateOptions{MemoryLimit: containerMemory})
+	t.Cleanup(func() { e.restart(t, cluster.GateOptions{}) })
 	namespace := e.newNamespace(t)
 	e.put(t, policy(namespace))
 	e.sync(t)

@@ -110,7 +110,7 @@ func startOrdering(t testing.TB) *orderingEnv {
 		}
 	}
 	var err error
-	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+	if e.gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: containerMemory}); err != nil {
 		t.Fatal(err)
 	}
 	// An admin answers for what was stored before there was a gate.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
@@ -38,6 +39,9 @@ type GateOptions struct {
 	Unready bool
 	// OLMIdentity is who Opgate, and the webhook configurations, take for OLM. Default: OLMUserName.
 	OLMIdentity string
+	// MemoryLimit is how much private memory the kernel grants the process, in bytes, and what it knows as the limit of its
+	// container. Beyond it the process dies. Default: no limit.
+	MemoryLimit uint64
 	// Args are added to the arguments of "opgate serve", and win over those that the harness gives.
 	Args []string
 }
@@ -125,9 +129,19 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	}, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")
-	gate.process, err = startProcess(ctx, filepath.Join(dir, "opgate.log"), opts.Binary, args...)
+	environment := append(os.Environ(), "KUBECONFIG=")
+	if opts.MemoryLimit > 0 {
+		environment = append(environment, fmt.Sprintf("OPGATE_MEMORY_LIMIT=%d", opts.MemoryLimit))
+	}
+	gate.process, err = startProcessIn(ctx, environment, filepath.Join(dir, "opgate.log"), opts.Binary, args...)
 	if err != nil {
 		return nil, err
+	}
+	if opts.MemoryLimit > 0 {
+		limit := unix.Rlimit{Cur: opts.MemoryLimit, Max: opts.MemoryLimit}
+		if err := unix.Prlimit(gate.process.cmd.Process.Pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("limit the memory of opgate: %w", err), gate.process.kill())
+		}
 	}
 	c.gates = append(c.gates, gate)
 	c.loop = c.loop || opts.Loop

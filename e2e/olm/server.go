@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 // Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see what becomes of the rest,
@@ -18,10 +20,13 @@ type Server struct {
 	// notice waits until the cluster knows whether the process answers.
 	notice func(ctx context.Context, answers bool) error
 
-	mu       sync.Mutex
-	running  *cluster.Companion // nil while it is stopped
-	logs     []string           // of all runs
-	restarts int                // how often it may still crash: on a real cluster the kubelet starts it again
+	// restarts is whether the process is started again when it ends by itself, as the kubelet does on a real cluster.
+	restarts bool
+
+	mu      sync.Mutex
+	running *cluster.Companion // nil while it is stopped
+	stopped chan struct{}      // closed by end
+	logs    []string           // of all runs
 }
 
 // Start starts the process, unless it runs, and waits until the cluster uses it.
@@ -55,31 +60,52 @@ func (s *Server) run(ctx context.Context) error {
 	if s.running != nil {
 		return nil
 	}
+	return s.launchLocked(ctx)
+}
+
+// launchLocked starts the process. The caller holds the lock.
+func (s *Server) launchLocked(ctx context.Context) error {
 	process, err := s.launch(ctx)
 	if err != nil {
 		return err
 	}
-	s.running = process
+	s.running, s.stopped = process, make(chan struct{})
 	s.logs = append(s.logs, process.LogPath())
-	go s.restart(context.WithoutCancel(ctx), process)
+	if s.restarts {
+		go s.restart(context.WithoutCancel(ctx), process, s.stopped)
+	}
 	return nil
 }
 
+// restartDelay is how long an operator that has crashed is left alone, so that one that crashes at once does not do so many times
+// a second.
+const (
+	restartDelay = 2 * time.Second
+	crashLines   = 40
+)
+
 // restart starts the process again when it ends by itself.
-func (s *Server) restart(ctx context.Context, ended *cluster.Companion) {
+func (s *Server) restart(ctx context.Context, ended *cluster.Companion, stopped <-chan struct{}) {
 	<-ended.Exited()
-	s.mu.Lock()
-	again := s.running == ended && s.restarts > 0
-	if again {
-		s.restarts--
-		fmt.Fprintf(s.log, "%s is started again: %v\n", s.name, ended.Err())
-		s.running = nil
+	select {
+	case <-stopped:
+		return
+	default:
 	}
-	s.mu.Unlock()
-	if again {
-		if err := s.run(ctx); err != nil {
-			fmt.Fprintf(s.log, "start %s again: %v\n", s.name, err)
-		}
+	fmt.Fprintf(s.log, "%s crashed and is started again:\n%s\n", s.name, tail.Crash(ended.LogPath(), crashLines))
+	select {
+	case <-time.After(restartDelay):
+	case <-stopped:
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != ended {
+		return
+	}
+	s.running = nil
+	if err := s.launchLocked(ctx); err != nil {
+		fmt.Fprintf(s.log, "start %s again: %v\n", s.name, err)
 	}
 }
 
@@ -92,14 +118,15 @@ func (s *Server) end() error {
 	}
 	process := s.running
 	s.running = nil
+	close(s.stopped)
 	return process.Stop()
 }
 
-// err returns an error when the process has ended by itself.
+// err returns an error when the process has ended by itself and is not started again.
 func (s *Server) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == nil {
+	if s.running == nil || s.restarts {
 		return nil
 	}
 	return s.running.Err()
