@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission"
-	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/catalog/cache"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/controller/facts"
@@ -34,7 +34,7 @@ import (
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *catalog.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *cache.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
@@ -70,7 +70,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	catalogs := catalog.New(catalog.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
+	catalogs := cache.New(cache.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
 		resolver.PackageChanged(pkg)
 		if loop != nil {
 			loop.PackageChanged(pkg)

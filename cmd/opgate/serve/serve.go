@@ -145,7 +145,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 		Key:           key.Key,
 		OLM:           olm,
 		Identity:      self.Username,
-		Offers:        catalogs,
+		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
 		Log:           log.WithName("admission"),
 		Now:           time.Now,
