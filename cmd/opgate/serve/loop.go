@@ -19,9 +19,9 @@ import (
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
-	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
 	"github.com/opgate/opgate/controller/resolve"
@@ -41,7 +41,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
 	)
-	versions, err := facts.New(facts.Options{Config: config, Log: log.WithName("facts"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
+	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
 	if err != nil {
 		return nil, nil, err
 	}
