@@ -41,11 +41,11 @@ func TestA9RedactedScenarios(t *testing.T) {
 			if s.Write != nil && s.Write.GetNamespace() != "" {
 				existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...)
 			}
-			store, offers := storeOf(t, existing...), offersOf(t, s)
+			store, catalogs := storeOf(t, existing...), catalogsOf(t, s)
 			old, object := written(t, s, existing)
 			var asked atomic.Int64
 			answersTo := func(authenticated func(*http.Request) bool) []*admissionv1.AdmissionResponse {
-				gate, err := New(optionsOf(Options{Store: store, Authorizer: allowsAll{&asked}, Authenticated: authenticated, Offers: offers}))
+				gate, err := New(optionsOf(Options{Store: store, Authorizer: allowsAll{&asked}, Authenticated: authenticated, Catalogs: catalogs}))
 				if err != nil {
 					t.Fatal(err)
 				}

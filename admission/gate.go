@@ -15,6 +15,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -44,8 +45,8 @@ type Options struct {
 	// Identity gives the user name that Opgate itself writes as, "" while it is not known; nobody else writes virtual
 	// operators. Default: nobody does.
 	Identity func() string
-	// Offers tells what catalogs offer. Default: nothing is known.
-	Offers Offers
+	// Catalogs are the channels of catalogs. Default: none is known.
+	Catalogs Catalogs
 	// ApprovalMode is what becomes of a wrong installPlanApproval. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
 	// Log takes refusals at V(0) and every request at V(1). Default: none.
@@ -54,10 +55,10 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Offers tells, from memory, what a catalog offers of a package in a channel, or in the default one; nil where that is
-// not known.
-type Offers interface {
-	Offer(pkg, channel string, catalog rules.Catalog) *rules.Offer
+// Catalogs returns, from memory, a channel of a package in a catalog, or its default channel where the name is empty; nil
+// where it is not known.
+type Catalogs interface {
+	Channel(pkg, channel string, source catalog.Source) *catalog.Channel
 }
 
 // Validate names what is missing or wrong.
@@ -86,7 +87,7 @@ type Gate struct {
 	key          func() []byte
 	olm          *olmidentity.Identity
 	identity     func() string
-	offers       Offers
+	catalogs     Catalogs
 	approvalMode rules.ApprovalMode
 	log          logr.Logger
 	now          func() time.Time
@@ -98,7 +99,7 @@ func New(o Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM,
-		identity: o.Identity, offers: o.Offers, approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
+		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
 	if g.authentic = o.Authenticated; g.authentic == nil {
 		g.authentic = func(*http.Request) bool { return false }
 	}
@@ -176,8 +177,8 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rul
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
-	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
-		in.Offer = g.offers.Offer(spec.Package, spec.Channel, rules.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
+	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
+		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, catalog.Source{Namespace: spec.SourceNamespace, Name: spec.Source})
 	}
 	return rules.JudgeSubscription(in)
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -60,7 +61,7 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	if s.Write != nil && s.Write.GetNamespace() != "" {
 		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...) // one with labels comes later
 	}
-	gate := newOfferingGate(t, storeOf(t, existing...), overrideBy{"admin"}, offersOf(t, s))
+	gate := newGateWithCatalogs(t, storeOf(t, existing...), overrideBy{"admin"}, catalogsOf(t, s))
 	old, object := written(t, s, existing)
 	got := send(t, gate, s.User, s.Verb == "replace-status", old, object)
 
@@ -140,8 +141,8 @@ func namespace(name string) *unstructured.Unstructured {
 	return u
 }
 
-// offersOf gives what the catalogs of a scenario offer, fetched from a server that answers as the package server does.
-func offersOf(t *testing.T, s *scenario.Scenario) Offers {
+// catalogsOf returns the channels of a scenario's catalogs, fetched from a server that answers as the package server does.
+func catalogsOf(t *testing.T, s *scenario.Scenario) Catalogs {
 	t.Helper()
 	if s.Catalog == nil {
 		return nil
@@ -162,27 +163,27 @@ func offersOf(t *testing.T, s *scenario.Scenario) Offers {
 		t.Fatal(err)
 	}
 	known := make(chan string, len(s.Catalog))
-	offers := catalog.New(catalog.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
+	catalogs := cache.New(cache.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := offers.Start(t.Context()); err != nil {
+		if err := catalogs.Start(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Cleanup(running.Wait)
 	for _, u := range s.Catalog {
-		catalog, _, err := unstructured.NestedString(u.Object, "status", "catalogSource")
+		name, _, err := unstructured.NestedString(u.Object, "status", "catalogSource")
 		if err != nil {
 			t.Fatal(err)
 		}
-		offers.Offer(u.GetName(), "", rules.Catalog{Namespace: u.GetNamespace(), Name: catalog})
+		catalogs.Channel(u.GetName(), "", catalog.Source{Namespace: u.GetNamespace(), Name: name})
 		select {
 		case <-known:
 		case <-t.Context().Done():
 			t.Fatal("the package was not fetched")
 		}
 	}
-	return offers
+	return catalogs
 }
 
 func raw(t testing.TB, u *unstructured.Unstructured) []byte {

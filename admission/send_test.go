@@ -46,7 +46,7 @@ func byAPIServer(*http.Request) bool { return true }
 
 func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
 	t.Helper()
-	return newOfferingGate(t, store, authorizer, nil)
+	return newGateWithCatalogs(t, store, authorizer, nil)
 }
 
 // optionsOf completes options that say at least Store with what every gate needs.
@@ -62,10 +62,10 @@ func optionsOf(o Options) Options {
 	return o
 }
 
-// newOfferingGate makes a gate that knows what catalogs offer.
-func newOfferingGate(t testing.TB, store *Store, authorizer Authorizer, offers Offers) *Gate {
+// newGateWithCatalogs returns a gate that knows the channels of catalogs.
+func newGateWithCatalogs(t testing.TB, store *Store, authorizer Authorizer, catalogs Catalogs) *Gate {
 	t.Helper()
-	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer, Offers: offers}))
+	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer, Catalogs: catalogs}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,30 +1,27 @@
 package catalog
 
-import (
-	"cmp"
+import "cmp"
 
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
-)
+// MaxName is the longest name of an object in Kubernetes.
+const MaxName = 253
 
-// What is kept of one package at most. Catalogs in use stay far below.
+// Limits of one decoded package. Catalogs in use stay far below.
 const (
 	maxChannels = 500
 	maxVersions = 10_000
-	maxName     = 253
 	maxText     = 4 << 10
 )
 
-// suggestedNamespace is where an operator's author wants it to be installed.
+// suggestedNamespace is the annotation with the namespace that an operator's author recommends.
 const suggestedNamespace = "operatorframework.io/suggested-namespace"
 
-// decode reads a PackageManifest. What is missing, of another type or too long is passed over; nil is for what
-// does not name a package and its catalog.
-func decode(object map[string]any) *compliance.Package {
+// Decode decodes a PackageManifest. Fields that are missing, of another type or too long are ignored. It returns nil where
+// the object does not name a package and its catalog.
+func Decode(object map[string]any) *Package {
 	status := child(object, "status")
-	p := &compliance.Package{
+	p := &Package{
 		Name:           cmp.Or(name(status, "packageName"), name(child(object, "metadata"), "name")),
-		Catalog:        rules.Catalog{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
+		Catalog:        Source{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
 		DefaultChannel: name(status, "defaultChannel"),
 		Deprecation:    deprecation(status),
 	}
@@ -33,7 +30,7 @@ func decode(object map[string]any) *compliance.Package {
 	}
 	versions := 0
 	for _, channel := range objects(status, "channels", maxChannels) {
-		c := compliance.Channel{Name: name(channel, "name"), Deprecation: deprecation(channel)}
+		c := Channel{Name: name(channel, "name"), Deprecation: deprecation(channel)}
 		if c.Name == "" {
 			continue
 		}
@@ -53,7 +50,7 @@ func decode(object map[string]any) *compliance.Package {
 			}
 		}
 		for _, entry := range objects(channel, "entries", maxVersions-versions) {
-			e := compliance.Entry{Name: name(entry, "name"), Version: name(entry, "version"), Deprecation: deprecation(entry)}
+			e := Entry{Name: name(entry, "name"), Version: name(entry, "version"), Deprecation: deprecation(entry)}
 			if e.Name == "" {
 				continue
 			}
@@ -66,7 +63,7 @@ func decode(object map[string]any) *compliance.Package {
 }
 
 func child(from map[string]any, field string) map[string]any {
-	value, _ := from[field].(map[string]any) // reading a nil map is fine
+	value, _ := from[field].(map[string]any) // a nil map can be read
 	return value
 }
 
@@ -84,10 +81,10 @@ func objects(from map[string]any, field string, limit int) []map[string]any {
 	return found
 }
 
-// name reads a string that identifies something: cut short it would identify something else.
+// name returns a string that identifies an object, or "" where it is too long: truncated it would identify another object.
 func name(from map[string]any, field string) string {
 	value, _ := from[field].(string)
-	if len(value) > maxName {
+	if len(value) > MaxName {
 		return ""
 	}
 	return value
@@ -95,7 +92,7 @@ func name(from map[string]any, field string) string {
 
 func deprecation(from map[string]any) string {
 	text, _ := child(from, "deprecation")["message"].(string)
-	for i := range text { // at the start of a character, so that none is cut in two
+	for i := range text { // at the start of a character, so that none is split
 		if i >= maxText {
 			return text[:i]
 		}

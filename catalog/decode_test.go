@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 )
+
+var community = Source{Namespace: "olm", Name: "community"}
 
 func TestDecode(t *testing.T) {
 	identity := `"packageName":"etcd","catalogSource":"community","catalogSourceNamespace":"olm"`
-	minimal := compliance.Package{Name: "etcd", Catalog: community}
-	long := strings.Repeat("a", maxName+1)
+	minimal := Package{Name: "etcd", Catalog: community}
+	long := strings.Repeat("a", MaxName+1)
 	tests := map[string]struct {
 		json string
-		want *compliance.Package
+		want *Package
 	}{
 		"a whole manifest": {
 			`{"metadata":{"name":"etcd","namespace":"default"},"status":{` + identity + `,"defaultChannel":"stable",
@@ -24,14 +24,14 @@ func TestDecode(t *testing.T) {
 			"deprecation":{"message":"use fast"},"currentCSVDesc":{"annotations":{"operatorframework.io/suggested-namespace":"etcd-system","x":"y"},
 			"installModes":[{"type":"OwnNamespace","supported":true},{"type":"AllNamespaces","supported":false}]},
 			"entries":[{"name":"etcd.v2","version":"2.0.0"},{"name":"etcd.v1","version":"1.0.0","deprecation":{"message":"old"}}]}]}}`,
-			&compliance.Package{Name: "etcd", Catalog: community, DefaultChannel: "stable", Deprecation: "use zookeeper",
-				Channels: []compliance.Channel{{Name: "stable", Deprecation: "use fast", SuggestedNamespace: "etcd-system",
+			&Package{Name: "etcd", Catalog: community, DefaultChannel: "stable", Deprecation: "use zookeeper",
+				Channels: []Channel{{Name: "stable", Deprecation: "use fast", SuggestedNamespace: "etcd-system",
 					InstallModes: map[string]bool{"OwnNamespace": true},
-					Entries:      []compliance.Entry{{Name: "etcd.v2", Version: "2.0.0"}, {Name: "etcd.v1", Version: "1.0.0", Deprecation: "old"}}}}},
+					Entries:      []Entry{{Name: "etcd.v2", Version: "2.0.0"}, {Name: "etcd.v1", Version: "1.0.0", Deprecation: "old"}}}}},
 		},
 		"the name only in metadata": {`{"metadata":{"name":"etcd"},"status":{"catalogSource":"community","catalogSourceNamespace":"olm"}}`, &minimal},
 		"no install modes are not no modes": {`{"status":{` + identity + `,"channels":[{"name":"a","currentCSVDesc":{"installModes":[{"type":"X"}]}},{"name":"b"}]}}`,
-			&compliance.Package{Name: "etcd", Catalog: community, Channels: []compliance.Channel{{Name: "a", InstallModes: map[string]bool{}}, {Name: "b"}}}},
+			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a", InstallModes: map[string]bool{}}, {Name: "b"}}}},
 		"nothing":                 {`{}`, nil},
 		"no catalog":              {`{"metadata":{"name":"etcd"},"status":{}}`, nil},
 		"status is a string":      {`{"metadata":{"name":"etcd"},"status":"x"}`, nil},
@@ -41,11 +41,11 @@ func TestDecode(t *testing.T) {
 		"wrong types all over": {`{"status":{` + identity + `,"defaultChannel":{},"deprecation":"x","channels":[7,null,"x",[],{},{"name":7},
 			{"name":"a","deprecation":7,"currentCSVDesc":[],"entries":{}},{"name":"b","currentCSVDesc":{"annotations":7,"installModes":"x"},
 			"entries":[7,{},{"name":[]},{"name":"e","version":7,"deprecation":{"message":7}}]}]}}`,
-			&compliance.Package{Name: "etcd", Catalog: community, Channels: []compliance.Channel{{Name: "a"}, {Name: "b", Entries: []compliance.Entry{{Name: "e"}}}}}},
+			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a"}, {Name: "b", Entries: []Entry{{Name: "e"}}}}}},
 		"channels is an object":           {`{"status":{` + identity + `,"channels":{"a":{}}}}`, &minimal},
 		"a channel without a usable name": {`{"status":{` + identity + `,"channels":[{"name":"` + long + `"}]}}`, &minimal},
 		"a message that is too long is cut between characters": {`{"status":{` + identity + `,"deprecation":{"message":"` + strings.Repeat("é", maxText) + `"}}}`,
-			&compliance.Package{Name: "etcd", Catalog: community, Deprecation: strings.Repeat("é", maxText/2)}},
+			&Package{Name: "etcd", Catalog: community, Deprecation: strings.Repeat("é", maxText/2)}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestDecode(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.json), &object); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, decode(object)); diff != "" {
-				t.Errorf("decode (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, Decode(object)); diff != "" {
+				t.Errorf("Decode (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	for i := range channels {
 		channels[i] = map[string]any{"name": "c", "entries": entries}
 	}
-	p := decode(map[string]any{"status": map[string]any{"packageName": "etcd", "catalogSource": "c", "catalogSourceNamespace": "n", "channels": channels}})
+	p := Decode(map[string]any{"status": map[string]any{"packageName": "etcd", "catalogSource": "c", "catalogSourceNamespace": "n", "channels": channels}})
 	versions := 0
 	for _, c := range p.Channels {
 		versions += len(c.Entries)
@@ -87,7 +87,7 @@ func FuzzDecode(f *testing.F) {
 		if json.Unmarshal(raw, &object) != nil {
 			return
 		}
-		if p := decode(object); p != nil && (p.Name == "" || p.Catalog.Name == "" || p.Catalog.Namespace == "") {
+		if p := Decode(object); p != nil && (p.Name == "" || p.Catalog.Name == "" || p.Catalog.Namespace == "") {
 			t.Errorf("an answer about nothing: %+v", p)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -21,31 +21,24 @@ var (
 	namespacesResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// object is one object that is followed by watch.
+// object is one watched object.
 type object struct {
 	client   dynamic.ResourceInterface
 	informer cache.SharedIndexInformer
 	synced   cache.InformerSynced
 }
 
-// follow prepares to follow an object, "" for the namespace of one without. Changed is called after each
-// change. Run the informer.
+// follow returns an object that is watched once its informer runs; the namespace is "" for cluster-scoped objects. Changed
+// is called after each change.
 func follow(client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger) (*object, error) {
 	o := &object{client: client.Resource(resource)}
 	if namespace != "" {
 		o.client = client.Resource(resource).Namespace(namespace)
 	}
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	o.informer = cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = only
-			return o.client.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = only
-			return o.client.Watch(ctx, options)
-		},
-	}, client), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
+	o.informer = dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
+		options.FieldSelector = only
+	}).Informer()
 	err := o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.Info("watch interrupted, it is tried again", "resource", resource.Resource, "name", name, "error", err.Error())
 	})
@@ -64,7 +57,7 @@ func follow(client dynamic.Interface, resource schema.GroupVersionResource, name
 	return o, nil
 }
 
-// get gives the object as last seen, nil if it is not there. It is not to be changed.
+// get returns the object as last observed, nil if it does not exist. It must not be changed.
 func (o *object) get() *unstructured.Unstructured {
 	for _, held := range o.informer.GetStore().List() {
 		return held.(*unstructured.Unstructured)
@@ -72,7 +65,7 @@ func (o *object) get() *unstructured.Unstructured {
 	return nil
 }
 
-// secret gives the object as a Secret.
+// secret returns the object as a Secret.
 func (o *object) secret() (*corev1.Secret, error) {
 	held := o.get()
 	if held == nil {

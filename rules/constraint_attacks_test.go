@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -407,9 +408,13 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	}
 }
 
-// TestOfferIsTold warns of the newest version once, and not of what is refused already.
-func TestOfferIsTold(t *testing.T) {
-	offer := &Offer{Channel: "stable", Versions: []OfferedVersion{{"etcd.v1.2.0", "1.2.0"}, {"etcd.v0.9.2", "0.9.2"}}, MinKubeVersion: "1.99.0"}
+// TestNewestVersionIsWarnedOf warns of the newest version once, and not of what is refused already.
+func TestNewestVersionIsWarnedOf(t *testing.T) {
+	channel := &catalog.Channel{
+		Name:           "stable",
+		MinKubeVersion: "1.99.0",
+		Entries:        []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}, {Name: "etcd.v0.9.2", Version: "0.9.2"}},
+	}
 	old := ruleOf("old", `version == "" || semver_compare(version, "1.0.0") < 0`, "", constraint.Require)
 	gone := ruleOf("gone", `packageName != "etcd"`, "", constraint.Require)
 	for name, c := range map[string]struct {
@@ -423,7 +428,7 @@ func TestOfferIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = ApprovalManual
-			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offer: offer, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
+			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Channel: channel, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}

@@ -6,6 +6,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -173,10 +174,7 @@ type BundleLookup struct {
 }
 
 // Catalog names a CatalogSource.
-type Catalog struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
+type Catalog = catalog.Source
 
 // Step is one object that a plan will write. Status says whether OLM has written it already: it skips steps that are
 // Present or Created.

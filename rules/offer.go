@@ -1,36 +1,10 @@
 package rules
 
-import (
-	"slices"
+import "github.com/opgate/opgate/rules/constraint"
 
-	"github.com/opgate/opgate/rules/constraint"
-)
-
-// Offer is what a catalog is known to offer a Subscription. It comes from PackageManifests, which lag behind, leave
-// out deprecated versions, and tell much of the newest version in a channel and next to nothing of the others.
-type Offer struct {
-	// Channel is the one that the Subscription follows: that of its spec, else the default of the package.
-	Channel string
-	// Versions are those of the channel, newest first.
-	Versions []OfferedVersion
-	// MinKubeVersion is that of the newest version; empty where it asks for none.
-	MinKubeVersion string
-}
-
-// OfferedVersion is one version in a channel.
-type OfferedVersion struct{ CSV, Version string }
-
-func (o *Offer) version(csv string) (OfferedVersion, bool) {
-	i := slices.IndexFunc(o.Versions, func(v OfferedVersion) bool { return v.CSV == csv })
-	if i < 0 {
-		return OfferedVersion{}, false
-	}
-	return o.Versions[i], true
-}
-
-// judgeOffer holds a Subscription against the Constraints, as far as what it will bring is known before there is a
+// judgeChannel holds a Subscription against the Constraints, as far as what it will bring is known before there is a
 // plan. What is certain is refused; what is likely is warned of, and judged again on the plan.
-func judgeOffer(in *SubscriptionInput, v *Verdict) {
+func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	asked := askedFor(in)
 	set, facts, budget := in.Namespace.Constraints(), in.Namespace.Facts(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
@@ -53,13 +27,13 @@ func judgeOffer(in *SubscriptionInput, v *Verdict) {
 	for _, f := range set.Judge(newest, facts, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
 			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", will not be allowed by "+constraintGuard(f.Definition).String(),
+				shown(newest.CSV)+", the newest version in channel "+shown(in.Channel.Name)+", will not be allowed by "+constraintGuard(f.Definition).String(),
 				RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}
-	if what, accepted := tooOldFor(in.Offer.MinKubeVersion, set.Cluster().Version); what != "" {
+	if what, accepted := tooOldFor(in.Channel.MinKubeVersion, set.Cluster().Version); what != "" {
 		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
-			shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", "+what, RulePlanKubeVersion, accepted)})
+			shown(newest.CSV)+", the newest version in channel "+shown(in.Channel.Name)+", "+what, RulePlanKubeVersion, accepted)})
 	}
 }
 
@@ -75,9 +49,9 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 		return b
 	}
 	b.CSV, b.Unknown = spec.StartingCSV, b.Unknown&^constraint.CSV
-	if in.Offer != nil {
-		if offered, ok := in.Offer.version(spec.StartingCSV); ok && offered.Version != "" {
-			b.Version, b.Unknown = offered.Version, b.Unknown&^constraint.Version
+	if in.Channel != nil {
+		if entry, ok := in.Channel.Entry(spec.StartingCSV); ok && entry.Version != "" {
+			b.Version, b.Unknown = entry.Version, b.Unknown&^constraint.Version
 		}
 	}
 	return b
@@ -85,11 +59,11 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 
 // newestOf is what OLM will most likely bring, where nothing says where to start; nil where that is not known.
 func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle {
-	if in.Offer == nil || len(in.Offer.Versions) == 0 || in.Subscription.Spec.StartingCSV != "" {
+	if in.Channel == nil || len(in.Channel.Entries) == 0 || in.Subscription.Spec.StartingCSV != "" {
 		return nil
 	}
-	newest := in.Offer.Versions[0]
-	asked.CSV, asked.Channel = newest.CSV, in.Offer.Channel
+	newest := in.Channel.Entries[0]
+	asked.CSV, asked.Channel = newest.Name, in.Channel.Name
 	asked.Unknown &^= constraint.CSV | constraint.Channel
 	if newest.Version != "" {
 		asked.Version, asked.Unknown = newest.Version, asked.Unknown&^constraint.Version
@@ -97,21 +71,21 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 	return &asked
 }
 
-// judgeStart warns of a startingCSV that the catalog does not offer: OLM would wait for it without a word.
+// judgeStart warns of a startingCSV that the channel does not have: OLM would wait for it without an error.
 func judgeStart(in *SubscriptionInput, v *Verdict) {
 	start := in.Subscription.Spec.StartingCSV
-	if in.Offer == nil || len(in.Offer.Versions) == 0 || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
+	if in.Channel == nil || len(in.Channel.Entries) == 0 || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
 		return
 	}
-	if _, ok := in.Offer.version(start); ok {
+	if _, ok := in.Channel.Entry(start); ok {
 		return
 	}
-	names := make([]string, len(in.Offer.Versions))
-	for i, o := range in.Offer.Versions {
-		names[i] = shown(o.CSV)
+	names := make([]string, len(in.Channel.Entries))
+	for i, e := range in.Channel.Entries {
+		names[i] = shown(e.Name)
 	}
 	catalog := in.Subscription.catalog()
 	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: "spec.startingCSV", Message: sentence(
-		"spec.startingCSV "+quote(start)+" is not in channel "+shown(in.Offer.Channel)+" of catalog "+shown(catalog.Namespace)+"/"+shown(catalog.Name),
+		"spec.startingCSV "+quote(start)+" is not in channel "+shown(in.Channel.Name)+" of catalog "+shown(catalog.Namespace)+"/"+shown(catalog.Name),
 		RuleSubscriptionUnknownCSV, "it has "+joined(names))})
 }

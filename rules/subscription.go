@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"slices"
+
+	"github.com/opgate/opgate/catalog"
 )
 
 // ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
@@ -25,8 +27,9 @@ type SubscriptionInput struct {
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
 	ByOLM bool
-	// Offer is what the catalog is known to offer; nil where nothing is known.
-	Offer *Offer
+	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil where it is not
+	// known.
+	Channel *catalog.Channel
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 	// Mode is what to do about installPlanApproval. The validating webhook always denies: after it nothing
@@ -66,7 +69,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 			}
 		}
 		judgePackageChange(&in, &v)
-		judgeOffer(&in, &v)
+		judgeChannel(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {

@@ -1,5 +1,5 @@
-// Package olmidentity verifies which account OLM writes as. A user name alone is no evidence: whoever may create a namespace
-// and a ServiceAccount in it owns the name that goes with them (threat O16).
+// Package olmidentity verifies which account OLM writes as. A user name alone is no evidence: users who may create a namespace
+// and a ServiceAccount in it own the name that goes with them (threat O16).
 package olmidentity
 
 import (
@@ -17,7 +17,7 @@ type Account struct{ Namespace, Name string }
 
 const prefix = "system:serviceaccount:"
 
-// Parse reads the user name of a ServiceAccount. Other users cannot be OLM: there is nothing to verify about them.
+// Parse parses the user name of a ServiceAccount. Other users cannot be OLM: nothing about them can be verified.
 func Parse(username string) (Account, error) {
 	rest, isServiceAccount := strings.CutPrefix(username, prefix)
 	namespace, name, complete := strings.Cut(rest, ":")
@@ -27,7 +27,7 @@ func Parse(username string) (Account, error) {
 	return Account{Namespace: namespace, Name: name}, nil
 }
 
-// Username is how the API server names the account.
+// Username is the account's name in reviews.
 func (a Account) Username() string { return prefix + a.Namespace + ":" + a.Name }
 
 // String is namespace/name.
@@ -39,9 +39,9 @@ type Reason string
 const (
 	// Trusted is the only reason to trust.
 	Trusted Reason = "trusted"
-	// Unverified means that the answer is not known yet: the process has just started, or the API server does not answer.
+	// Unverified means that the verification is not complete: the process has just started, or the API server does not answer.
 	Unverified Reason = "unverified"
-	// Unreadable means that Opgate lacks the permission to find out.
+	// Unreadable means that Opgate lacks the permission to read the objects.
 	Unreadable Reason = "unreadable"
 	// NamespaceMissing means that the namespace does not exist, or is being deleted.
 	NamespaceMissing Reason = "namespace-missing"
@@ -49,16 +49,16 @@ const (
 	ServiceAccountMissing Reason = "serviceaccount-missing"
 	// NamespaceYounger means that the namespace was created after Opgate's, and that no administrator acknowledged it.
 	NamespaceYounger Reason = "namespace-younger"
-	// RightsMissing means that the account may not do what OLM has to.
+	// RightsMissing means that the account lacks a right that OLM needs.
 	RightsMissing Reason = "rights-missing"
 )
 
-// State is what is known of an identity.
+// State is the result of a verification.
 type State struct {
 	Reason Reason
-	// UID is that of the ServiceAccount that was verified; "" unless it is trusted.
+	// UID is the UID of the verified ServiceAccount; "" unless it is trusted.
 	UID types.UID
-	// Problem says what is wrong and what to do about it; "" where it is trusted.
+	// Problem states what is wrong and how to fix it; "" where it is trusted.
 	Problem string
 }
 
@@ -76,13 +76,13 @@ func New(account Account) *Identity {
 	return i
 }
 
-// Account is the account that is configured.
+// Account returns the configured account.
 func (i *Identity) Account() Account { return i.account }
 
-// Set stores what is known.
+// Set stores a state.
 func (i *Identity) Set(s State) { i.state.Store(&s) }
 
-// State returns what is known.
+// State returns the current state.
 func (i *Identity) State() State { return *i.state.Load() }
 
 // Is reports whether a user is OLM. Tokens carry the UID of their ServiceAccount, which is then compared too; users who
@@ -99,7 +99,7 @@ func sameUID(s *State, user *authenticationv1.UserInfo) bool {
 	return user.UID == "" || user.UID == string(s.UID)
 }
 
-// Doubt returns why a user that has OLM's name does not count as OLM. It reports false for OLM, and for all who have another name.
+// Doubt returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with another name.
 func (i *Identity) Doubt(user *authenticationv1.UserInfo) (State, bool) {
 	if user.Username != i.account.Username() {
 		return State{}, false
@@ -109,7 +109,7 @@ func (i *Identity) Doubt(user *authenticationv1.UserInfo) (State, bool) {
 	case s.Reason != Trusted:
 		return *s, true
 	case !sameUID(s, user):
-		// Either the ServiceAccount has just been replaced and the watch lags behind, or the token is of one that is gone.
+		// Either the ServiceAccount was replaced and the watch lags behind, or the token is of a deleted one.
 		return State{Reason: Unverified, Problem: "the token is not of the service account " + i.account.String() + " that was verified"}, true
 	}
 	return State{}, false

@@ -33,7 +33,7 @@ var (
 	deleted = metav1.NewTime(noon)
 )
 
-// found builds an object as the API server has it.
+// found returns an object as the API server stores it.
 func found(uid types.UID, created time.Time) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, CreationTimestamp: metav1.NewTime(created)}}
 }
@@ -97,9 +97,9 @@ func TestExamineNamedAsAttacks(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := facts{account: account, namespace: test.namespace, serviceAccount: test.serviceAccount,
+			e := evidence{account: account, namespace: test.namespace, serviceAccount: test.serviceAccount,
 				home: "opgate-system", installed: noon, acknowledged: test.acknowledged}
-			got, fits := f.examine()
+			got, fits := e.examine()
 			if got.Reason != test.want || fits != (test.want == Trusted) || !strings.Contains(got.Problem, test.says) {
 				t.Errorf("got %+v, want %s that says %q", got, test.want, test.says)
 			}

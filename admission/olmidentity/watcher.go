@@ -12,19 +12,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 )
 
 const (
-	// retryInterval is how soon a request that failed is repeated.
+	// retryInterval is the pause before a failed request is retried.
 	retryInterval = 2 * time.Second
-	// rightsInterval is how often the rights of an account that has none yet are looked at: RBAC changes cannot be watched per account.
+	// rightsInterval is the interval between reviews of an account that lacks OLM's rights: RBAC changes cannot be watched per account.
 	rightsInterval = 10 * time.Second
 	// requestTimeout bounds one request.
 	requestTimeout = 10 * time.Second
@@ -37,17 +36,17 @@ var (
 
 // Options configure a Watcher. All fields but Log and AcknowledgedNamespace are required.
 type Options struct {
-	// Identity is kept current.
+	// Identity is updated.
 	Identity *Identity
 	// Metadata reads the ServiceAccount, its namespace and Opgate's.
 	Metadata metadata.Interface
-	// Rights answers what the account may do.
+	// Rights reviews what the account may do.
 	Rights authorizationclient.SubjectAccessReviewInterface
-	// Namespace is the one that Opgate lives in. A namespace of OLM that is younger is not trusted.
+	// Namespace is the namespace that Opgate runs in. A namespace of OLM that is younger is not trusted.
 	Namespace string
 	// AcknowledgedNamespace is the UID of a namespace that is trusted however young it is. Default: none.
 	AcknowledgedNamespace types.UID
-	// Log takes changes at V(0). Default: none.
+	// Log logs changes at V(0). Default: none.
 	Log logr.Logger
 }
 
@@ -66,15 +65,15 @@ type Watcher struct {
 func NewWatcher(o Options) *Watcher {
 	w := &Watcher{options: o, changed: make(chan struct{}, 1)}
 	account := o.Identity.Account()
-	w.namespace = w.follow(o.Metadata.Resource(namespaces), account.Namespace)
-	w.serviceAccount = w.follow(o.Metadata.Resource(serviceAccounts).Namespace(account.Namespace), account.Name)
+	w.namespace = w.follow(namespaces, "", account.Namespace)
+	w.serviceAccount = w.follow(serviceAccounts, account.Namespace, account.Name)
 	return w
 }
 
 // NeedLeaderElection is false: every replica judges what OLM writes.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Start keeps the identity current until the context ends.
+// Start updates the identity until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
 	for _, o := range []*object{w.namespace, w.serviceAccount} {
 		stop, err := o.run(ctx, w.notify)
@@ -108,7 +107,7 @@ func (w *Watcher) notify() {
 	}
 }
 
-// set stores a state, and logs it if it is new.
+// set stores a state, and logs it where it changed.
 func (w *Watcher) set(s State) {
 	last := w.options.Identity.State()
 	w.options.Identity.Set(s)
@@ -126,7 +125,7 @@ func (w *Watcher) set(s State) {
 	}
 }
 
-// verify decides, and returns after which time to decide again even if nothing changes; zero for never.
+// verify returns the state, and after which time to verify again although nothing changed; zero for never.
 func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -140,32 +139,32 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 		return State{Reason: Unverified, Problem: o.name + " is still being read"}, 0
 	}
 	account := w.options.Identity.Account()
-	f := facts{account: account, namespace: w.namespace.get(), serviceAccount: w.serviceAccount.get(),
+	e := evidence{account: account, namespace: w.namespace.get(), serviceAccount: w.serviceAccount.get(),
 		home: w.options.Namespace, acknowledged: w.options.AcknowledgedNamespace}
-	if f.namespace != nil && f.namespace.UID != f.acknowledged && w.installed.IsZero() {
+	if e.namespace != nil && e.namespace.UID != e.acknowledged && w.installed.IsZero() {
 		home, err := w.options.Metadata.Resource(namespaces).Get(ctx, w.options.Namespace, metav1.GetOptions{})
 		if err != nil {
 			return failed(fmt.Errorf("read namespace %s of Opgate: %w", w.options.Namespace, err)), retryInterval
 		}
 		w.installed = home.CreationTimestamp.Time
 	}
-	f.installed = w.installed
-	state, fits := f.examine()
-	if !fits || w.entitled == f.serviceAccount.UID {
+	e.installed = w.installed
+	state, fits := e.examine()
+	if !fits || w.entitled == e.serviceAccount.UID {
 		return state, 0
 	}
-	switch entitled, err := w.mayEscalate(ctx, f.serviceAccount); {
+	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount); {
 	case err != nil:
 		return failed(err), retryInterval
 	case !entitled:
 		return State{Reason: RightsMissing, Problem: "service account " + account.String() + " may not escalate ClusterRoles, as OLM may: " +
 			"it is not the account of an OLM that is installed"}, rightsInterval
 	}
-	w.entitled = f.serviceAccount.UID
+	w.entitled = e.serviceAccount.UID
 	return state, 0
 }
 
-// failed is the state after an error. What a permission is missing for is known not to be readable, all else is repeated.
+// failed returns the state after an error: Unreadable where a permission is missing, Unverified where the request is retried.
 func failed(err error) State {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 		return State{Reason: Unreadable, Problem: err.Error()}
@@ -173,9 +172,9 @@ func failed(err error) State {
 	return State{Reason: Unverified, Problem: err.Error()}
 }
 
-// mayEscalate asks whether the account may give rights that it does not have. OLM may, since it makes the roles of operators. Who
-// may is cluster admin already, so that trusting the account adds nothing to what it can do. The webhook configurations ask the
-// same at each request, in matchConditions.
+// mayEscalate reports whether the account may grant rights that it does not have. OLM may, since it creates the roles of
+// operators. An account that may is cluster admin already, so that trusting it adds nothing to what it can do. The webhook
+// configurations check the same at each request, in matchConditions.
 func (w *Watcher) mayEscalate(ctx context.Context, serviceAccount *metav1.PartialObjectMetadata) (bool, error) {
 	account := w.options.Identity.Account()
 	review, err := w.options.Rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -189,7 +188,7 @@ func (w *Watcher) mayEscalate(ctx context.Context, serviceAccount *metav1.Partia
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// object is one object that is followed by watch, as metadata.
+// object is the metadata of one watched object.
 type object struct {
 	name     string
 	informer cache.SharedIndexInformer
@@ -198,23 +197,17 @@ type object struct {
 	log      logr.Logger
 }
 
-func (w *Watcher) follow(client metadata.ResourceInterface, name string) *object {
+// follow returns an object that is watched once it runs; the namespace is "" for cluster-scoped objects.
+func (w *Watcher) follow(resource schema.GroupVersionResource, namespace, name string) *object {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = only
-			return client.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = only
-			return client.Watch(ctx, options)
-		},
-	}, w.options.Metadata), &metav1.PartialObjectMetadata{}, cache.SharedIndexInformerOptions{})
+	informer := metadatainformer.NewFilteredMetadataInformer(w.options.Metadata, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
+		options.FieldSelector = only
+	}).Informer()
 	return &object{name: name, informer: informer, synced: informer.HasSynced, log: w.options.Log}
 }
 
-// run follows the object until the context ends, and calls changed after each change, after the first list, and after each
-// error. The function that it returns waits for the end.
+// run watches the object until the context ends, and calls changed after each change, after the first list, and after each
+// error. The returned function waits for the end.
 func (o *object) run(ctx context.Context, changed func()) (wait func(), err error) {
 	err = o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		o.log.Info("watch interrupted, retrying with backoff", "name", o.name, "error", err.Error())
@@ -246,7 +239,7 @@ func (o *object) run(ctx context.Context, changed func()) (wait func(), err erro
 	return func() { <-done }, nil
 }
 
-// get returns the object as last seen, nil if it does not exist.
+// get returns the object as last observed, nil if it does not exist.
 func (o *object) get() *metav1.PartialObjectMetadata {
 	for _, held := range o.informer.GetStore().List() {
 		return held.(*metav1.PartialObjectMetadata)

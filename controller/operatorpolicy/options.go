@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/admission"
-	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -23,8 +23,8 @@ type Options struct {
 	Store *admission.Store
 	// Changes says when the snapshot has changed. Required.
 	Changes *Changes
-	// Packages is what catalogs say of packages. Required.
-	Packages *catalog.Cache
+	// Packages is the cache of catalogs' packages. Required.
+	Packages *cache.Cache
 	// Metrics count what the loop does. Required.
 	Metrics *Metrics
 	// Also run where the loop leads: what else one replica alone may write. Default: none.

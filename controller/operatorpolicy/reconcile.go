@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
@@ -105,7 +106,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
 		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
-		Package:       func(c rules.Catalog) *compliance.Package { return r.Packages.Get(p.Package, c) },
+		Package:       func(c rules.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
 	}
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -18,21 +18,15 @@ func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string
 	if len(validation.IsDNS1123Label(sub.Name)) > 0 {
 		return "", false, "spec.subscription.namespace is not set and spec.subscription.name does not name a package that could suggest one"
 	}
-	var found *compliance.Package
+	var found *catalog.Package
 	if r.o.Packages != nil {
 		found = r.o.Packages.Get(sub.Name, rules.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
 	if found == nil {
 		return "", true, fmt.Sprintf("spec.subscription.namespace is not set and package %s is not found in a catalog yet", sub.Name)
 	}
-	channel := sub.Channel
-	if channel == "" {
-		channel = found.DefaultChannel
-	}
-	for _, c := range found.Channels {
-		if c.Name == channel && c.SuggestedNamespace != "" {
-			return c.SuggestedNamespace, false, ""
-		}
+	if c := found.Channel(sub.Channel); c != nil && c.SuggestedNamespace != "" {
+		return c.SuggestedNamespace, false, ""
 	}
 	if r.o.DefaultNamespace != "" {
 		return r.o.DefaultNamespace, false, ""

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -31,7 +31,7 @@ const (
 
 // Packages tells what catalogs say of packages; *packages.Cache does. It must tell PackageChanged what changed.
 type Packages interface {
-	Get(pkg string, catalog rules.Catalog) *compliance.Package
+	Get(pkg string, catalog rules.Catalog) *catalog.Package
 }
 
 // Options configure a Resolver.

@@ -14,18 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
 // catalogs says what is known of packages.
 type catalogs struct {
 	mu    sync.Mutex
-	known map[string]*compliance.Package
+	known map[string]*catalog.Package
 	asked int
 }
 
-func (c *catalogs) Get(pkg string, _ rules.Catalog) *compliance.Package {
+func (c *catalogs) Get(pkg string, _ rules.Catalog) *catalog.Package {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
@@ -35,12 +35,12 @@ func (c *catalogs) Get(pkg string, _ rules.Catalog) *compliance.Package {
 func (c *catalogs) set(pkg string, suggested ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &compliance.Package{Name: pkg, DefaultChannel: "channel-0"}
+	p := &catalog.Package{Name: pkg, DefaultChannel: "channel-0"}
 	for i, namespace := range suggested {
-		p.Channels = append(p.Channels, compliance.Channel{Name: "channel-" + string(rune('0'+i)), SuggestedNamespace: namespace})
+		p.Channels = append(p.Channels, catalog.Channel{Name: "channel-" + string(rune('0'+i)), SuggestedNamespace: namespace})
 	}
 	if c.known == nil {
-		c.known = map[string]*compliance.Package{}
+		c.known = map[string]*catalog.Package{}
 	}
 	c.known[pkg] = p
 }

@@ -90,6 +90,7 @@ func (c *callers) handle(mux *http.ServeMux, path string, endpoint http.Handler)
 			endpoint.ServeHTTP(w, r)
 		})
 	}
+	handler = instrumented(path, handler)
 	mux.Handle(path, handler)
 	mux.Handle(path+"/{token}", handler)
 }

@@ -18,10 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/admission"
-	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
-	"github.com/opgate/opgate/controller/facts"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
 	"github.com/opgate/opgate/controller/resolve"
@@ -34,14 +34,14 @@ import (
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *catalog.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *cache.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
 		feed     *admission.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
 	)
-	versions, err := facts.New(facts.Options{Config: config, Log: log.WithName("facts"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
+	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +70,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	catalogs := catalog.New(catalog.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
+	catalogs := cache.New(cache.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
 		resolver.PackageChanged(pkg)
 		if loop != nil {
 			loop.PackageChanged(pkg)

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/zapr"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/dynamic"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -39,11 +37,10 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	log, flush, err := newLogger(&o)
+	log, err := newLogger(&o, os.Stderr)
 	if err != nil {
 		return err
 	}
-	defer flush()
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	if err := limitMemory(); err != nil {
@@ -145,7 +142,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 		Key:           key.Key,
 		OLM:           olm,
 		Identity:      self.Username,
-		Offers:        catalogs,
+		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
 		Log:           log.WithName("admission"),
 		Now:           time.Now,
@@ -160,7 +157,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 	if err != nil {
 		return err
 	}
-	mux.Handle(conversion.Path, converter)
+	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
 	return addHealth(told, mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
 		"snapshot": func() error {
 			if store.Load() == nil && !feed.AwaitsConversion() {
@@ -194,22 +191,4 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 			return nil
 		},
 	}, notes: map[string]func() string{"olm-identity": func() string { return olm.State().Problem }}}, store)
-}
-
-func newLogger(o *Options) (logr.Logger, func(), error) {
-	level, err := zapcore.ParseLevel(o.LogLevel)
-	if err != nil {
-		return logr.Logger{}, nil, err
-	}
-	config := zap.NewProductionConfig()
-	config.Level = zap.NewAtomicLevelAt(level)
-	config.Encoding = o.LogFormat
-	config.EncoderConfig.EncodeTime = zapcore.RFC3339TimeEncoder
-	config.Sampling = nil // a refusal that is not logged cannot be explained later
-	config.DisableStacktrace = true
-	logger, err := config.Build()
-	if err != nil {
-		return logr.Logger{}, nil, fmt.Errorf("make the logger: %w", err)
-	}
-	return zapr.NewLogger(logger), func() { _ = logger.Sync() }, nil // stderr cannot be synced everywhere
 }

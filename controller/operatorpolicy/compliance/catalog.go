@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 )
 
 // catalogSource says whether the catalog that the operator comes from is healthy. The condition is True
@@ -42,11 +43,11 @@ func (e *evaluation) catalogSource() Finding {
 }
 
 // manifestChannel is the channel of the Subscription in the catalog, nil where it is not known.
-func (e *evaluation) manifestChannel() *Channel {
+func (e *evaluation) manifestChannel() *catalog.Channel {
 	if e.manifest == nil {
 		return nil
 	}
-	i := slices.IndexFunc(e.manifest.Channels, func(c Channel) bool { return c.Name == e.channel })
+	i := slices.IndexFunc(e.manifest.Channels, func(c catalog.Channel) bool { return c.Name == e.channel })
 	if i < 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -59,7 +60,7 @@ type evaluation struct {
 	csv      *CSV
 	unlinked bool
 	// manifest is the package in the catalog that the Subscription has, or will have; nil where not known.
-	manifest *Package
+	manifest *catalog.Package
 	catalog  rules.Catalog
 	channel  string
 }
@@ -93,7 +94,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 }
 
 // manifest is the package in a catalog of which parts may be open.
-func (in *Input) manifest(c rules.Catalog) *Package {
+func (in *Input) manifest(c rules.Catalog) *catalog.Package {
 	if in.Package == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -34,7 +35,7 @@ func TestEvaluateHostileText(t *testing.T) {
 			in.OperatorGroups = in.OperatorGroups[:1]
 			in.OperatorGroups[0].Name = text
 			catalogState(text)(in)
-			manifest(func(p *Package) { p.Deprecation = text })(in)
+			manifest(func(p *catalog.Package) { p.Deprecation = text })(in)
 		})
 		checkOutcome(t, in, fmt.Sprintf("text %.20q", text))
 	}
@@ -170,7 +171,9 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 		maybe(copiedFrom(pick(), func(c *CSV) { c.Phase = pick() })),
 		maybe(due(-1)),
 		maybe(plans(plan(pick(), pick(), pick(), pick()), newer(plan("p", rules.PhaseRequiresApproval, pick()), 0))),
-		maybe(manifest(func(p *Package) { p.DefaultChannel, p.Channels[0].Name, p.Catalog.Name = pick(), pick(), pick() })),
+		maybe(manifest(func(p *catalog.Package) {
+			p.DefaultChannel, p.Channels[0].Name, p.Catalog.Name = pick(), pick(), pick()
+		})),
 		maybe(mine),
 	}
 	return input(pieces...)

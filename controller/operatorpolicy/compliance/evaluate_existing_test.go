@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -75,7 +76,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 				kindInstallPlan: {"- Compliant There are no relevant InstallPlans in this namespace"}},
 		},
 		{
-			name: "29.4 deprecations still count", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest(func(p *Package) { p.Deprecation = "old" })},
+			name: "29.4 deprecations still count", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest(func(p *catalog.Package) { p.Deprecation = "old" })},
 			want: map[string]string{TypeNoDeprecations: "False PackageDeprecated"},
 		},
 		{

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 )
 
 func targeting(text string) func(*policyv1beta2.OperatorGroupTemplate) {
@@ -29,7 +30,7 @@ func csvModes(names ...string) given {
 }
 
 func channelModes(names ...string) given {
-	return manifest(func(p *Package) { p.Channels[0].InstallModes = modes(names...) })
+	return manifest(func(p *catalog.Package) { p.Channels[0].InstallModes = modes(names...) })
 }
 
 // present adds the Subscription that is not the matter here.

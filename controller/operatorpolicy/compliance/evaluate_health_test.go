@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 )
 
 func TestEvaluateCSV(t *testing.T) {
@@ -169,7 +170,7 @@ func TestEvaluateDeprecations(t *testing.T) {
 	deprecated := func(pkg, channel, bundle string) given {
 		return func(in *Input) {
 			running(in)
-			manifest(func(p *Package) {
+			manifest(func(p *catalog.Package) {
 				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[0].Deprecation = pkg, channel, bundle
 			})(in)
 		}
@@ -199,9 +200,9 @@ func TestEvaluateMinorChannel(t *testing.T) {
 		c.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant
 	})
 	channels := func(names ...string) given {
-		return manifest(func(p *Package) {
+		return manifest(func(p *catalog.Package) {
 			for _, name := range names {
-				p.Channels = append(p.Channels, Channel{Name: name})
+				p.Channels = append(p.Channels, catalog.Channel{Name: name})
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -118,7 +119,7 @@ func TestEvaluateSubscription(t *testing.T) {
 				"because the package etcd is not (yet) found in catalog olm/community"},
 		},
 		{
-			name: "W20 the package has no default channel", given: []given{enforced, ready, defaults, manifest(func(p *Package) { p.DefaultChannel = "" })},
+			name: "W20 the package has no default channel", given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
 				"because the PackageManifest of etcd does not tell them"},
@@ -136,7 +137,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		},
 		{
 			name:  "1.2 an existing Subscription needs no defaults, and its channel stays",
-			given: []given{enforced, running, defaults, func(in *Input) { in.Package = func(rules.Catalog) *Package { return nil } }},
+			given: []given{enforced, running, defaults, func(in *Input) { in.Package = func(rules.Catalog) *catalog.Package { return nil } }},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionMatches"},
 		},
 		{

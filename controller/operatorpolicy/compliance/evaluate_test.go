@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -35,7 +36,7 @@ func input(changes ...given) *Input {
 		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
 		Deployments:   map[string]Deployment{},
 		CatalogSource: func(rules.Catalog) *CatalogSource { return nil },
-		Package:       func(rules.Catalog) *Package { return nil },
+		Package:       func(rules.Catalog) *catalog.Package { return nil },
 		Approvals:     map[string]Approval{},
 	}
 	for _, change := range changes {
@@ -139,14 +140,14 @@ func catalogState(state string) given {
 }
 
 // manifest makes the package known in catalog olm/community.
-func manifest(changes ...func(*Package)) given {
+func manifest(changes ...func(*catalog.Package)) given {
 	return func(in *Input) {
-		p := &Package{Name: "etcd", Catalog: rules.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
-			Channels: []Channel{{Name: "stable-1.2", Entries: []Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
+		p := &catalog.Package{Name: "etcd", Catalog: rules.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
+			Channels: []catalog.Channel{{Name: "stable-1.2", Entries: []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
 		for _, change := range changes {
 			change(p)
 		}
-		in.Package = func(c rules.Catalog) *Package {
+		in.Package = func(c rules.Catalog) *catalog.Package {
 			if c.Name != "" && c.Name != p.Catalog.Name || c.Namespace != "" && c.Namespace != p.Catalog.Namespace {
 				return nil
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -41,7 +42,7 @@ type Input struct {
 	// Package gives what a catalog says of the policy's package; a zero catalog, or one with a part left
 	// open, stands for any that has it. It gives nil where that is not known (yet): PackageManifests cannot
 	// be watched, and the server of them may be absent.
-	Package func(rules.Catalog) *Package
+	Package func(rules.Catalog) *catalog.Package
 	// Approvals are what became, a moment ago, of the plans that the rules let the loop approve, by plan name.
 	Approvals map[string]Approval
 	// Escaped has a sentence for each ClusterServiceVersion that was installed while Opgate was not running and that the policy does not allow.
@@ -117,35 +118,6 @@ type CatalogSource struct {
 	Object
 	// State is status.connectionState.lastObservedState, such as READY; "" where nothing was observed yet.
 	State string
-}
-
-// Package is what a PackageManifest says of a package in one catalog.
-type Package struct {
-	Name           string
-	Catalog        rules.Catalog
-	DefaultChannel string
-	// Deprecation is the catalog's message; "" where the package is not deprecated.
-	Deprecation string
-	Channels    []Channel
-}
-
-// Channel is a channel of a Package.
-type Channel struct {
-	Name        string
-	Deprecation string
-	// SuggestedNamespace is annotation operatorframework.io/suggested-namespace of its newest version.
-	SuggestedNamespace string
-	// InstallModes are those that the newest version supports; nil where it lists none.
-	InstallModes map[string]bool
-	// MinKubeVersion is the oldest Kubernetes that its newest version runs on; empty where it does not say.
-	MinKubeVersion string
-	Entries        []Entry
-}
-
-// Entry is a version in a Channel.
-type Entry struct {
-	// Name is that of the ClusterServiceVersion.
-	Name, Version, Deprecation string
 }
 
 // Approval says what became of a plan that the rules let the loop approve.

@@ -17,12 +17,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/rules/dependency"
@@ -129,13 +127,9 @@ func (w *Watches) setRun(run func(*follower)) {
 	w.run = run
 }
 
-// definitions makes the informer that keeps Kinds current.
+// definitions returns the informer that updates Kinds.
 func (w *Watches) definitions() (cache.SharedIndexInformer, cache.DoneChecker, error) {
-	all := w.Client.Resource(definitions)
-	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return all.List(ctx, o) },
-		WatchFuncWithContext: all.Watch,
-	}, w.Client), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{})
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.Client, definitions, "", 0, nil, nil).Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { w.redefine(nil, obj.(*definition)) },
 		UpdateFunc: func(old, obj any) { w.redefine(old.(*definition), obj.(*definition)) },

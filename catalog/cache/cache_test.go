@@ -1,4 +1,4 @@
-package catalog
+package cache
 
 import (
 	"context"
@@ -11,40 +11,40 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/catalog"
 )
 
 var (
-	anyCatalog = rules.Catalog{}
-	community  = rules.Catalog{Namespace: "olm", Name: "community"}
-	vendor     = rules.Catalog{Namespace: "olm", Name: "vendor"}
+	anyCatalog = catalog.Source{}
+	community  = catalog.Source{Namespace: "olm", Name: "community"}
+	vendor     = catalog.Source{Namespace: "olm", Name: "vendor"}
 	errDown    = errors.New("service unavailable")
 )
 
-// server is a package server that can be told what to answer, with the time of each request.
+// server is a package server with settable answers that records the time of each request.
 type server struct {
 	mu       sync.Mutex
-	answer   func(q question) (*compliance.Package, error)
+	answer   func(q query) (*catalog.Package, error)
 	requests []time.Duration
 	begun    time.Time
 	changed  []string
 }
 
-func (s *server) fetch(_ context.Context, q question) (*compliance.Package, error) {
+func (s *server) fetch(_ context.Context, q query) (*catalog.Package, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, time.Since(s.begun))
 	return s.answer(q)
 }
 
-// say sets the answer and gives the requests until now.
-func (s *server) say(answer func(q question) (*compliance.Package, error)) {
+// say sets the answer.
+func (s *server) say(answer func(q query) (*catalog.Package, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
+// seen returns the requests and changes since the last call.
 func (s *server) seen() (requests []time.Duration, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,18 +53,18 @@ func (s *server) seen() (requests []time.Duration, changed []string) {
 	return requests, changed
 }
 
-func down(question) (*compliance.Package, error) { return nil, errDown }
+func down(query) (*catalog.Package, error) { return nil, errDown }
 
-func absent(question) (*compliance.Package, error) { return nil, errAbsent }
+func absent(query) (*catalog.Package, error) { return nil, errAbsent }
 
-func with(channel string) func(q question) (*compliance.Package, error) {
-	return func(q question) (*compliance.Package, error) {
-		return &compliance.Package{Name: q.pkg, Catalog: community, DefaultChannel: channel}, nil
+func with(channel string) func(q query) (*catalog.Package, error) {
+	return func(q query) (*catalog.Package, error) {
+		return &catalog.Package{Name: q.pkg, Catalog: community, DefaultChannel: channel}, nil
 	}
 }
 
 // start runs a cache against a server, in fake time.
-func start(t *testing.T, answer func(q question) (*compliance.Package, error)) (*Cache, *server) {
+func start(t *testing.T, answer func(q query) (*catalog.Package, error)) (*Cache, *server) {
 	t.Helper()
 	s := &server{answer: answer, begun: time.Now()}
 	c := New(Options{Now: time.Now, Changed: func(pkg string) {
@@ -95,10 +95,10 @@ func TestGetFetchesOnceAndThenRests(t *testing.T) {
 		c, s := start(t, with("stable"))
 		pass(time.Hour)
 		if requests, _ := s.seen(); len(requests) > 0 {
-			t.Fatalf("requests before anybody asked: %v", requests)
+			t.Fatalf("requests before the first Get: %v", requests)
 		}
 		if got := c.Get("etcd", anyCatalog); got != nil {
-			t.Fatalf("Get called out: %v", got)
+			t.Fatalf("Get = %v before a request", got)
 		}
 		synctest.Wait()
 		for range 100 {
@@ -118,7 +118,7 @@ func TestRetriesBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := start(t, down)
 		for range 20 {
-			c.Get("etcd", anyCatalog) // somebody keeps wanting it
+			c.Get("etcd", anyCatalog) // keeps it wanted
 			pass(time.Minute)
 		}
 		requests, changed := s.seen()
@@ -141,7 +141,7 @@ func TestRetriesBackOff(t *testing.T) {
 	})
 }
 
-func TestRetriesEndWhenNobodyAsks(t *testing.T) {
+func TestRetriesEndWhenNotWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := start(t, down)
 		c.Get("etcd", anyCatalog)
@@ -149,7 +149,7 @@ func TestRetriesEndWhenNobodyAsks(t *testing.T) {
 		s.seen()
 		pass(24 * time.Hour)
 		if requests, _ := s.seen(); len(requests) > 0 {
-			t.Errorf("requests that nobody wants: %v", requests)
+			t.Errorf("requests although not wanted: %v", requests)
 		}
 		if len(c.entries) > 0 {
 			t.Errorf("%d entries are kept", len(c.entries))
@@ -277,10 +277,10 @@ func TestPackageThatLeftItsCatalog(t *testing.T) {
 	})
 }
 
-func TestSlowAnswersDoNotHoldUpOthers(t *testing.T) {
+func TestSlowAnswersDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := start(t, nil)
-		c.fetch = func(ctx context.Context, q question) (*compliance.Package, error) {
+		c.fetch = func(ctx context.Context, q query) (*catalog.Package, error) {
 			if q.pkg == "slow" {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -295,7 +295,7 @@ func TestSlowAnswersDoNotHoldUpOthers(t *testing.T) {
 		}
 		pass(c.Timeout + time.Second)
 		if c.Get("slow", anyCatalog) != nil {
-			t.Error("an answer out of nothing")
+			t.Error("an answer although the request timed out")
 		}
 	})
 }
@@ -316,9 +316,41 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// A flood of names, such as of Subscriptions that are created and refused, must not fill the queue while the package server
+// hangs.
+func TestQueueIsBounded(t *testing.T) {
+	c := New(Options{Now: time.Now})
+	defer c.queue.ShutDown()
+	for i := range 5 * maxEntries {
+		c.Get(fmt.Sprintf("package-%d", i), anyCatalog)
+	}
+	if n := c.queue.Len(); n > maxEntries {
+		t.Errorf("%d queries in the queue", n)
+	}
+}
+
+// A retry that was waiting when a changed catalog ended the outage must not fetch again.
+func TestNoFetchAfterRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, down)
+		for range 5 {
+			c.Get("etcd", community)
+			pass(time.Minute)
+		}
+		s.say(with("stable"))
+		c.CatalogChanged(community)
+		pass(time.Minute)
+		s.seen()
+		pass(time.Hour)
+		if requests, _ := s.seen(); len(requests) > 0 {
+			t.Errorf("requests at rest: %v", requests)
+		}
+	})
+}
+
 func TestManyAskAtOnce(t *testing.T) {
 	c := New(Options{Now: time.Now, Changed: func(string) {}})
-	c.fetch = func(_ context.Context, q question) (*compliance.Package, error) {
+	c.fetch = func(_ context.Context, q query) (*catalog.Package, error) {
 		if len(q.pkg)%2 == 0 {
 			return nil, errDown
 		}

@@ -1,4 +1,4 @@
-package facts
+package clusterversion
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// readKubernetes asks the API server for its version.
-func (f *Facts) readKubernetes(ctx context.Context) error {
-	raw, err := f.versions.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+// readKubernetes reads the version of the API server.
+func (w *Watcher) readKubernetes(ctx context.Context) error {
+	raw, err := w.discovery.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
 		return err
 	}
@@ -24,12 +24,12 @@ func (f *Facts) readKubernetes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.learn(func() { f.kubernetes = kubernetes })
+	w.update(func() { w.kubernetes = kubernetes })
 	return nil
 }
 
-// kubernetesVersion cuts a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with: what
-// vendors append would make it a pre-release, which is less than the release.
+// kubernetesVersion truncates a gitVersion, such as v1.36.3-eks-1234+abc, to what OLM compares minKubeVersion with: suffixes of
+// vendors would make it a pre-release, which is less than the release.
 func kubernetesVersion(gitVersion string) (string, error) {
 	v := strings.TrimPrefix(gitVersion, "v")
 	if i := strings.IndexAny(v, "-+"); i >= 0 {

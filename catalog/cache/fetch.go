@@ -1,4 +1,4 @@
-package catalog
+package cache
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/catalog"
 )
 
-// fetcher asks for a package once.
-type fetcher func(ctx context.Context, q question) (*compliance.Package, error)
+// fetcher fetches a package once.
+type fetcher func(ctx context.Context, q query) (*catalog.Package, error)
 
-// errAbsent says that the API is served, and that the package is not there.
+// errAbsent is the error for a package that does not exist, although the API is served.
 var errAbsent = errors.New("no such package")
 
 func isAbsent(err error) bool { return errors.Is(err, errAbsent) }
@@ -29,18 +29,18 @@ var resource = schema.GroupVersionResource{Group: "packages.operators.coreos.com
 // manifests fetches from the package server.
 type manifests struct{ client dynamic.Interface }
 
-// fetch asks in the namespace of the catalog: a catalog outside of OLM's global namespace shows its packages
-// only there, and the global ones show everywhere.
-func (m manifests) fetch(ctx context.Context, q question) (*compliance.Package, error) {
+// fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only there,
+// and the global ones are served everywhere.
+func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error) {
 	client := m.client.Resource(resource).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
 	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
 	if err != nil {
 		return nil, explain(q, err)
 	}
-	if p := decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+	if p := catalog.Decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
 		return p, nil
 	}
-	// A package that several catalogs have is several objects of one name, and GET gives any of them.
+	// A package that several catalogs have is several objects of one name, and GET returns any of them.
 	selector := labels.Set{}
 	if q.catalog.Name != "" {
 		selector["catalog"] = q.catalog.Name
@@ -56,15 +56,15 @@ func (m manifests) fetch(ctx context.Context, q question) (*compliance.Package, 
 		return nil, explain(q, err)
 	}
 	for i := range list.Items {
-		if p := decode(list.Items[i].Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
+		if p := catalog.Decode(list.Items[i].Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
 			return p, nil
 		}
 	}
 	return nil, fmt.Errorf("%w in catalog %s", errAbsent, catalogText(q.catalog))
 }
 
-// explain tells a package that is missing from an API that is: only the former names what was asked for.
-func explain(q question, err error) error {
+// explain distinguishes a missing package from a missing API: only the former error names the package.
+func explain(q query, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read PackageManifest: %w", err)
 	}

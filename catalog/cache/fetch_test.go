@@ -1,4 +1,4 @@
-package catalog
+package cache
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/catalog"
 )
 
 func manifest(catalog string) string {
@@ -19,13 +19,13 @@ func manifest(catalog string) string {
 		"packageName":"etcd","catalogSource":"` + catalog + `","catalogSourceNamespace":"olm"}}`
 }
 
-// TestFetch talks to a server that answers as the package server does: GET gives any of several catalogs.
+// TestFetch talks to a server that answers as the package server does: GET returns any of several catalogs.
 func TestFetch(t *testing.T) {
 	const base = "/apis/packages.operators.coreos.com/v1/namespaces/"
 	notThere := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"etcd","kind":"packagemanifests"}}`
 	list := `{"kind":"PackageManifestList","apiVersion":"packages.operators.coreos.com/v1","metadata":{},"items":[` + manifest("other") + "," + manifest("vendor") + `]}`
 	tests := map[string]struct {
-		catalog  rules.Catalog
+		catalog  catalog.Source
 		get      string
 		status   int
 		list     string
@@ -34,9 +34,9 @@ func TestFetch(t *testing.T) {
 	}{
 		"any catalog":                        {anyCatalog, manifest("community"), 200, "", []string{base + "default/packagemanifests/etcd"}, "community"},
 		"in the namespace of the catalog":    {community, manifest("community"), 200, "", []string{base + "olm/packagemanifests/etcd"}, "community"},
-		"GET gives another catalog":          {vendor, manifest("community"), 200, list, []string{base + "olm/packagemanifests/etcd", base + "olm/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor,catalog-namespace=olm"}, "vendor"},
-		"only the name of the catalog":       {rules.Catalog{Name: "vendor"}, manifest("community"), 200, list, []string{base + "default/packagemanifests/etcd", base + "default/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor"}, "vendor"},
-		"not in the catalog":                 {rules.Catalog{Namespace: "olm", Name: "mine"}, manifest("community"), 200, list, nil, "no such package in catalog olm/mine"},
+		"GET returns another catalog":        {vendor, manifest("community"), 200, list, []string{base + "olm/packagemanifests/etcd", base + "olm/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor,catalog-namespace=olm"}, "vendor"},
+		"only the name of the catalog":       {catalog.Source{Name: "vendor"}, manifest("community"), 200, list, []string{base + "default/packagemanifests/etcd", base + "default/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor"}, "vendor"},
+		"not in the catalog":                 {catalog.Source{Namespace: "olm", Name: "mine"}, manifest("community"), 200, list, nil, "no such package in catalog olm/mine"},
 		"in no catalog":                      {anyCatalog, notThere, 404, "", nil, "no such package in catalog any"},
 		"the API is not served":              {anyCatalog, "404 page not found", 404, "", nil, "PackageManifests are not served: the server could not find the requested resource"},
 		"the package server is away":         {anyCatalog, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"service unavailable"}`, 503, "", nil, "read PackageManifest: service unavailable"},
@@ -67,7 +67,7 @@ func TestFetch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := manifests{client}.fetch(t.Context(), question{"etcd", test.catalog})
+			p, err := manifests{client}.fetch(t.Context(), query{"etcd", test.catalog})
 			got := ""
 			if err != nil {
 				got = err.Error()

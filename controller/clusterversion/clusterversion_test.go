@@ -1,4 +1,4 @@
-package facts
+package clusterversion
 
 import (
 	"context"
@@ -37,13 +37,13 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
-// server answers as API servers of several kinds do, with what a real one of the tests cannot be: OpenShift, or out of order.
+// server answers as API servers that the tests do not have: OpenShift, and one that fails.
 type server struct {
 	mu        sync.Mutex
 	version   string        // "" fails
 	openShift string        // "" is not OpenShift
 	forbidden bool          // to read ClusterVersions
-	read      chan struct{} // has one for each reading
+	read      chan struct{} // has one for each read
 	events    chan string   // versions of OpenShift that a watch shows
 }
 
@@ -105,20 +105,20 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start runs Facts against a server; what it tells comes by the channel.
-func start(t *testing.T, s *server) (*Facts, <-chan constraint.Cluster) {
+// start runs a watcher against a server; the channel receives the arguments of Changed.
+func start(t *testing.T, s *server) (*Watcher, <-chan constraint.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	srv := httptest.NewServer(s)
 	s.read = make(chan struct{}, 100)
-	told := make(chan constraint.Cluster, 10)
-	f, err := New(Options{Config: &rest.Config{Host: srv.URL}, Pause: time.Millisecond, Log: testr.New(t),
-		Changed: func(c constraint.Cluster) { told <- c }})
+	notified := make(chan constraint.Cluster, 10)
+	w, err := New(Options{Config: &rest.Config{Host: srv.URL}, Pause: time.Millisecond, Log: testr.New(t),
+		Changed: func(c constraint.Cluster) { notified <- c }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- f.Start(ctx) }()
+	go func() { done <- w.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -127,64 +127,64 @@ func start(t *testing.T, s *server) (*Facts, <-chan constraint.Cluster) {
 		srv.CloseClientConnections()
 		srv.Close()
 	})
-	return f, told
+	return w, notified
 }
 
-func expect(t *testing.T, told <-chan constraint.Cluster, kubernetes, openShift string) {
+func expect(t *testing.T, notified <-chan constraint.Cluster, kubernetes, openShift string) {
 	t.Helper()
 	select {
-	case c := <-told:
+	case c := <-notified:
 		if c.Version != kubernetes || c.OpenShift != openShift {
-			t.Fatalf("told Kubernetes %q, OpenShift %q; want %q, %q", c.Version, c.OpenShift, kubernetes, openShift)
+			t.Fatalf("notified Kubernetes %q, OpenShift %q; want %q, %q", c.Version, c.OpenShift, kubernetes, openShift)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatalf("nothing told; want Kubernetes %q, OpenShift %q", kubernetes, openShift)
+		t.Fatalf("no notification; want Kubernetes %q, OpenShift %q", kubernetes, openShift)
 	}
 }
 
-func nothing(t *testing.T, told <-chan constraint.Cluster) {
+func nothing(t *testing.T, notified <-chan constraint.Cluster) {
 	t.Helper()
 	select {
-	case c := <-told:
-		t.Fatalf("told %+v", c)
+	case c := <-notified:
+		t.Fatalf("notified %+v", c)
 	default:
 	}
 }
 
 func TestKubernetesUpgradeIsNoticedOnRefresh(t *testing.T) {
 	s := &server{version: "v1.35.1-eks-1"}
-	f, told := start(t, s)
-	expect(t, told, "1.35.1", "")
+	w, notified := start(t, s)
+	expect(t, notified, "1.35.1", "")
 	s.set(func() { s.version = "v1.35.1-eks-2" }) // another build of the same version
-	f.Refresh()
+	w.Refresh()
 	<-s.read
 	<-s.read
-	nothing(t, told)
+	nothing(t, notified)
 	s.set(func() { s.version = "v1.36.0" })
-	f.Refresh()
-	expect(t, told, "1.36.0", "")
-	nothing(t, told)
+	w.Refresh()
+	expect(t, notified, "1.36.0", "")
+	nothing(t, notified)
 }
 
-func TestVersionIsReadUntilItCanBe(t *testing.T) {
+func TestVersionIsReadWithRetries(t *testing.T) {
 	s := &server{}
-	_, told := start(t, s)
+	_, notified := start(t, s)
 	<-s.read
-	nothing(t, told)
+	nothing(t, notified)
 	s.set(func() { s.version = "v1.36.3" })
-	expect(t, told, "1.36.3", "")
+	expect(t, notified, "1.36.3", "")
 }
 
 func TestOpenShift(t *testing.T) {
 	s := &server{version: "v1.32.9", openShift: "4.19.3", events: make(chan string)}
-	_, told := start(t, s)
-	expect(t, told, "1.32.9", "4.19.3") // never one without the other
+	_, notified := start(t, s)
+	expect(t, notified, "1.32.9", "4.19.3") // never one without the other
 	s.events <- "4.19.3"
 	s.events <- "4.20.0"
-	expect(t, told, "1.32.9", "4.20.0")
+	expect(t, notified, "1.32.9", "4.20.0")
 }
 
 func TestOpenShiftThatMayNotBeReadDoesNotHideKubernetes(t *testing.T) {
-	_, told := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
-	expect(t, told, "1.32.9", "")
+	_, notified := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
+	expect(t, notified, "1.32.9", "")
 }

@@ -1,0 +1,320 @@
+// Package cache caches the packages of catalogs.
+//
+// The source is PackageManifest of packages.operators.coreos.com/v1: an aggregated API that cannot be watched, that lags
+// behind the catalogs, and that may be absent, slow, or answer 503. Readers therefore never wait for it: the cache answers
+// from memory, fetches in the background, and notifies of changes. A known package is fetched again only when its catalog
+// changes; a failed fetch is retried with exponential backoff, and only while readers keep asking. At rest no request is
+// sent.
+package cache
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/opgate/opgate/catalog"
+)
+
+const (
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
+	// wantedFor is how long one Get keeps a package wanted. It is longer than the longest pause of readers that retry
+	// while the package is not known.
+	wantedFor = 15 * time.Minute
+	// spacing is the minimum time between two fetches of one package, however often its catalog changes.
+	spacing = time.Second
+	// absences is the number of failures in a row after which a package that is missing from its catalog is given up: a
+	// package server that has just started knows no packages.
+	absences = 7
+	// maxEntries bounds the memory; beyond it the package that was asked for least recently is dropped.
+	maxEntries = 1000
+	// maxFetches is the number of concurrent requests, so that a slow one does not delay the others.
+	maxFetches = 4
+)
+
+// Options configure a Cache.
+type Options struct {
+	// Client reads PackageManifests. Required.
+	Client dynamic.Interface
+	// Changed is called with each package whose content differs from before. It must return at once, and may call the
+	// cache. Default: none.
+	Changed func(pkg string)
+	// Settle is the delay after which the packages of a changed catalog are fetched a second time, since the package
+	// server lags behind. Default: 30 s.
+	Settle time.Duration
+	// Timeout bounds one request. Default: 30 s.
+	Timeout time.Duration
+	// Log logs packages that become unavailable, and available again, at V(0). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// Cache answers from memory and fetches in the background. It is safe for concurrent use; nothing is fetched before Start.
+type Cache struct {
+	Options
+	fetch fetcher
+	queue workqueue.TypedRateLimitingInterface[query]
+
+	mu      sync.Mutex
+	entries map[query]*entry
+}
+
+// query is a package, and the parts of a catalog that are given.
+type query struct {
+	pkg     string
+	catalog catalog.Source
+}
+
+// entry is the state of a query.
+type entry struct {
+	content *catalog.Package
+	asked   time.Time
+	fetched time.Time
+	// pending reports whether the next run of the query fetches.
+	pending bool
+	// settle is when to fetch once more; zero where that is not needed.
+	settle time.Time
+	// abandoned reports whether retries ended because the package was not wanted any more.
+	abandoned bool
+	problem   string // the last one that was logged
+}
+
+// New returns a cache. Start runs it.
+func New(o Options) *Cache {
+	o.Settle = cmp.Or(o.Settle, 30*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
+	if o.Log.GetSink() == nil {
+		o.Log = logr.Discard()
+	}
+	return &Cache{Options: o, fetch: manifests{o.Client}.fetch, entries: map[query]*entry{}, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[query](firstRetry, lastRetry))}
+}
+
+// Get returns a package of a catalog; a zero source, or one with an empty part, stands for any catalog that has the package.
+// It never sends a request: the answer is nil while the package is not known, and then it is being fetched. The answer is
+// shared and must not be changed.
+func (c *Cache) Get(pkg string, source catalog.Source) *catalog.Package {
+	if pkg == "" || len(pkg) > catalog.MaxName {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := query{pkg, source}
+	e := c.entries[q]
+	if e == nil {
+		if c.queue.Len() >= maxEntries {
+			return nil // dropping an entry does not take its query off the queue
+		}
+		c.makeRoom()
+		e = &entry{abandoned: true}
+		c.entries[q] = e
+	}
+	e.asked = c.Now()
+	if e.abandoned {
+		e.abandoned, e.pending = false, true
+		c.queue.Add(q)
+	}
+	return e.content
+}
+
+// Channel returns a channel of a package, or its default channel where the name is empty. It never sends a request: the
+// answer is nil while the package is not known, and then it is being fetched.
+func (c *Cache) Channel(pkg, channel string, source catalog.Source) *catalog.Channel {
+	if source.Name == "" || source.Namespace == "" {
+		return nil
+	}
+	return c.Get(pkg, source).Channel(channel)
+}
+
+// CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again after
+// Settle.
+func (c *Cache) CatalogChanged(source catalog.Source) {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q, e := range c.entries {
+		if !matches(q.catalog, source) || !e.wanted(now) && e.content == nil {
+			continue
+		}
+		e.pending, e.settle, e.abandoned = true, now.Add(c.Settle), false
+		c.queue.Forget(q)
+		c.queue.Add(q)
+	}
+}
+
+// Forget drops a package and ends its retries.
+func (c *Cache) Forget(pkg string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q := range c.entries {
+		if q.pkg == pkg {
+			c.drop(q)
+		}
+	}
+}
+
+// NeedLeaderElection is false: every replica completes policies, and a replica that nobody asks fetches nothing.
+func (c *Cache) NeedLeaderElection() bool { return false }
+
+// Start fetches until the context ends.
+func (c *Cache) Start(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for range maxFetches {
+		workers.Go(func() {
+			for c.process(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// process runs the next query of the queue. It returns false once the queue is shut down.
+func (c *Cache) process(ctx context.Context) bool {
+	q, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(q)
+	if ctx.Err() != nil || !c.begin(q) {
+		return true
+	}
+	requestContext, cancel := context.WithTimeout(ctx, c.Timeout)
+	content, err := c.fetch(requestContext, q)
+	cancel()
+	if c.update(q, content, err) && c.Changed != nil {
+		c.Changed(q.pkg)
+	}
+	return true
+}
+
+// begin reports whether a query is to be fetched now. Where it is due later, it is queued for then.
+func (c *Cache) begin(q query) bool {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[q]
+	if e == nil {
+		return false // dropped meanwhile
+	}
+	if c.queue.NumRequeues(q) > 0 && !e.wanted(now) {
+		c.queue.Forget(q)
+		e.pending, e.abandoned = false, true
+		if e.content == nil {
+			delete(c.entries, q)
+			return false
+		}
+	}
+	settled := !e.settle.IsZero() && !e.settle.After(now)
+	if !e.pending && !settled {
+		c.queueSettle(q, e, now)
+		return false
+	}
+	if pause := e.fetched.Add(spacing).Sub(now); pause > 0 {
+		c.queue.AddAfter(q, pause)
+		return false
+	}
+	e.pending = false
+	if settled {
+		e.settle = time.Time{}
+	}
+	return true
+}
+
+// update stores the result of a fetch and reports whether the content changed. On an error the last good content stays,
+// and the fetch is retried.
+func (c *Cache) update(q query, content *catalog.Package, err error) (changed bool) {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[q]
+	if e == nil {
+		return false // dropped meanwhile
+	}
+	e.fetched = now
+	defer c.queueSettle(q, e, now)
+	c.logProblem(q, e, err)
+	if err != nil {
+		e.pending = true
+		c.queue.AddRateLimited(q)
+		if c.queue.NumRequeues(q) < absences || e.content == nil || !isAbsent(err) {
+			return false
+		}
+		e.content = nil
+		return true
+	}
+	c.queue.Forget(q)
+	if reflect.DeepEqual(e.content, content) {
+		return false
+	}
+	e.content = content
+	return true
+}
+
+// queueSettle queues the fetch that is due after Settle. The queue holds one time for each query, the earliest, so that
+// this is repeated after every run.
+func (c *Cache) queueSettle(q query, e *entry, now time.Time) {
+	if !e.settle.IsZero() {
+		c.queue.AddAfter(q, e.settle.Sub(now))
+	}
+}
+
+// logProblem logs changes only: a package server may be unavailable for hours.
+func (c *Cache) logProblem(q query, e *entry, err error) {
+	var problem string
+	if err != nil {
+		problem = err.Error()
+	}
+	switch problem {
+	case e.problem:
+	case "":
+		c.Log.Info("package is known again", "package", q.pkg, "catalog", catalogText(q.catalog))
+	default:
+		c.Log.Info("package is not known, it is asked for again while it is needed",
+			"package", q.pkg, "catalog", catalogText(q.catalog), "error", problem)
+	}
+	e.problem = problem
+}
+
+// makeRoom drops the query that was asked least recently, where the cache is full.
+func (c *Cache) makeRoom() {
+	if len(c.entries) < maxEntries {
+		return
+	}
+	var oldest query
+	var at time.Time
+	for q, e := range c.entries {
+		if at.IsZero() || e.asked.Before(at) {
+			oldest, at = q, e.asked
+		}
+	}
+	c.drop(oldest)
+}
+
+func (c *Cache) drop(q query) {
+	delete(c.entries, q)
+	c.queue.Forget(q)
+}
+
+func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }
+
+// matches reports whether a catalog is one that a query, which may leave parts of it open, asks for.
+func matches(asked, source catalog.Source) bool {
+	return (asked.Name == "" || asked.Name == source.Name) && (asked.Namespace == "" || asked.Namespace == source.Namespace)
+}
+
+func catalogText(c catalog.Source) string {
+	if c == (catalog.Source{}) {
+		return "any"
+	}
+	return cmp.Or(c.Namespace, "*") + "/" + cmp.Or(c.Name, "*")
+}

@@ -1,0 +1,72 @@
+// Package catalog holds the types of what catalogs publish, and decodes them from PackageManifests. It is pure, so that
+// rules can judge by its types; package cache fetches them.
+package catalog
+
+import "slices"
+
+// Source names a CatalogSource.
+type Source struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Package is what a PackageManifest states about a package in one catalog. PackageManifests lag behind the catalogs,
+// leave out deprecated versions, and describe little but the newest version of a channel.
+type Package struct {
+	Name           string
+	Catalog        Source
+	DefaultChannel string
+	// Deprecation is the catalog's message; "" where the package is not deprecated.
+	Deprecation string
+	Channels    []Channel
+}
+
+// Channel is a channel of a Package.
+type Channel struct {
+	Name string
+	// Deprecation is the catalog's message; "" where the channel is not deprecated.
+	Deprecation string
+	// SuggestedNamespace is annotation operatorframework.io/suggested-namespace of the newest version.
+	SuggestedNamespace string
+	// InstallModes are those that the newest version supports; nil where it lists none.
+	InstallModes map[string]bool
+	// MinKubeVersion is the oldest Kubernetes version that the newest version runs on; "" where it requires none.
+	MinKubeVersion string
+	// Entries are the versions, newest first.
+	Entries []Entry
+}
+
+// Entry is a version in a Channel.
+type Entry struct {
+	// Name is the name of the ClusterServiceVersion.
+	Name string
+	// Version is "" where the catalog does not state it.
+	Version string
+	// Deprecation is the catalog's message; "" where the version is not deprecated.
+	Deprecation string
+}
+
+// Channel returns the channel of a name, or the default channel where the name is empty. It is nil where the package is
+// nil or has no such channel.
+func (p *Package) Channel(name string) *Channel {
+	if p == nil {
+		return nil
+	}
+	if name == "" {
+		name = p.DefaultChannel
+	}
+	i := slices.IndexFunc(p.Channels, func(c Channel) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Channels[i]
+}
+
+// Entry returns the version of a ClusterServiceVersion, and reports whether the channel has it.
+func (c *Channel) Entry(csv string) (Entry, bool) {
+	i := slices.IndexFunc(c.Entries, func(e Entry) bool { return e.Name == csv })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return c.Entries[i], true
+}

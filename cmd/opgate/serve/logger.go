@@ -1,0 +1,33 @@
+package serve
+
+import (
+	"io"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	crzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// newLogger returns the logger of the process.
+func newLogger(o *Options, out io.Writer) (logr.Logger, error) {
+	level, err := zapcore.ParseLevel(o.LogLevel)
+	if err != nil {
+		return logr.Logger{}, err
+	}
+	config := zap.NewProductionEncoderConfig()
+	config.EncodeTime = zapcore.RFC3339TimeEncoder
+	encoder := zapcore.NewJSONEncoder(config)
+	if o.LogFormat == "console" {
+		encoder = zapcore.NewConsoleEncoder(config)
+	}
+	return crzap.New(
+		crzap.WriteTo(out),
+		crzap.Encoder(encoder),
+		crzap.StacktraceLevel(zapcore.InvalidLevel), // none
+		// The library samples unless the level is that of traces, and a refusal that is not logged cannot be explained later.
+		// The level is therefore raised from there.
+		crzap.Level(zapcore.Level(-128)),
+		crzap.RawZapOpts(zap.IncreaseLevel(level), zap.AddCaller()),
+	), nil
+}

@@ -1,0 +1,90 @@
+package clusterversion
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// clusterVersions state the version of OpenShift, or the one it is being upgraded to.
+var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
+
+// clusterVersionName is the name of the only one.
+const clusterVersionName = "version"
+
+// isOpenShift reports whether the API server serves ClusterVersions.
+func (w *Watcher) isOpenShift(ctx context.Context) (bool, error) {
+	var served metav1.APIResourceList
+	err := w.discovery.RESTClient().Get().AbsPath("/apis", clusterVersions.Group, clusterVersions.Version).Do(ctx).Into(&served)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == clusterVersions.Resource }), err
+}
+
+// watchOpenShift watches the ClusterVersion until the context ends.
+func (w *Watcher) watchOpenShift(ctx context.Context) {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, clusterVersionName).String()
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.objects, clusterVersions, "", 0, nil, func(options *metav1.ListOptions) {
+		options.FieldSelector = only
+	}).Informer()
+	// These fail on a running informer only.
+	_ = informer.SetTransform(onlyVersion)
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
+		// Otherwise a missing permission would hide the version of Kubernetes for good.
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
+			w.update(func() { w.openShiftKnown = true })
+		}
+	})
+	update := func(version string) { w.update(func() { w.openShift, w.openShiftKnown = version, true }) }
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { update(desired(obj)) },
+		UpdateFunc: func(_, obj any) { update(desired(obj)) },
+		DeleteFunc: func(any) { update("") },
+	})
+	if err != nil {
+		w.Log.Error(err, "OpenShift version is not watched")
+		return
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+			w.update(func() { w.openShiftKnown = true }) // even if there is none
+		}
+	})
+	informer.RunWithContext(ctx)
+}
+
+// onlyVersion trims a ClusterVersion to the fields that are used; its history and conditions are long.
+func onlyVersion(obj any) (any, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	kept := &unstructured.Unstructured{Object: map[string]any{}}
+	kept.SetGroupVersionKind(u.GroupVersionKind())
+	kept.SetName(u.GetName())
+	kept.SetResourceVersion(u.GetResourceVersion())
+	_ = unstructured.SetNestedField(kept.Object, desired(u), "status", "desired", "version") // the object is empty
+	return kept, nil
+}
+
+// desired returns the version that the cluster has or is being upgraded to.
+func desired(obj any) string {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return ""
+	}
+	version, _, _ := unstructured.NestedString(u.Object, "status", "desired", "version") // another type is ignored
+	return version
+}
