@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/api/internal/crdtest"
 )
 
-// example is the Constraint of seed 004, word for word.
+// example is the Constraint of the proposal, word for word (R-CO-3).
 func example(t *testing.T) map[string]any {
 	t.Helper()
 	return crdtest.Object(t, crdtest.Document(t, "seed-004-example.yaml"))

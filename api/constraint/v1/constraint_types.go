@@ -9,7 +9,7 @@ import (
 
 // ConstraintSpec is what operators must satisfy, and what the cluster offers.
 // ---
-// Source: seed 004, "Cluster information API".
+// Requirement R-CO-2.
 //
 // Unknown fields are kept, so that the webhook refuses them by name: a misspelt "constraints" that vanished
 // would be a guard that silently does not exist. The limits of length count characters, which are never more than
@@ -52,8 +52,8 @@ type ConstraintSpec struct {
 // Constraint says what every operator must satisfy that comes to the cluster,
 // and what the cluster offers to operators.
 // ---
-// Source: seed 004, "Cluster information API". The kind is that of its example, "Constraint", not the
-// "constraint" of its definition: the two do not fit together.
+// Requirement R-CO-1. The kind is that of the proposal's example, "Constraint", not the "constraint" of its
+// definition: the two contradict each other.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -98,7 +98,7 @@ type PolicySetStatusPlacement struct {
 // PolicySet is a group of policies of one namespace, with one outcome for all
 // of them.
 // ---
-// Source: seed 003, "Proposal", and the public PolicySet API.
+// Requirement R-DP-2, and the public PolicySet API.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
