@@ -16,7 +16,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{registry: registry, registration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "opgate_webhook_registration",
-		Help: "1 for an object by which the API server calls Opgate and trusts its certificate, 0 for one that is missing or does not trust it; where certificates are self-managed only from the replica that leads.",
+		Help: "Whether an object through which the API server calls Opgate exists and trusts its certificate (1) or not (0).",
 	}, []string{"object"})}
 	registry.MustRegister(m.registration)
 	return m
@@ -31,7 +31,7 @@ func (m *Metrics) Serving(source Source) {
 func (m *Metrics) expiration(certificate string, end func() time.Time) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "opgate_certificate_expiration_timestamp_seconds",
-		Help:        "When the certificate ends, in seconds since 1970; 0 while there is none.",
+		Help:        "Seconds since 1970 at which the certificate expires; 0 while there is none.",
 		ConstLabels: prometheus.Labels{"certificate": certificate},
 	}, func() float64 {
 		if t := end(); !t.IsZero() {
