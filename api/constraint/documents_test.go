@@ -56,7 +56,7 @@ func TestDesignDocument(t *testing.T) {
 	}
 }
 
-// TestSchemes registers both versions in one scheme, and has the scheme make objects of them.
+// TestSchemes registers both versions in one scheme, and creates objects of both.
 func TestSchemes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{constraintv1.AddToScheme, constraintv2.AddToScheme} {

@@ -21,9 +21,9 @@ type ConstraintSpec struct {
 	// the cluster: text that holds a JSON list. Each element is an object with
 	// type "olm.constraint" and a value.
 	//
-	// The value is either a rule, with "rule" (CEL that gives a boolean),
-	// "message" (what a refusal says), "messageExpression" (CEL that gives the
-	// message, optional), "evaluator" ({"id": "cel"}, optional) and "action"
+	// The value is either a rule, with "rule" (CEL that returns a boolean),
+	// "message" (what a refusal says), "messageExpression" (CEL that returns
+	// the message, optional), "evaluator" ({"id": "cel"}, optional) and "action"
 	// ({"id": "require"}, the default, refuses; {"id": "warn"} only warns), or
 	// one of OLM's own constraints, with "failureMessage" and one of "cel",
 	// "package", "gvk", "all", "any" and "not".

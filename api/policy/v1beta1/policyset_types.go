@@ -67,7 +67,7 @@ type PolicySetStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The condition Compliant is True if the set is Compliant, False if it is
-	// NonCompliant or Pending, and Unknown if it cannot be told.
+	// NonCompliant or Pending, and Unknown if it cannot be determined.
 	//
 	// +listType=map
 	// +listMapKey=type
