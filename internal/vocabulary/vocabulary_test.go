@@ -45,7 +45,7 @@ func words(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(` 
 // exempt are the folders and files that are not rewritten yet. The list only shrinks: an entry without a rejected phrase fails as well.
 var exempt = []string{
 	"CHANGELOG.md", "CONTRIBUTING.md", "README.md", "admission/", "catalog/", "cmd/opgate/serve/", "controller/", "docs/",
-	"e2e/", "manifests/", "olm/", "rules/", "snapshot/",
+	"e2e/", "olm/", "rules/", "snapshot/",
 }
 
 // records are left as they were written.
