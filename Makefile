@@ -75,7 +75,8 @@ down: ## Stop what `make up` started
 	@$(LOCAL) down
 
 .PHONY: lint
-lint: ## Run golangci-lint (built from its module the first time)
+lint: ## Reject phrases that are not of the field (internal/vocabulary), and run golangci-lint (built from its module the first time)
+	go test -count=1 ./internal/vocabulary
 	$(LINT) run ./...
 	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
 

@@ -21,22 +21,22 @@ func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Ti
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "opgate_decisions_total",
-			Help: "Admission reviews answered, by kind of object, operation, decision and the rule that weighed most.",
+			Help: "Total number of admission reviews answered, by kind of object, operation, decision and the rule of the first reason.",
 		}, []string{"kind", "operation", "decision", "rule"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "opgate_decision_duration_seconds",
-			Help:    "Time from having read a review to its answer, by kind of object.",
+			Help:    "Seconds from reading a review to its answer, by kind of object.",
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1},
 		}, []string{"kind"}),
 	}
 	registry.MustRegister(m.decisions, m.duration,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "opgate_cel_compilations_total",
-			Help: "CEL expressions of Constraints and bundles compiled, never while a review of a Subscription, plan or operator is answered.",
+			Help: "Total number of CEL expressions of Constraints and bundles compiled.",
 		}, func() float64 { return float64(constraint.Compilations()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "opgate_policy_snapshot_generation",
-			Help: "How often the snapshot that judging reads has been built; 0 until the first full one.",
+			Help: "Number of times the snapshot was built; 0 until the first full one.",
 		}, func() float64 {
 			if s := store.Load(); s != nil {
 				return float64(s.generation)

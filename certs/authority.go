@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// backdating is how long before its making a certificate begins to be valid: clients whose clock is behind
-	// accept it all the same. Certificates that live less than two of these are backdated by half their life.
+	// backdating is how long before its creation a certificate becomes valid, so that clients with a slow clock
+	// accept it. Certificates with a lifetime of less than twice that are backdated by half their lifetime.
 	backdating = time.Hour
-	// shortestLife is what a serving certificate must live at least. DynamicSource renews at two thirds of the
-	// life: as a CA that nobody rotates comes to its end, it would otherwise renew without a pause.
-	shortestLife = 2 * time.Second
+	// minLifetime is the minimum lifetime of a serving certificate. DynamicSource renews at two thirds of the
+	// lifetime: near the end of a CA that is not rotated it would otherwise renew in a busy loop.
+	minLifetime = 2 * time.Second
 )
 
 // authority is a CA: a certificate and the key that signs for it.
@@ -28,7 +28,7 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority makes a CA.
+// newAuthority returns a new self-signed CA.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,12 +54,12 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	return &authority{cert, key}, nil
 }
 
-// valid tells whether a CA can sign now.
+// valid reports whether the CA can sign at an instant.
 func (a *authority) valid(now time.Time) bool {
 	return a != nil && !now.Before(a.cert.NotBefore) && now.Before(a.cert.NotAfter)
 }
 
-// same tells whether two are the same certificate.
+// same reports whether two CAs have the same certificate.
 func (a *authority) same(b *authority) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -67,24 +67,24 @@ func (a *authority) same(b *authority) bool {
 	return a.cert.Equal(b.cert)
 }
 
-// made is when a CA was made: it was backdated by an hour, or by half of what it had to live.
+// made returns when the CA was created: it is backdated by an hour, or by half of its lifetime.
 func (a *authority) made() time.Time {
 	return a.cert.NotBefore.Add(min(backdating, a.cert.NotAfter.Sub(a.cert.NotBefore)/3))
 }
 
-// rotateAt is when a CA has lived two thirds of its life.
+// rotateAt returns when two thirds of the CA's lifetime are over.
 func (a *authority) rotateAt() time.Time {
 	return a.cert.NotAfter.Add(-a.cert.NotAfter.Sub(a.made()) / 3)
 }
 
-// sign makes a serving certificate from a template. It never outlives the CA.
+// sign returns a serving certificate for a template. It never outlives the CA.
 func (a *authority) sign(template *x509.Certificate, now time.Time, lifetime time.Duration) (*x509.Certificate, error) {
 	end := now.Add(lifetime)
 	if end.After(a.cert.NotAfter) {
 		end = a.cert.NotAfter
 	}
 	life := end.Sub(now)
-	if life < shortestLife || !a.valid(now) {
+	if life < minLifetime || !a.valid(now) {
 		return nil, fmt.Errorf("%w: the CA is valid from %s to %s", cmauthority.ErrCertificateNotAvailable,
 			a.cert.NotBefore.Format(time.RFC3339), a.cert.NotAfter.Format(time.RFC3339))
 	}

@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// tokenLifetime is how long the API server calls by the same token. When a call fails on its way, the API server shows the whole
-	// URL to whoever made the write: this bounds what a user who has seen one can do.
+	// tokenLifetime is how long a token is in use. When a call fails, the API server shows the whole URL, with the token, to the user
+	// whose write it was: the lifetime bounds what that user can do with it.
 	tokenLifetime = time.Hour
-	// tokenOverlap is how long a token is accepted after it was replaced: the time for every API server to see the next one.
+	// tokenOverlap is how long a replaced token is still accepted: the time for every API server to observe the next one.
 	tokenOverlap = time.Minute
 )
 
-// tokenPattern is what newToken makes. What another client wrote into a path is no secret, and is replaced.
+// tokenPattern matches the tokens that newToken returns. A token that another client wrote into a path is no secret, and is replaced.
 var tokenPattern = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
-// newToken makes a token of 128 bits and more, of characters that the API server accepts in a path.
+// newToken returns a random token of at least 128 bits, in characters that the API server accepts in a path.
 func newToken() string { return strings.ToLower(rand.Text()) }
 
-// Callers knows the API server by the path that it calls: the last segment is a token, which stands in the webhook configurations
-// and nowhere else. Any replica may replace it; all follow the configurations, so all accept what is written there.
+// Callers authenticates the API server by the path of its requests: the last segment is a token, which only the webhook
+// configurations contain. Any replica may replace it; all replicas watch the configurations, so all accept the current token.
 type Callers struct {
 	// Now is the clock. Required.
 	Now func() time.Time
 
-	tokens atomic.Pointer[map[string]time.Time] // until when each is accepted; zero while it is in use
+	tokens atomic.Pointer[map[string]time.Time] // expiry of each accepted token; zero while it is in use
 
 	mu sync.Mutex
 	// since is when this replica first saw the token of a webhook configuration, by label.
@@ -42,7 +42,7 @@ type sighting struct {
 	at    time.Time
 }
 
-// Knows reports whether a token is one that only the API server can call by. It is safe for concurrent use.
+// Knows reports whether a token is one that only the API server knows. It is safe for concurrent use.
 func (c *Callers) Knows(token string) bool {
 	tokens := c.tokens.Load()
 	if tokens == nil || token == "" {
@@ -52,17 +52,17 @@ func (c *Callers) Knows(token string) bool {
 	return known && (until.IsZero() || c.Now().Before(until))
 }
 
-// expect accepts a token that is about to be written, so that the first call by it is known.
+// expect accepts a token before it is written, so that the first request with it is authenticated.
 func (c *Callers) expect(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tokens := c.kept()
+	tokens := c.accepted()
 	tokens[token] = c.Now().Add(tokenOverlap)
 	c.tokens.Store(&tokens)
 }
 
-// kept returns a copy of the tokens that are accepted. The caller holds the lock.
-func (c *Callers) kept() map[string]time.Time {
+// accepted returns a copy of the accepted tokens. The caller must hold the lock.
+func (c *Callers) accepted() map[string]time.Time {
 	tokens := map[string]time.Time{}
 	if last := c.tokens.Load(); last != nil {
 		for token, until := range *last {
@@ -74,11 +74,11 @@ func (c *Callers) kept() map[string]time.Time {
 	return tokens
 }
 
-// learn accepts the tokens that stand in the webhook configurations, by label; "" for one that has none, or several.
-func (c *Callers) learn(inUse map[string]string) {
+// update accepts the tokens in the webhook configurations, by label; "" for a configuration without a token or with several.
+func (c *Callers) update(inUse map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tokens, now := c.kept(), c.Now()
+	tokens, now := c.accepted(), c.Now()
 	for token, until := range tokens {
 		if until.IsZero() {
 			tokens[token] = now.Add(tokenOverlap)
@@ -98,7 +98,7 @@ func (c *Callers) learn(inUse map[string]string) {
 	c.tokens.Store(&tokens)
 }
 
-// expired reports whether a token of a webhook configuration has been in use for its lifetime, as far as this replica has seen.
+// expired reports whether this replica has observed a token of a webhook configuration for longer than its lifetime.
 func (c *Callers) expired(label, token string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,18 +106,18 @@ func (c *Callers) expired(label, token string) bool {
 	return seen.token == token && c.Now().Sub(seen.at) >= tokenLifetime
 }
 
-// endpoint is where a webhook configuration makes the API server call, and where it should.
+// endpoint is a path or URL in a webhook configuration, as it is and as it should be.
 type endpoint struct {
-	// pointer is a JSON pointer to what says so: the path of a Service, or a URL.
+	// pointer is the JSON pointer to it: the path of a Service, or a URL.
 	pointer string
 	// base is the part of the URL before the path; empty for a Service.
 	base string
-	// path is what is there, plain is what should be there before the token.
+	// path is the current path, plain the expected path without a token.
 	path, plain string
 }
 
 // readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the first resource:
-// manifests leave it out, since a field that they set would belong to whoever applies them.
+// manifests leave it out, since the field manager that applies them would own a field that they set.
 func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
 	resource := firstResource(entry)
 	config, _ := entry["clientConfig"].(map[string]any)
@@ -153,7 +153,7 @@ func firstResource(entry map[string]any) string {
 	return resource
 }
 
-// token returns the token that the API server calls by, "" if there is none.
+// token returns the token at the end of the path, "" if there is none.
 func (e endpoint) token() string {
 	rest, found := strings.CutPrefix(e.path, e.plain+"/")
 	if !found || !tokenPattern.MatchString(rest) {
@@ -162,7 +162,7 @@ func (e endpoint) token() string {
 	return rest
 }
 
-// at returns what pointer has to hold for a token, or for none.
+// at returns the value of the field for a token, "" for none.
 func (e endpoint) at(token string) string {
 	if token == "" {
 		return e.base + e.plain

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a moment more, and
+// TestA9Tokens follows tokens through their life: what was written is accepted at once, what was replaced for a minute more, and
 // a token that can be guessed never.
 func TestA9Tokens(t *testing.T) {
 	now := start
@@ -35,7 +35,7 @@ func TestA9Tokens(t *testing.T) {
 	wantKnown("never written", first, false)
 
 	const object = "validatingwebhookconfiguration"
-	c.learn(map[string]string{object: first})
+	c.update(map[string]string{object: first})
 	wantKnown("in use", first, true)
 	now = now.Add(tokenLifetime - time.Second)
 	wantKnown("still in use", first, true)
@@ -46,7 +46,7 @@ func TestA9Tokens(t *testing.T) {
 	if !c.expired(object, first) || c.expired("mutatingwebhookconfiguration", first) {
 		t.Error("it does not expire, or another one does")
 	}
-	c.learn(map[string]string{object: second})
+	c.update(map[string]string{object: second})
 	wantKnown("just replaced", first, true)
 	wantKnown("the next one", second, true)
 	if c.expired(object, second) {
@@ -55,13 +55,13 @@ func TestA9Tokens(t *testing.T) {
 	now = now.Add(tokenOverlap)
 	wantKnown("replaced a while ago", first, false)
 	wantKnown("the next one", second, true)
-	c.learn(map[string]string{object: ""})
+	c.update(map[string]string{object: ""})
 	wantKnown("the configuration was just deleted", second, true)
 	now = now.Add(tokenOverlap)
 	wantKnown("the configuration is gone", second, false)
 }
 
-// TestA9Endpoints reads where webhook configurations make the API server call, by Service and by URL, and what should be there.
+// TestA9Endpoints reads the paths and URLs of webhook configurations, as they are and as they should be.
 func TestA9Endpoints(t *testing.T) {
 	token := newToken()
 	for _, tc := range []struct {
@@ -102,10 +102,10 @@ func TestA9Endpoints(t *testing.T) {
 	}
 }
 
-// stored is an object that was read from the API server.
+// stored returns an object as it is read from the API server.
 func stored(t *testing.T, text string) *object {
 	t.Helper()
-	k, err := NewKeeper(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
+	k, err := NewController(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Metrics: NewMetrics(prometheus.NewRegistry()), Now: time.Now}, inMemory{})
 	if err != nil {
 		t.Fatal(err)
 	}

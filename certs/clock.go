@@ -9,31 +9,31 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// mostSkew is how far the clock of a leader may be from the API server's. Two leaders are then less than
-// backdating apart, so neither takes a CA of the other for one that is not valid yet.
-const mostSkew = 20 * time.Minute
+// maxSkew is the maximum difference between the clocks of a leader and the API server. Two leaders then differ by less
+// than backdating, so neither considers a CA of the other not valid yet.
+const maxSkew = 20 * time.Minute
 
-// serverClock compares this machine's clock with that of the API server, which is who verifies what we sign. It
-// reads the dates of answers that come in anyway.
+// serverClock compares this machine's clock with that of the API server, which verifies our certificates. It reads the
+// Date header of responses and sends no requests of its own.
 type serverClock struct {
 	now  func() time.Time
 	skew atomic.Int64 // nanoseconds; positive if this machine is ahead
 }
 
-// measure gives a copy of a client configuration whose answers are looked at.
+// measure returns a copy of a client configuration whose responses are measured.
 func (c *serverClock) measure(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{c, next} })
 	return config
 }
 
-// check returns an error if the clocks are too far apart for a leader.
+// check returns an error if the clocks differ by more than maxSkew.
 func (c *serverClock) check() error {
 	switch skew := time.Duration(c.skew.Load()); {
-	case skew > mostSkew:
-		return fmt.Errorf("the clock of this machine is %s ahead of the API server's, at most %s is accepted", skew.Round(time.Second), mostSkew)
-	case skew < -mostSkew:
-		return fmt.Errorf("the clock of this machine is %s behind the API server's, at most %s is accepted", -skew.Round(time.Second), mostSkew)
+	case skew > maxSkew:
+		return fmt.Errorf("the clock of this machine is %s ahead of the API server's, at most %s is accepted", skew.Round(time.Second), maxSkew)
+	case skew < -maxSkew:
+		return fmt.Errorf("the clock of this machine is %s behind the API server's, at most %s is accepted", -skew.Round(time.Second), maxSkew)
 	}
 	return nil
 }

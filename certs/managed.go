@@ -20,51 +20,51 @@ import (
 // serviceName is the Service that the API server calls.
 const serviceName = "opgate-webhook"
 
-// Options configure what is done with the API server.
+// Options configure the controller of certificates.
 type Options struct {
-	// Config is how to reach it. Required.
+	// Config is the client configuration. Required.
 	Config *rest.Config
-	// Namespace is where Opgate lives: of the Secret, the Lease and the Service. Required.
+	// Namespace is Opgate's namespace: of the Secret, the Lease and the Service. Required.
 	Namespace string
-	// Identity names this replica to the others. Required, and no two may be the same.
+	// Identity identifies this replica in the Lease. Required and unique.
 	Identity string
-	// Lifetimes are of self-managed certificates. All are required for these.
+	// Lifetimes of self-managed certificates. All are required for these.
 	Lifetimes Lifetimes
-	// Callers learns what the API server calls by. Default: it authenticates by certificate, and its paths need no token.
+	// Callers accepts the tokens in the registrations. Default: the API server authenticates by certificate, and paths have no token.
 	Callers *Callers
-	// Metrics show what is found. Required.
+	// Metrics of certificates and registrations. Required.
 	Metrics *Metrics
-	// Log takes state changes at V(0). Default: none.
+	// Log receives state changes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
 }
 
-// Managed signs serving certificates with a CA that the replicas share in a Secret. Each keeps its own in memory
-// and goes on with the last CA that it could use, whatever becomes of the Secret.
+// Managed signs serving certificates with a CA that the replicas share in a Secret. Each replica keeps its certificate
+// in memory and uses the last valid CA, even if the Secret is deleted or damaged.
 type Managed struct {
-	options Options
-	ca      *sharedCA
-	leaves  *servertls.DynamicSource
-	keeper  *Keeper
-	secret  *object
-	reads   sync.Mutex
-	unread  string // resourceVersion of the last Secret that could not be used
+	options    Options
+	ca         *sharedCA
+	leaves     *servertls.DynamicSource
+	controller *Controller
+	secret     *object
+	reads      sync.Mutex
+	unread     string // resourceVersion of the last unusable Secret
 }
 
-// NewManaged makes a source. Start runs it.
+// NewManaged returns a source. Start runs it.
 func NewManaged(o Options) (*Managed, error) {
 	m := &Managed{options: o, ca: newSharedCA(o.Now, o.Lifetimes.Leaf)}
 	m.leaves = &servertls.DynamicSource{DNSNames: dnsNames(o.Namespace), Authority: m.ca}
 	var err error
-	if m.keeper, err = newKeeper(o, m); err != nil {
+	if m.controller, err = newController(o, m); err != nil {
 		return nil, err
 	}
-	m.secret, err = follow(m.keeper.client, secretsResource, o.Namespace, secretName, m.read, o.Log)
+	m.secret, err = watchObject(m.controller.client, secretsResource, o.Namespace, secretName, m.read, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("watch the Secret of the CA: %w", err)
 	}
-	m.keeper.secret, m.keeper.ca = m.secret, m.ca
+	m.controller.secret, m.controller.ca = m.secret, m.ca
 	o.Metrics.Serving(m)
 	o.Metrics.expiration("ca", func() time.Time {
 		if s := m.ca.current.Load(); s != nil {
@@ -75,34 +75,34 @@ func NewManaged(o Options) (*Managed, error) {
 	return m, nil
 }
 
-// dnsNames are what the API server may call us by.
+// dnsNames returns the names under which the API server may call us.
 func dnsNames(namespace string) []string {
 	name := serviceName + "." + namespace
 	return []string{name + ".svc", name + ".svc.cluster.local", name}
 }
 
-// GetCertificate gives the present serving certificate.
+// GetCertificate returns the current serving certificate.
 func (m *Managed) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return m.leaves.GetCertificate(hello)
 }
 
-// Healthy tells whether there is a serving certificate that is valid.
+// Healthy reports whether there is a valid serving certificate.
 func (m *Managed) Healthy() bool { return m.options.Now().Before(expiry(m)) }
 
-// Start follows the Secret, keeps a serving certificate, and takes part in the choice of a leader.
+// Start watches the Secret, renews the serving certificate and runs the controller until the context is cancelled.
 func (m *Managed) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { m.secret.informer.RunWithContext(ctx) })
-	running.Go(func() { m.keeper.run(ctx) })
+	running.Go(func() { m.controller.run(ctx) })
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-m.ca.first:
 	}
-	// It logs each step at what it takes for V(0).
+	// It logs each step at V(0), which is V(1) here.
 	err := m.leaves.Start(logr.NewContext(ctx, m.options.Log.V(1)))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("keep a serving certificate: %w", err)
@@ -110,21 +110,21 @@ func (m *Managed) Start(ctx context.Context) error {
 	return nil
 }
 
-// read takes the CA from the Secret if it can be used.
+// read uses the CA of the Secret if it is valid.
 func (m *Managed) read() {
 	m.reads.Lock()
 	defer m.reads.Unlock()
-	defer m.keeper.wake()
+	defer m.controller.enqueue()
 	secret, err := m.secret.secret()
 	if err != nil {
-		m.options.Log.Error(err, "the Secret of the CA cannot be used, the CA in memory stays", "secret", secretName)
+		m.options.Log.Error(err, "CA Secret unusable, keeping the CA in memory", "secret", secretName)
 		return
 	}
 	var problems []string
 	switch s := decode(secret); {
 	case s.signs(m.options.Now()):
-		if m.ca.take(s) {
-			m.options.Log.Info("took the CA from the Secret", "ca", fingerprint(s.signer.cert), "until", s.signer.cert.NotAfter.Format(time.RFC3339))
+		if m.ca.use(s) {
+			m.options.Log.Info("using CA from Secret", "ca", fingerprint(s.signer.cert), "until", s.signer.cert.NotAfter.Format(time.RFC3339))
 		}
 		problems = s.problems
 	case s == nil:
@@ -143,17 +143,17 @@ func (m *Managed) read() {
 		version = secret.ResourceVersion
 	}
 	if m.unread != version {
-		m.options.Log.Info("the Secret of the CA has problems, the CA in memory stays", "secret", secretName, "problems", problems)
+		m.options.Log.Info("CA Secret has problems, keeping the CA in memory", "secret", secretName, "problems", problems)
 	}
 	m.unread = version
 }
 
-// sharedCA is the CA that this replica signs with: cert-manager's Authority.
+// sharedCA is the CA that this replica signs with. It implements cert-manager's Authority.
 type sharedCA struct {
 	now      func() time.Time
 	lifetime time.Duration
-	current  atomic.Pointer[state] // the last that could sign when it was seen
-	first    chan struct{}         // closed when there is one
+	current  atomic.Pointer[state] // the last that could sign when it was read
+	first    chan struct{}         // closed when current is first set
 
 	mu       sync.Mutex
 	watchers []chan<- struct{}
@@ -165,8 +165,8 @@ func newSharedCA(now func() time.Time, lifetime time.Duration) *sharedCA {
 	return &sharedCA{now: now, lifetime: lifetime, first: make(chan struct{})}
 }
 
-// take signs with a state from now on and tells whether that is another CA.
-func (c *sharedCA) take(s *state) bool {
+// use signs with a state from now on and reports whether its CA is another one.
+func (c *sharedCA) use(s *state) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.current.Swap(s)
@@ -178,33 +178,33 @@ func (c *sharedCA) take(s *state) bool {
 	for _, watcher := range c.watchers {
 		select {
 		case watcher <- struct{}{}:
-		default: // it has not got to the last one yet
+		default: // an earlier notification is still pending
 		}
 	}
 	return true
 }
 
-// Run waits for the end: the CA comes from the Secret.
+// Run blocks until the context is cancelled: the CA comes from the Secret.
 func (c *sharedCA) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// WatchRotation has a channel told when another CA signs.
+// WatchRotation notifies a channel when another CA signs.
 func (c *sharedCA) WatchRotation(watcher chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers = append(c.watchers, watcher)
 }
 
-// StopWatchingRotation ends that.
+// StopWatchingRotation undoes WatchRotation.
 func (c *sharedCA) StopWatchingRotation(watcher chan<- struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watchers = slices.DeleteFunc(c.watchers, func(w chan<- struct{}) bool { return w == watcher })
 }
 
-// Sign makes a serving certificate.
+// Sign returns a serving certificate.
 func (c *sharedCA) Sign(template *x509.Certificate) (*x509.Certificate, error) {
 	current := c.current.Load()
 	if current == nil {

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// dynamicTemplate is what DynamicSource has signed.
+// dynamicTemplate is a template as DynamicSource passes it to Sign.
 func dynamicTemplate(t testing.TB) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -33,7 +33,7 @@ func dynamicTemplate(t testing.TB) *x509.Certificate {
 	return &x509.Certificate{PublicKey: key.Public(), DNSNames: dnsNames("opgate-system"), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 }
 
-// TestG21ClockSkew has clients check a certificate whose clocks are wrong by five minutes.
+// TestG21ClockSkew verifies a certificate as clients do whose clocks are wrong by five minutes.
 func TestG21ClockSkew(t *testing.T) {
 	for name, ca := range map[string]*authority{
 		"right after the CA was made": newCA(t, start, usual.CA),
@@ -56,9 +56,9 @@ func TestG21ClockSkew(t *testing.T) {
 }
 
 // TestLastSeconds does not sign when a certificate would end before it could be renewed: DynamicSource would
-// renew without a pause.
+// renew in a busy loop.
 func TestLastSeconds(t *testing.T) {
-	for left, good := range map[time.Duration]bool{time.Minute: true, shortestLife: true, time.Second: false, 0: false, -time.Hour: false} {
+	for left, good := range map[time.Duration]bool{time.Minute: true, minLifetime: true, time.Second: false, 0: false, -time.Hour: false} {
 		leaf, err := newCA(t, start.Add(left-time.Hour), time.Hour).sign(dynamicTemplate(t), start, usual.Leaf)
 		if good != (err == nil) || !good && !errors.Is(err, cmauthority.ErrCertificateNotAvailable) {
 			t.Errorf("%s before the end of the CA: %v", left, err)
@@ -71,8 +71,7 @@ func TestLastSeconds(t *testing.T) {
 	}
 }
 
-// TestManaged follows a Secret the way that the watch tells of it, and serves with what it holds. No API server
-// is asked.
+// TestManaged observes a Secret as a watch delivers it, and serves a certificate of its CA. There is no API server.
 func TestManaged(t *testing.T) {
 	now := time.Now()
 	registry := prometheus.NewRegistry()
@@ -144,7 +143,7 @@ func TestManaged(t *testing.T) {
 	serves(second)
 	for name, change := range map[string]func(s *corev1.Secret){
 		"a damaged key":                       func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
-		"a CA that clients were not told of":  func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
+		"a CA that clients do not trust":      func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
 		"an empty Secret":                     func(s *corev1.Secret) { s.Data = nil },
 		"a Secret that is about to be filled": func(s *corev1.Secret) { delete(s.Data, keySignerCert); delete(s.Data, keySignerKey) },
 	} {
@@ -167,7 +166,7 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-// ends is what the metric says of a certificate.
+// ends returns when a certificate expires, as the metric reports it.
 func ends(t *testing.T, registry *prometheus.Registry, certificate string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -185,7 +184,7 @@ func ends(t *testing.T, registry *prometheus.Registry, certificate string) float
 	return 0
 }
 
-// TestG21LeaderWithAWrongClock compares clocks by the answers of a server.
+// TestG21LeaderWithAWrongClock compares clocks by the responses of a server.
 func TestG21LeaderWithAWrongClock(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", start.Format(http.TimeFormat))
@@ -208,7 +207,7 @@ func TestG21LeaderWithAWrongClock(t *testing.T) {
 	}
 }
 
-// TestRegistrations reads where the API server calls us from.
+// TestRegistrations reads the client configurations through which the API server calls us.
 func TestRegistrations(t *testing.T) {
 	hook := map[string]any{"name": "a", "clientConfig": map[string]any{"service": map[string]any{}, "caBundle": "QQ=="}, "rules": []any{}}
 	bare := map[string]any{"name": "b", "clientConfig": map[string]any{"url": "https://x"}}
@@ -233,7 +232,7 @@ func TestRegistrations(t *testing.T) {
 	for _, damaged := range []map[string]any{{}, {"webhooks": "x"}, {"webhooks": []any{"x"}}, {"spec": []any{}}} {
 		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}), conversionWebhook(&unstructured.Unstructured{Object: damaged})
 	}
-	owned := &registration{owned: true, object: held(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
+	owned := &registration{owned: true, object: observed(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
 	if !owned.unowned("uid") {
 		t.Error("an object without owners is owned")
 	}
@@ -243,14 +242,14 @@ func TestRegistrations(t *testing.T) {
 	}
 }
 
-// held holds an object as if it had been seen.
-func held(t *testing.T, u *unstructured.Unstructured) *object {
+// observed returns an object that was observed.
+func observed(t *testing.T, u *unstructured.Unstructured) *object {
 	t.Helper()
-	k, err := newKeeper(Options{Config: &rest.Config{Host: "127.0.0.1:1"}}, nil)
+	k, err := newController(Options{Config: &rest.Config{Host: "127.0.0.1:1"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := follow(k.client, secretsResource, "", "opgate", func() {}, k.options.Log)
+	o, err := watchObject(k.client, secretsResource, "", "opgate", func() {}, k.options.Log)
 	if err != nil {
 		t.Fatal(err)
 	}

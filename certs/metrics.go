@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics show when certificates end and whether the API server trusts them.
+// Metrics report when certificates expire and whether the API server trusts them.
 type Metrics struct {
 	registry     prometheus.Registerer
 	registration *prometheus.GaugeVec
@@ -16,22 +16,22 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{registry: registry, registration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "opgate_webhook_registration",
-		Help: "1 for an object by which the API server calls Opgate and trusts its certificate, 0 for one that is missing or does not trust it; where certificates are self-managed only from the replica that leads.",
+		Help: "Whether an object through which the API server calls Opgate exists and trusts its certificate (1) or not (0).",
 	}, []string{"object"})}
 	registry.MustRegister(m.registration)
 	return m
 }
 
-// Serving shows when the serving certificate of a source ends.
+// Serving reports when the serving certificate of a source expires.
 func (m *Metrics) Serving(source Source) {
 	m.expiration("serving", func() time.Time { return expiry(source) })
 }
 
-// expiration shows when a certificate ends, as of when it is scraped.
+// expiration reports when a certificate expires, evaluated at each scrape.
 func (m *Metrics) expiration(certificate string, end func() time.Time) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "opgate_certificate_expiration_timestamp_seconds",
-		Help:        "When the certificate ends, in seconds since 1970; 0 while there is none.",
+		Help:        "Seconds since 1970 at which the certificate expires; 0 while there is none.",
 		ConstLabels: prometheus.Labels{"certificate": certificate},
 	}, func() float64 {
 		if t := end(); !t.IsZero() {
@@ -41,7 +41,7 @@ func (m *Metrics) expiration(certificate string, end func() time.Time) {
 	}))
 }
 
-// registered shows one object by which the API server calls us.
+// registered reports whether an object through which the API server calls us trusts our certificate.
 func (m *Metrics) registered(object string, trusting bool) {
 	value := 0.
 	if trusting {
@@ -50,8 +50,8 @@ func (m *Metrics) registered(object string, trusting bool) {
 	m.registration.WithLabelValues(object).Set(value)
 }
 
-// unused takes back an object that does not make the API server call us at all.
+// unused removes an object through which the API server does not call us.
 func (m *Metrics) unused(object string) { m.registration.DeleteLabelValues(object) }
 
-// stopped forgets what the replica that leads now shows.
+// stopped removes the samples, which the next leader reports.
 func (m *Metrics) stopped() { m.registration.Reset() }

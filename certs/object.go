@@ -28,9 +28,11 @@ type object struct {
 	synced   cache.InformerSynced
 }
 
-// follow returns an object that is watched once its informer runs; the namespace is "" for cluster-scoped objects. Changed
-// is called after each change.
-func follow(client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger) (*object, error) {
+// watchObject returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change.
+// The caller runs the informer.
+func watchObject(
+	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger,
+) (*object, error) {
 	o := &object{client: client.Resource(resource)}
 	if namespace != "" {
 		o.client = client.Resource(resource).Namespace(namespace)
@@ -40,7 +42,7 @@ func follow(client dynamic.Interface, resource schema.GroupVersionResource, name
 		options.FieldSelector = only
 	}).Informer()
 	err := o.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		log.Info("watch interrupted, it is tried again", "resource", resource.Resource, "name", name, "error", err.Error())
+		log.Info("watch interrupted, retrying", "resource", resource.Resource, "name", name, "error", err.Error())
 	})
 	if err != nil {
 		return nil, err
@@ -57,21 +59,21 @@ func follow(client dynamic.Interface, resource schema.GroupVersionResource, name
 	return o, nil
 }
 
-// get returns the object as last observed, nil if it does not exist. It must not be changed.
+// get returns the object as last observed, nil if it does not exist. It must not be modified.
 func (o *object) get() *unstructured.Unstructured {
-	for _, held := range o.informer.GetStore().List() {
-		return held.(*unstructured.Unstructured)
+	for _, current := range o.informer.GetStore().List() {
+		return current.(*unstructured.Unstructured)
 	}
 	return nil
 }
 
-// secret returns the object as a Secret.
+// secret returns the object as a Secret, nil if it does not exist.
 func (o *object) secret() (*corev1.Secret, error) {
-	held := o.get()
-	if held == nil {
+	current := o.get()
+	if current == nil {
 		return nil, nil
 	}
-	return toSecret(held)
+	return toSecret(current)
 }
 
 func toSecret(u *unstructured.Unstructured) (*corev1.Secret, error) {

@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// bundleManager writes the caBundles and the Secret; ownerManager applies the reference to the namespace.
+	// bundleManager is the field manager of the caBundles and the Secret, ownerManager that of the owner references.
 	bundleManager = "opgate-certs"
 	ownerManager  = "opgate-owner"
-	// injected is what tells cert-manager to write the caBundles of an object.
+	// injected is the annotation by which cert-manager writes the caBundles of an object.
 	injected = "cert-manager.io/inject-ca-from"
 )
 
-// registration is an object by which the API server calls us. It belongs to the release: it is never created
-// here, nor are entries added to it.
+// registration is an object through which the API server calls us. It belongs to the release: neither it nor its entries
+// are created here.
 type registration struct {
 	kind     schema.GroupVersionKind
 	resource string
 	name     string
-	// label is what metrics call it.
+	// label identifies it in metrics.
 	label string
-	// verb begins the paths of its endpoints; empty for an object whose path is constant.
+	// verb is the first segment of the paths of its endpoints; empty for an object whose path is constant.
 	verb string
-	// owned is whether it has to go with the namespace that Opgate lives in.
+	// owned is whether it must be deleted with Opgate's namespace.
 	owned bool
-	// bundles gives the caBundle of each place that we are called from.
+	// bundles returns the caBundles of an object, one for each client configuration.
 	bundles func(u *unstructured.Unstructured) []caller
 
 	*object
 }
 
-// caller is a place that we are called from.
+// caller is the caBundle of a client configuration.
 type caller struct {
 	bundle []byte
 	path   string // of the bundle, as a JSON pointer
@@ -71,7 +71,7 @@ func webhooks(u *unstructured.Unstructured) []caller {
 	return callers
 }
 
-// conversionWebhook reads the conversion of a CustomResourceDefinition, which may have none by webhook.
+// conversionWebhook reads the conversion of a CustomResourceDefinition, which may not use a webhook.
 func conversionWebhook(u *unstructured.Unstructured) []caller {
 	conversion, _, _ := unstructured.NestedMap(u.Object, "spec", "conversion")
 	if conversion["strategy"] != "Webhook" {
@@ -84,23 +84,23 @@ func bundleOf(fields map[string]any, path ...string) []byte {
 	text, _, _ := unstructured.NestedString(fields, append(path, "caBundle")...)
 	bundle, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil // the API server does not store such a thing
+		return nil // the API server does not store this
 	}
 	return bundle
 }
 
-// callers are the places that we are called from as last seen; none if the object is not there.
+// callers returns the caBundles as last observed; none if the object does not exist.
 func (r *registration) callers() []caller {
-	if held := r.get(); held != nil {
-		return r.bundles(held)
+	if current := r.get(); current != nil {
+		return r.bundles(current)
 	}
 	return nil
 }
 
-// outdated tells whether a caBundle is not what it should be. Where cert-manager is told to write them they are
-// its own: it adds its CA to those that are there, so that a change of modes is an overlap.
+// outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them, it adds its CA
+// to the existing ones, so that CAs overlap when the source of certificates changes.
 func (r *registration) outdated(bundle []byte) bool {
-	if held := r.get(); held == nil || held.GetAnnotations()[injected] != "" {
+	if current := r.get(); current == nil || current.GetAnnotations()[injected] != "" {
 		return false
 	}
 	for _, c := range r.callers() {
@@ -120,24 +120,24 @@ type operation struct {
 
 // write sets the caBundles, and reports whether it did.
 func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
-	held := r.get()
-	if held == nil {
+	current := r.get()
+	if current == nil {
 		return false, nil
 	}
 	var operations []operation
-	for _, c := range r.bundles(held) {
+	for _, c := range r.bundles(current) {
 		operations = append(operations, operation{"add", c.path, base64.StdEncoding.EncodeToString(bundle)})
 	}
-	return r.patch(ctx, held, "write caBundle of", operations)
+	return r.patch(ctx, current, "write caBundle of", operations)
 }
 
-// endpoints are where the object makes the API server call, as last seen.
+// endpoints returns the paths and URLs of the object as last observed.
 func (r *registration) endpoints() []endpoint {
-	held := r.get()
-	if held == nil || r.verb == "" {
+	current := r.get()
+	if current == nil || r.verb == "" {
 		return nil
 	}
-	entries, _, _ := unstructured.NestedSlice(held.Object, "webhooks")
+	entries, _, _ := unstructured.NestedSlice(current.Object, "webhooks")
 	var endpoints []endpoint
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
@@ -148,7 +148,7 @@ func (r *registration) endpoints() []endpoint {
 	return endpoints
 }
 
-// token is the one that all endpoints have in common, "" if there is none.
+// token returns the token that all endpoints have in common, "" if there is none.
 func (r *registration) token() string {
 	var token string
 	for i, e := range r.endpoints() {
@@ -160,26 +160,26 @@ func (r *registration) token() string {
 	return token
 }
 
-// route makes the API server call every endpoint by a token, or by none, and reports whether it did.
+// route writes the path of every endpoint with a token, or with none for "", and reports whether it did.
 func (r *registration) route(ctx context.Context, token string) (bool, error) {
-	held := r.get()
-	if held == nil {
+	current := r.get()
+	if current == nil {
 		return false, nil
 	}
 	var operations []operation
 	for _, e := range r.endpoints() {
 		operations = append(operations, operation{"add", e.pointer, e.at(token)})
 	}
-	return r.patch(ctx, held, "write the paths of", operations)
+	return r.patch(ctx, current, "write the paths of", operations)
 }
 
-// patch changes the object, and reports whether it did. It does not if the object is not the one that was last
-// seen: a replica that was paused must not put back what the one that leads since then has replaced.
+// patch modifies the object and reports whether it did. It does not if the object has changed since it was observed: a replica
+// that was paused must not revert what the current leader has written.
 //
-// It is no server-side apply: who applies a part of an entry keeps it when the release drops the entry, and then
-// the API server refuses the release.
-func (r *registration) patch(ctx context.Context, held *unstructured.Unstructured, what string, operations []operation) (bool, error) {
-	operations = append([]operation{{"replace", "/metadata/resourceVersion", held.GetResourceVersion()}}, operations...)
+// It does not use server-side apply: a field manager that has applied a part of an entry still owns it when the release removes the
+// entry, and the API server would then reject the release.
+func (r *registration) patch(ctx context.Context, current *unstructured.Unstructured, what string, operations []operation) (bool, error) {
+	operations = append([]operation{{"replace", "/metadata/resourceVersion", current.GetResourceVersion()}}, operations...)
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return false, err
@@ -188,13 +188,13 @@ func (r *registration) patch(ctx context.Context, held *unstructured.Unstructure
 	return r.wrote(what, err)
 }
 
-// unowned tells whether the object would stay behind when a namespace goes.
+// unowned reports whether the object would remain when a namespace is deleted.
 func (r *registration) unowned(namespace types.UID) bool {
-	held := r.get()
-	if held == nil || !r.owned {
+	current := r.get()
+	if current == nil || !r.owned {
 		return false
 	}
-	for _, owner := range held.GetOwnerReferences() {
+	for _, owner := range current.GetOwnerReferences() {
 		if owner.UID == namespace {
 			return false
 		}
@@ -202,24 +202,24 @@ func (r *registration) unowned(namespace types.UID) bool {
 	return true
 }
 
-// own makes a namespace an owner of the object, and tells whether it did.
+// own adds a namespace as an owner of the object and reports whether it did.
 func (r *registration) own(ctx context.Context, namespace string, uid types.UID) (bool, error) {
-	held := r.get()
-	if held == nil {
+	current := r.get()
+	if current == nil {
 		return false, nil
 	}
-	// Without the UID, server-side apply would create an object that is not there, resourceVersion or not.
+	// Without the UID, server-side apply would create a missing object even with a resourceVersion.
 	patch := &unstructured.Unstructured{Object: map[string]any{}}
 	patch.SetGroupVersionKind(r.kind)
 	patch.SetName(r.name)
-	patch.SetUID(held.GetUID())
-	patch.SetResourceVersion(held.GetResourceVersion())
+	patch.SetUID(current.GetUID())
+	patch.SetResourceVersion(current.GetResourceVersion())
 	patch.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid}})
 	_, err := r.client.Apply(ctx, r.name, patch, metav1.ApplyOptions{FieldManager: ownerManager, Force: true})
 	return r.wrote("make the namespace an owner of", err)
 }
 
-// wrote tells whether a write was done. That the object has changed or is gone is no error: the watch tells of it.
+// wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers it.
 func (r *registration) wrote(what string, err error) (bool, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return false, nil

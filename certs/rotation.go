@@ -7,78 +7,77 @@ import (
 	"time"
 )
 
-// mostAnchors bounds the bundle, so that many rotations in a short time do not make it grow without end.
-const mostAnchors = 16
+// maxAnchors bounds the bundle, so that it does not grow without limit when rotations are frequent.
+const maxAnchors = 16
 
-// Lifetimes are how long certificates live.
+// Lifetimes are the durations of certificates.
 type Lifetimes struct {
-	// CA is how long a CA lives; it is rotated at two thirds of that. Default: a year.
+	// CA is the lifetime of a CA; it is rotated at two thirds of that. Default: a year.
 	CA time.Duration
-	// Leaf is how long a serving certificate lives; it is renewed at two thirds of that. Default: a week.
+	// Leaf is the lifetime of a serving certificate; it is renewed at two thirds of that. Default: a week.
 	Leaf time.Duration
-	// Overlap is how long a new CA must have been in every caBundle before it signs: the time in which every
-	// API server and every replica must have seen a change. Default: ten minutes.
+	// Overlap is how long a new CA must be in every caBundle before it signs: the time in which every API server and
+	// every replica must have observed a change. Default: ten minutes.
 	Overlap time.Duration
 }
 
-// state is what the Secret holds.
+// state is the content of the Secret.
 type state struct {
-	// signer signs; next will once every client has had the time to learn of it. Nil where there is none that
-	// can be used. A signer that is not among the anchors does not count: clients were not told to trust it.
+	// signer is the CA that signs, next the one that will sign once every client trusts it; nil where there is none that
+	// is usable. A signer that is not among the anchors does not count: clients do not trust it.
 	signer, next *authority
 	// anchors are the certificates that clients must trust.
 	anchors []anchor
-	// published is since when all caBundles hold next; zero while they do not.
+	// published is since when all caBundles contain next; zero while they do not.
 	published time.Time
-	// requested is the last request to rotate the CA, acted the last that a rotation has begun for.
+	// requested is the last request to rotate the CA, acted the last one for which a rotation was started.
 	requested, acted string
-	// problems are what cannot be read, as whole sentences.
+	// problems describe what cannot be read.
 	problems []string
 }
 
 // anchor is a certificate that clients must trust.
 type anchor struct {
 	cert *x509.Certificate
-	// retire is when nothing that it signed is served any more; zero for a CA that signs or is going to.
+	// retire is when nothing that it signed is served any more; zero for a CA that signs or will sign.
 	retire time.Time
 }
 
-// input is what a decision is made from.
+// input is everything that a decision depends on.
 type input struct {
 	now       time.Time
 	lifetimes Lifetimes
-	// stored is what the Secret holds, nil without a Secret.
+	// stored is the content of the Secret, nil without a Secret.
 	stored *state
-	// remembered is the last that this replica could sign with, nil if there was none since it started.
+	// remembered is the last state with which this replica could sign, nil if there was none since it started.
 	remembered *state
-	// registered are the certificates in each caBundle that there is.
+	// registered are the certificates in each existing caBundle.
 	registered [][]*x509.Certificate
-	// fresh makes a new CA.
+	// fresh returns a new CA.
 	fresh func() (*authority, error)
 }
 
-// decision is the state in the making.
+// decision is the desired state while it is computed.
 type decision struct {
 	*input
 	state
 	err error
 }
 
-// rotation is what happens to a CA, in the order in which it is looked at. Each step says what it did, if it did
-// something.
+// rotation are the steps of a decision, in order. Each returns a description of what it changed, "" for nothing.
 var rotation = []func(*decision) string{
-	restore,   // a Secret that was deleted or damaged gets back what this replica remembers
-	drop,      // what cannot sign is not kept for signing
-	adopt,     // after damage, clients go on trusting what they trust
-	begin,     // a rotation begins
-	publish,   // the time runs while all caBundles hold the new CA
-	promote,   // the new CA signs
-	settle,    // everything that signs is an anchor, everything else has a time to retire
-	retire,    // anchors go
-	acquiesce, // a request that was taken back may be made again
+	restore,            // restores a Secret that was deleted or damaged from memory
+	drop,               // removes CAs that cannot sign
+	adopt,              // keeps what clients trust after the Secret was damaged
+	begin,              // starts a rotation
+	publish,            // records since when all caBundles contain the new CA
+	promote,            // makes the new CA sign
+	scheduleRetirement, // adds what signs to the anchors and sets when the others retire
+	retire,             // removes retired anchors
+	clearRequest,       // lets a request that was withdrawn be made again
 }
 
-// decide gives the state that the Secret should hold now, and what was done to get there.
+// decide returns the desired state of the Secret, and descriptions of what changed.
 func decide(in *input) (state, []string, error) {
 	d := &decision{input: in}
 	if in.stored != nil {
@@ -103,24 +102,24 @@ func (s *state) clone() state {
 	return c
 }
 
-// signs tells whether serving certificates can be signed with a state.
+// signs reports whether serving certificates can be signed with a state.
 func (s *state) signs(now time.Time) bool {
 	return s != nil && s.signer.valid(now) && s.trusts(s.signer.cert)
 }
 
-// trusts tells whether a certificate is an anchor.
+// trusts reports whether a certificate is an anchor.
 func (s *state) trusts(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(s.anchors, func(a anchor) bool { return a.cert.Equal(cert) })
 }
 
-// add makes a certificate an anchor unless it is one.
+// add adds an anchor unless its certificate is one already.
 func (s *state) add(a anchor) {
 	if !s.trusts(a.cert) {
 		s.anchors = append(s.anchors, a)
 	}
 }
 
-// lastServed is when the last certificate is gone that was signed before now. A replica learns of a new signer
+// lastServed returns when no certificate that was signed before now is served any more. A replica observes a new signer
 // within the overlap.
 func (d *decision) lastServed() time.Time { return d.now.Add(d.lifetimes.Leaf + d.lifetimes.Overlap) }
 
@@ -133,10 +132,10 @@ func restore(d *decision) string {
 		return "put the CA back into the bundle that it was missing from"
 	}
 	lost := d.remembered.clone()
-	if d.stored != nil && d.next.valid(d.now) { // the rotation goes on
+	if d.stored != nil && d.next.valid(d.now) { // the rotation continues
 		lost.next, lost.published, lost.requested, lost.acted = d.next, d.published, d.requested, d.acted
 	} else {
-		// Whoever takes the CA away means to be rid of it. As a request this outlives the leader.
+		// A user who deletes the CA wants another one. As a request this survives a change of the leader.
 		lost.requested = "restored at " + d.now.UTC().Format(time.RFC3339Nano)
 	}
 	for _, a := range d.anchors {
@@ -151,10 +150,11 @@ func drop(d *decision) string {
 	switch {
 	case d.signer == nil:
 	case !d.signer.valid(d.now):
-		done = fmt.Sprintf("gave up a CA that was valid from %s to %s", d.signer.cert.NotBefore.Format(time.RFC3339), d.signer.cert.NotAfter.Format(time.RFC3339))
+		done = fmt.Sprintf("removed a CA that was valid from %s to %s",
+			d.signer.cert.NotBefore.Format(time.RFC3339), d.signer.cert.NotAfter.Format(time.RFC3339))
 		d.signer = nil
 	case !d.trusts(d.signer.cert):
-		done = "a CA that is not in the bundle signs when clients have been told to trust it"
+		done = "a CA that is not in the bundle signs once clients trust it"
 		d.signer, d.next, d.published = nil, d.signer, time.Time{}
 	}
 	if d.next != nil && (!d.next.valid(d.now) || d.next.same(d.signer)) {
@@ -164,7 +164,7 @@ func drop(d *decision) string {
 }
 
 func adopt(d *decision) string {
-	// A new CA with nothing before it was stored together with what was adopted then.
+	// A first CA was stored together with what was adopted at that time.
 	lost := d.signer == nil && (d.next == nil || d.stored == nil || d.stored.signer != nil)
 	if d.stored != nil && !lost && len(d.problems) == 0 {
 		return ""
@@ -207,8 +207,8 @@ func begin(d *decision) string {
 	return "made a new CA, since " + reason
 }
 
-// held tells whether each caBundle that there is holds the next CA.
-func (d *decision) held() bool {
+// inAllBundles reports whether every existing caBundle contains the next CA.
+func (d *decision) inAllBundles() bool {
 	for _, bundle := range d.registered {
 		if !slices.ContainsFunc(bundle, d.next.cert.Equal) {
 			return false
@@ -219,15 +219,15 @@ func (d *decision) held() bool {
 
 func publish(d *decision) string {
 	switch {
-	case d.next == nil, d.stored == nil || !d.stored.next.same(d.next): // it was made a moment ago
+	case d.next == nil, d.stored == nil || !d.stored.next.same(d.next): // it is not stored yet
 		d.published = time.Time{}
-	case !d.held():
+	case !d.inAllBundles():
 		lost := !d.published.IsZero()
 		d.published = time.Time{}
 		if lost {
-			return "a caBundle has lost the new CA, the time of the overlap begins anew"
+			return "a caBundle has lost the new CA, the overlap starts again"
 		}
-	case d.published.IsZero(), d.published.After(d.now): // the latter by a leader whose clock is ahead
+	case d.published.IsZero(), d.published.After(d.now): // the latter if a leader's clock was ahead
 		d.published = d.now
 		return "all caBundles hold the new CA"
 	}
@@ -239,8 +239,8 @@ func promote(d *decision) string {
 		return ""
 	}
 	if d.signer == nil {
-		// Nothing to overlap with. It still helps that clients are told first: replicas go on with the
-		// certificates that they have. But when they cannot be told, waiting does not help.
+		// There is nothing to overlap with. Publishing first still helps, since replicas continue to serve the certificates
+		// that they have. If it cannot be published within the overlap, waiting longer does not help.
 		if d.published.IsZero() && d.now.Before(d.next.made().Add(d.lifetimes.Overlap)) {
 			return ""
 		}
@@ -258,7 +258,7 @@ func promote(d *decision) string {
 	return "the new CA signs"
 }
 
-func settle(d *decision) string {
+func scheduleRetirement(d *decision) string {
 	for _, a := range []*authority{d.signer, d.next} {
 		if a != nil {
 			d.add(anchor{cert: a.cert})
@@ -275,7 +275,7 @@ func settle(d *decision) string {
 	return ""
 }
 
-// needs tells whether an anchor signs or is going to.
+// needs reports whether an anchor signs or will sign.
 func (s *state) needs(a anchor) bool {
 	return s.signer != nil && a.cert.Equal(s.signer.cert) || s.next != nil && a.cert.Equal(s.next.cert)
 }
@@ -285,7 +285,7 @@ func retire(d *decision) string {
 	d.anchors = slices.DeleteFunc(d.anchors, func(a anchor) bool {
 		return !d.needs(a) && (!d.now.Before(a.retire) || !d.now.Before(a.cert.NotAfter))
 	})
-	// Those that sign come first, then those that stay longest.
+	// Those that sign come first, then those that retire last.
 	slices.SortStableFunc(d.anchors, func(a, b anchor) int {
 		switch {
 		case a.retire.IsZero() && b.retire.IsZero():
@@ -298,22 +298,22 @@ func retire(d *decision) string {
 			return b.retire.Compare(a.retire)
 		}
 	})
-	d.anchors = d.anchors[:min(len(d.anchors), mostAnchors)]
+	d.anchors = d.anchors[:min(len(d.anchors), maxAnchors)]
 	if gone := before - len(d.anchors); gone > 0 {
 		return fmt.Sprintf("removed %d certificates from the bundle that nothing needs any more", gone)
 	}
 	return ""
 }
 
-func acquiesce(d *decision) string {
+func clearRequest(d *decision) string {
 	if d.requested == "" {
 		d.acted = ""
 	}
 	return ""
 }
 
-// wake gives the next instant at which time alone makes a difference; zero if there is none.
-func (s *state) wake(now time.Time, l Lifetimes) time.Time {
+// nextCheck returns the next instant at which time alone changes a decision; zero if there is none.
+func (s *state) nextCheck(now time.Time, l Lifetimes) time.Time {
 	var first time.Time
 	at := func(t time.Time) {
 		if t.After(now) && (first.IsZero() || t.Before(first)) {

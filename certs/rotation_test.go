@@ -13,7 +13,7 @@ import (
 var (
 	start  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	usual  = Lifetimes{CA: 365 * 24 * time.Hour, Leaf: 7 * 24 * time.Hour, Overlap: 10 * time.Minute}
-	served = usual.Leaf + usual.Overlap // how long what was signed before may be served
+	served = usual.Leaf + usual.Overlap // how long an earlier certificate may be served
 )
 
 func newCA(t testing.TB, made time.Time, life time.Duration) *authority {
@@ -25,7 +25,7 @@ func newCA(t testing.TB, made time.Time, life time.Duration) *authority {
 	return a
 }
 
-// anchored gives a state in which the CAs that sign or will are anchors.
+// anchored returns a state in which the CAs that sign or will sign are anchors.
 func anchored(s state) *state {
 	for _, a := range []*authority{s.signer, s.next} {
 		if a != nil {
@@ -35,7 +35,7 @@ func anchored(s state) *state {
 	return &s
 }
 
-// TestDecide is one decision for each thing that can happen.
+// TestDecide has one decision for each event.
 func TestDecide(t *testing.T) {
 	a, b, c, fresh := newCA(t, start.Add(-time.Hour), usual.CA), newCA(t, start.Add(-time.Minute), usual.CA), newCA(t, start.Add(-time.Minute), usual.CA), newCA(t, start, usual.CA)
 	aging := newCA(t, start.Add(-usual.CA*2/3), usual.CA)
@@ -59,7 +59,7 @@ func TestDecide(t *testing.T) {
 		stored, remembered *state
 		registered         [][]*x509.Certificate
 		want               *state
-		done               string // part of what it says
+		done               string // part of the descriptions
 	}{
 		"nothing happened": {
 			stored: anchored(state{signer: a}), registered: everywhere(a), want: anchored(state{signer: a}),
@@ -114,7 +114,7 @@ func TestDecide(t *testing.T) {
 		},
 		"the overlap is over and a caBundle was overwritten": {
 			stored: anchored(state{signer: a, next: b, published: start.Add(-usual.Overlap)}), registered: [][]*x509.Certificate{holding(a, b), holding(a)},
-			want: anchored(state{signer: a, next: b}), done: "begins anew",
+			want: anchored(state{signer: a, next: b}), done: "starts again",
 		},
 		"the last leader's clock was ahead": {
 			stored: anchored(state{signer: a, next: b, published: start.Add(time.Minute)}), registered: everywhere(a, b),
@@ -168,7 +168,7 @@ func TestDecide(t *testing.T) {
 			stored: &state{signer: a}, remembered: anchored(state{signer: a}), registered: everywhere(a), want: anchored(state{signer: a}), done: "missing from",
 		},
 		"the bundle lost the CA and nobody remembers": {
-			stored: &state{signer: a}, registered: everywhere(a), want: anchored(state{next: a}), done: "told to trust",
+			stored: &state{signer: a}, registered: everywhere(a), want: anchored(state{next: a}), done: "once clients trust it",
 		},
 		"somebody put another CA into the Secret and not into the bundle": {
 			stored: retiring(&state{signer: c, anchors: anchored(state{signer: a}).anchors}, b, start.Add(time.Hour)), remembered: anchored(state{signer: a}),
@@ -176,7 +176,7 @@ func TestDecide(t *testing.T) {
 			done: "back into the Secret",
 		},
 		"the CA has expired": {
-			stored: anchored(state{signer: expired}), registered: everywhere(expired), want: anchored(state{next: fresh}), done: "gave up",
+			stored: anchored(state{signer: expired}), registered: everywhere(expired), want: anchored(state{next: fresh}), done: "removed a CA",
 		},
 		"the CA has expired during a rotation": {
 			stored: anchored(state{signer: expired, next: a, published: start.Add(-time.Minute)}), registered: everywhere(expired, a),
@@ -186,7 +186,7 @@ func TestDecide(t *testing.T) {
 			stored: anchored(state{signer: a, next: expired}), registered: everywhere(a, expired), want: anchored(state{signer: a}),
 		},
 		"the CA is from the future": {
-			stored: anchored(state{signer: future}), registered: everywhere(future), want: retiring(anchored(state{next: fresh}), future, start.Add(served)), done: "gave up",
+			stored: anchored(state{signer: future}), registered: everywhere(future), want: retiring(anchored(state{next: fresh}), future, start.Add(served)), done: "removed a CA",
 		},
 		"next and signer are the same": {
 			stored: anchored(state{signer: a, next: a}), registered: everywhere(a), want: anchored(state{signer: a}),
@@ -250,25 +250,25 @@ func roundTrip(t *testing.T, s *state) *state {
 	return decode(secret)
 }
 
-// TestBundleIsBounded keeps those that sign, and of the others those that stay longest.
+// TestBundleIsBounded keeps those that sign, and of the others those that retire last.
 func TestBundleIsBounded(t *testing.T) {
 	s := anchored(state{signer: newCA(t, start, usual.CA)})
-	for i := range 2 * mostAnchors {
+	for i := range 2 * maxAnchors {
 		s.add(anchor{cert: newCA(t, start, usual.CA).cert, retire: start.Add(time.Duration(i+1) * time.Hour)})
 	}
 	got, _, err := decide(&input{now: start, lifetimes: usual, stored: s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.anchors) != mostAnchors || !got.signs(start) {
+	if len(got.anchors) != maxAnchors || !got.signs(start) {
 		t.Fatalf("%d anchors, signs: %t", len(got.anchors), got.signs(start))
 	}
-	if first := got.anchors[mostAnchors-1].retire; first.Before(start.Add((mostAnchors + 2) * time.Hour)) {
+	if first := got.anchors[maxAnchors-1].retire; first.Before(start.Add((maxAnchors + 2) * time.Hour)) {
 		t.Errorf("the first to retire does so at %s", first)
 	}
 }
 
-// TestNoNewCA leaves everything as it is when no CA can be made.
+// TestNoNewCA changes nothing when no CA can be created.
 func TestNoNewCA(t *testing.T) {
 	broken := errors.New("no randomness")
 	_, _, err := decide(&input{now: start, lifetimes: usual, fresh: func() (*authority, error) { return nil, broken }})
@@ -277,8 +277,8 @@ func TestNoNewCA(t *testing.T) {
 	}
 }
 
-// TestWake is when time alone changes something.
-func TestWake(t *testing.T) {
+// TestNextCheck returns when time alone changes a decision.
+func TestNextCheck(t *testing.T) {
 	a, b := newCA(t, start, usual.CA), newCA(t, start.Add(time.Hour), usual.CA)
 	for name, test := range map[string]struct {
 		s    *state
@@ -291,7 +291,7 @@ func TestWake(t *testing.T) {
 		"never, since nothing is there":      {&state{}, time.Time{}},
 		"in the future, whatever is overdue": {&state{signer: a, anchors: []anchor{{b.cert, start.Add(-time.Second)}}}, start.Add(usual.CA * 2 / 3)},
 	} {
-		if got := test.s.wake(start, usual); !got.Equal(test.want) {
+		if got := test.s.nextCheck(start, usual); !got.Equal(test.want) {
 			t.Errorf("%s: wakes at %s, want %s", name, got, test.want)
 		}
 	}

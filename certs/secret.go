@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// secretName is the Secret that the replicas share a CA in.
+// secretName is the name of the Secret in which the replicas share a CA.
 const secretName = "opgate-ca"
 
-// What the Secret holds, each PEM-encoded.
+// Keys of the Secret's data; values are PEM-encoded.
 const (
 	keySignerCert = corev1.TLSCertKey
 	keySignerKey  = corev1.TLSPrivateKeyKey
@@ -31,17 +31,17 @@ const (
 )
 
 const (
-	// annotationRotate asks for a rotation when its value changes; annotationRotated is the last value that was
-	// acted on.
+	// annotationRotate requests a rotation when its value changes; annotationRotated is the last value that was
+	// processed.
 	annotationRotate  = "opgate.io/rotate-ca"
 	annotationRotated = "opgate.io/rotated-ca"
-	// annotationPublished is since when all caBundles hold the next CA, by RFC 3339.
+	// annotationPublished is since when all caBundles contain the next CA, in RFC 3339.
 	annotationPublished = "opgate.io/next-ca-published"
-	// annotationRetire is when certificates leave the bundle: a JSON object of times by fingerprint.
+	// annotationRetire is when certificates are removed from the bundle: a JSON object of times by fingerprint.
 	annotationRetire = "opgate.io/ca-retire"
 )
 
-// decode reads a Secret. What cannot be read is left out and noted in problems. Nil stands for no Secret.
+// decode reads a Secret. What cannot be read is omitted and listed in problems. It returns nil for no Secret.
 func decode(secret *corev1.Secret) *state {
 	if secret == nil {
 		return nil
@@ -57,7 +57,7 @@ func decode(secret *corev1.Secret) *state {
 	problem(keySignerCert+" and "+keySignerKey, err)
 	s.next, err = decodeAuthority(secret.Data[keyNextCert], secret.Data[keyNextKey])
 	if problem(keyNextCert+" and "+keyNextKey, err); err != nil {
-		s.acted = "" // the rotation has to begin again
+		s.acted = "" // the rotation has to start again
 	}
 	retire := map[string]time.Time{}
 	if text := secret.Annotations[annotationRetire]; text != "" {
@@ -78,7 +78,7 @@ func decode(secret *corev1.Secret) *state {
 	return s
 }
 
-// decodeAuthority reads a CA, nil if there is none. No error shows what it found: it could be a key.
+// decodeAuthority reads a CA, nil if there is none. Errors never contain the data: it could be a key.
 func decodeAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	if len(certPEM) == 0 && len(keyPEM) == 0 {
 		return nil, nil
@@ -98,7 +98,7 @@ func decodeAuthority(certPEM, keyPEM []byte) (*authority, error) {
 	return &authority{cert, key}, nil
 }
 
-// decodeBundle reads PEM certificates. With an error it gives those that could be read.
+// decodeBundle reads PEM certificates. With an error it returns those that could be read.
 func decodeBundle(data []byte) (certs []*x509.Certificate, err error) {
 	for rest := data; len(bytes.TrimSpace(rest)) > 0; {
 		var block *pem.Block
@@ -127,14 +127,14 @@ func encodeCert(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
 
-// fingerprint names a certificate.
+// fingerprint returns a short identifier of a certificate.
 func fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:8])
 }
 
-// encode gives the Secret that holds a state: the one that there is, changed, or a new one for nil. What others
-// keep in it stays. Changed tells whether it differs.
+// encode returns the Secret for a state: a modified copy of the current one, or a new one if that is nil. Other data and
+// annotations are kept. Changed reports whether it differs from the current one.
 func encode(s *state, namespace string, current *corev1.Secret) (secret *corev1.Secret, changed bool, err error) {
 	data := map[string][]byte{keyBundle: encodeBundle(s.anchors)}
 	for _, ca := range []struct {

@@ -35,7 +35,7 @@ func TestSecretKeepsAState(t *testing.T) {
 	}
 }
 
-// TestSecretProblems names what cannot be read, and never shows it: it could be a key.
+// TestSecretProblems lists what cannot be read, without the data: it could be a key.
 func TestSecretProblems(t *testing.T) {
 	signer, other := newCA(t, start, usual.CA), newCA(t, start, usual.CA)
 	base, _, err := encode(anchored(state{signer: signer, next: other, published: start}), "opgate-system", nil)
@@ -75,7 +75,7 @@ func TestSecretProblems(t *testing.T) {
 	}
 }
 
-// FuzzSecret decides on whatever a Secret holds, and must end with one that signs.
+// FuzzSecret decides on arbitrary content of a Secret, and must end with a CA that signs.
 func FuzzSecret(f *testing.F) {
 	a, b := newCA(f, start, usual.CA), newCA(f, start, usual.CA)
 	good, _, err := encode(anchored(state{signer: a, next: b, published: start}), "opgate-system", nil)
@@ -103,7 +103,7 @@ func FuzzSecret(f *testing.F) {
 				}
 			}
 			s := decode(current)
-			if !s.signs(start) || len(s.problems) > 0 || len(s.anchors) > mostAnchors {
+			if !s.signs(start) || len(s.problems) > 0 || len(s.anchors) > maxAnchors {
 				t.Fatalf("it ends with %+v", s)
 			}
 			if wanted, done, err := decide(&input{now: start, lifetimes: usual, stored: s, remembered: remembered}); err != nil {

@@ -20,41 +20,41 @@ import (
 )
 
 const (
-	// signingSecret is the Secret that the replicas share the key of marks in, signingField its field.
+	// signingSecret is the Secret in which the replicas share the key of marks, signingField its key.
 	signingSecret = "opgate-marks"
 	signingField  = "key"
-	// signingSize is the size of the key in bytes, signingRetry the pause after it could not be stored.
+	// signingSize is the size of the key in bytes, signingRetry the delay after a failed attempt to store it.
 	signingSize  = 32
 	signingRetry = 5 * time.Second
 )
 
-// SigningKey is the key that the marks of Policies are signed with: what is marked was verified by a replica of Opgate. The
-// replicas share it in a Secret, which the first of them creates. Should that be deleted, it is created again with the same key.
+// SigningKey is the key with which the marks of Policies are signed: a marked Policy was verified by a replica of Opgate. The
+// replicas share it in a Secret, which the first of them creates. If that is deleted, it is created again with the same key.
 type SigningKey struct {
 	secret    *object
-	wake      chan struct{}
+	changed   chan struct{}
 	key       atomic.Pointer[[]byte]
 	log       logr.Logger
 	namespace string
 }
 
-// NewSigningKey makes a SigningKey in a namespace. Start reads it.
+// NewSigningKey returns a SigningKey in a namespace. Start reads it.
 func NewSigningKey(client dynamic.Interface, namespace string, log logr.Logger) (*SigningKey, error) {
-	k := &SigningKey{namespace: namespace, wake: make(chan struct{}, 1), log: log}
+	k := &SigningKey{namespace: namespace, changed: make(chan struct{}, 1), log: log}
 	var err error
-	k.secret, err = follow(client, secretsResource, namespace, signingSecret, func() {
+	k.secret, err = watchObject(client, secretsResource, namespace, signingSecret, func() {
 		select {
-		case k.wake <- struct{}{}:
+		case k.changed <- struct{}{}:
 		default:
 		}
 	}, log)
 	if err != nil {
-		return nil, fmt.Errorf("follow Secret %s: %w", signingSecret, err)
+		return nil, fmt.Errorf("watch Secret %s: %w", signingSecret, err)
 	}
 	return k, nil
 }
 
-// Key returns the key, nil while it is not known. It is shared and must not be changed.
+// Key returns the key, nil while it is not known. It is shared and must not be modified.
 func (k *SigningKey) Key() []byte {
 	if key := k.key.Load(); key != nil {
 		return *key
@@ -62,10 +62,10 @@ func (k *SigningKey) Key() []byte {
 	return nil
 }
 
-// NeedLeaderElection is false: every replica verifies.
+// NeedLeaderElection returns false: every replica verifies.
 func (k *SigningKey) NeedLeaderElection() bool { return false }
 
-// Start keeps the key current until the context ends.
+// Start keeps the key current until the context is cancelled.
 func (k *SigningKey) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -84,13 +84,13 @@ func (k *SigningKey) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-k.wake:
+		case <-k.changed:
 		case <-retry:
 		}
 	}
 }
 
-// refresh takes the key that the Secret holds, and creates the Secret where there is none.
+// refresh reads the key from the Secret, and creates the Secret if it does not exist.
 func (k *SigningKey) refresh(ctx context.Context) error {
 	secret, err := k.secret.secret()
 	switch {
@@ -110,7 +110,7 @@ func (k *SigningKey) refresh(ctx context.Context) error {
 	return nil
 }
 
-// create stores the key that is known, or a new one. What another replica has stored in the meantime comes by the watch.
+// create stores the known key, or a new one. If another replica was faster, the watch delivers its key.
 func (k *SigningKey) create(ctx context.Context) error {
 	key := k.Key()
 	if key == nil {

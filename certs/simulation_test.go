@@ -15,16 +15,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// world is a cluster in which time passes as the schedule says. What is stored is what the code stores; replicas
-// and clients lag behind it, by less than the overlap.
-type world struct {
+// simulation is a cluster with a simulated clock. The Secret and the caBundles are those that the code writes; replicas and
+// clients observe them later, within the overlap.
+type simulation struct {
 	t         testing.TB
 	now       time.Time
 	lifetimes Lifetimes
 	schedule  func(n int) int // the next choice, 0 to n-1
 	trace     []string
 
-	secrets  []version // each that there was, the last is what is stored
+	secrets  []version // all that were stored, the current one last
 	bundles  [3][]publication
 	replicas [3]simulated
 	leader   int
@@ -52,14 +52,14 @@ type simulated struct {
 	leaf   *x509.Certificate
 }
 
-func (w *world) stored() *corev1.Secret { return w.secrets[len(w.secrets)-1].secret }
+func (w *simulation) stored() *corev1.Secret { return w.secrets[len(w.secrets)-1].secret }
 
-func (w *world) say(format string, args ...any) {
+func (w *simulation) logf(format string, args ...any) {
 	w.trace = append(w.trace, w.now.Format("Jan 02 15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// see has a replica see one more version of the Secret.
-func (w *world) see(i int) {
+// see makes a replica observe one more version of the Secret.
+func (w *simulation) see(i int) {
 	r := &w.replicas[i]
 	if r.seen == len(w.secrets)-1 {
 		return
@@ -73,8 +73,8 @@ func (w *world) see(i int) {
 	}
 }
 
-// sign gives a replica a new leaf, if its CA can.
-func (w *world) sign(i int) {
+// sign issues a new leaf for a replica, if its CA can sign.
+func (w *simulation) sign(i int) {
 	r := &w.replicas[i]
 	if r.memory == nil {
 		return
@@ -84,8 +84,8 @@ func (w *world) sign(i int) {
 	}
 }
 
-// step is one write of the leader, the way that keep.go writes. It tells whether there was one.
-func (w *world) step() bool {
+// step makes one write of the leader, as reconcile.go does, and reports whether there was one.
+func (w *simulation) step() bool {
 	for w.replicas[w.leader].seen < len(w.secrets)-1 {
 		w.see(w.leader)
 	}
@@ -105,7 +105,7 @@ func (w *world) step() bool {
 		w.t.Fatal(err)
 	}
 	if changed {
-		w.say("replica %d: %q", w.leader, done)
+		w.logf("replica %d: %q", w.leader, done)
 		w.secrets = append(w.secrets, version{w.now, secret})
 		return true
 	}
@@ -113,7 +113,7 @@ func (w *world) step() bool {
 	for i := range w.bundles {
 		o := (first + i) % 3
 		if last := w.bundles[o][len(w.bundles[o])-1]; !bytes.Equal(last.bundle, current.Data[keyBundle]) {
-			w.say("replica %d publishes to object %d", w.leader, o)
+			w.logf("replica %d publishes to object %d", w.leader, o)
 			w.bundles[o] = append(w.bundles[o], publication{w.now, current.Data[keyBundle], true})
 			return true
 		}
@@ -121,8 +121,8 @@ func (w *world) step() bool {
 	return false
 }
 
-// settle lets the leader write until there is nothing to write.
-func (w *world) settle() {
+// writeAll makes the writes of the leader until there is none.
+func (w *simulation) writeAll() {
 	for range 100 {
 		if !w.step() {
 			return
@@ -131,8 +131,8 @@ func (w *world) settle() {
 	w.fail("the leader does not stop writing")
 }
 
-// pass lets time pass. What lags catches up in time, and certificates are renewed in time.
-func (w *world) pass(d time.Duration, led bool) {
+// pass advances the clock. Replicas observe writes within the overlap, and certificates are renewed.
+func (w *simulation) pass(d time.Duration, led bool) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		next := end
 		sooner := func(t time.Time) {
@@ -149,7 +149,7 @@ func (w *world) pass(d time.Duration, led bool) {
 			}
 		}
 		if s := decode(w.stored()); s != nil && led {
-			sooner(s.wake(w.now, w.lifetimes))
+			sooner(s.nextCheck(w.now, w.lifetimes))
 		}
 		w.now = next
 		for i := range w.replicas {
@@ -161,21 +161,21 @@ func (w *world) pass(d time.Duration, led bool) {
 			}
 		}
 		if led {
-			w.settle()
+			w.writeAll()
 		}
 		w.check()
 	}
 }
 
-// renewAt is when DynamicSource renews a leaf.
-func (w *world) renewAt(i int) time.Time {
+// renewAt returns when DynamicSource renews a leaf.
+func (w *simulation) renewAt(i int) time.Time {
 	leaf := w.replicas[i].leaf
 	return leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)
 }
 
-// check is the property: a client that trusts any caBundle of ours that was published within the overlap
-// accepts whatever any replica serves, also with a clock that is wrong by five minutes.
-func (w *world) check() {
+// check asserts the property: a client that trusts any of our caBundles that was in place within the overlap accepts the
+// certificate of every replica, even with a clock that is wrong by five minutes.
+func (w *simulation) check() {
 	for _, published := range w.bundles {
 		for o, p := range published {
 			if until := w.now; p.ours && len(p.bundle) > 0 {
@@ -197,11 +197,11 @@ func (w *world) check() {
 
 const skew = 5 * time.Minute
 
-func (w *world) accepts(replica int, bundle []byte, leaf *x509.Certificate) {
+func (w *simulation) accepts(replica int, bundle []byte, leaf *x509.Certificate) {
 	if w.now.Add(-skew).Before(leaf.NotBefore) || w.now.Add(skew).After(leaf.NotAfter) {
 		w.fail("replica %d serves a certificate that is valid from %s to %s", replica, leaf.NotBefore, leaf.NotAfter)
 	}
-	once := string(bundle) + string(leaf.AuthorityKeyId) // other leaves of that CA differ in what was looked at above
+	once := string(bundle) + string(leaf.AuthorityKeyId) // other leaves of that CA differ in their validity only, which is checked above
 	if w.verified[once] {
 		return
 	}
@@ -215,64 +215,64 @@ func (w *world) accepts(replica int, bundle []byte, leaf *x509.Certificate) {
 	}
 }
 
-func (w *world) fail(format string, args ...any) {
+func (w *simulation) fail(format string, args ...any) {
 	w.t.Helper()
-	w.say(format, args...)
+	w.logf(format, args...)
 	for _, line := range w.trace[max(0, len(w.trace)-60):] {
 		w.t.Log(line)
 	}
 	w.t.FailNow()
 }
 
-// edit has somebody change the stored Secret.
-func (w *world) edit(what string, change func(*corev1.Secret)) {
+// edit changes the stored Secret as a user would.
+func (w *simulation) edit(what string, change func(*corev1.Secret)) {
 	if w.stored() == nil {
 		return
 	}
-	w.say("somebody: %s", what)
+	w.logf("user: %s", what)
 	secret := w.stored().DeepCopy()
 	change(secret)
 	w.secrets = append(w.secrets, version{w.now, secret})
 }
 
-// events are what can happen, the frequent ones more than once. The CA is never lost to all replicas at once:
-// nothing can overlap then.
-var events = []func(w *world){
-	func(w *world) { w.step() }, func(w *world) { w.step() }, func(w *world) { w.step() },
-	func(w *world) { w.see(w.schedule(3)) }, func(w *world) { w.see(w.schedule(3)) },
-	func(w *world) { w.sign(w.schedule(3)) },
-	func(w *world) { w.settle() },
-	func(w *world) { // nobody leads for a while
+// events are what can happen, frequent ones more than once. All replicas never lose the CA at the same time: then nothing
+// can overlap.
+var events = []func(w *simulation){
+	func(w *simulation) { w.step() }, func(w *simulation) { w.step() }, func(w *simulation) { w.step() },
+	func(w *simulation) { w.see(w.schedule(3)) }, func(w *simulation) { w.see(w.schedule(3)) },
+	func(w *simulation) { w.sign(w.schedule(3)) },
+	func(w *simulation) { w.writeAll() },
+	func(w *simulation) { // no replica leads for a while
 		w.pass(w.lifetimes.Overlap*time.Duration(1+w.schedule(8))/4, false)
 	},
-	func(w *world) { w.pass(w.lifetimes.Overlap*time.Duration(1+w.schedule(8))/4, true) },
-	func(w *world) { w.pass(w.lifetimes.Leaf*time.Duration(1+w.schedule(8))/8, true) },
-	func(w *world) { w.pass(w.lifetimes.CA*time.Duration(1+w.schedule(3))/4, true) },
-	func(w *world) {
+	func(w *simulation) { w.pass(w.lifetimes.Overlap*time.Duration(1+w.schedule(8))/4, true) },
+	func(w *simulation) { w.pass(w.lifetimes.Leaf*time.Duration(1+w.schedule(8))/8, true) },
+	func(w *simulation) { w.pass(w.lifetimes.CA*time.Duration(1+w.schedule(3))/4, true) },
+	func(w *simulation) {
 		w.leader = w.schedule(3)
-		w.say("replica %d leads", w.leader)
+		w.logf("replica %d leads", w.leader)
 	},
-	func(w *world) {
+	func(w *simulation) {
 		w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = fmt.Sprint(len(w.secrets)) })
 	},
-	func(w *world) {
-		w.say("somebody: deletes the Secret")
+	func(w *simulation) {
+		w.logf("user: deletes the Secret")
 		w.secrets = append(w.secrets, version{w.now, nil})
 	},
-	func(w *world) {
+	func(w *simulation) {
 		key := []string{keySignerCert, keySignerKey, keyNextCert, keyNextKey, keyBundle}[w.schedule(5)]
 		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Data[key] = []byte("garbage") })
 	},
-	func(w *world) {
+	func(w *simulation) {
 		key := []string{annotationPublished, annotationRetire, annotationRotated}[w.schedule(3)]
 		w.edit("garbage in "+key, func(s *corev1.Secret) { s.Annotations[key] = "garbage" })
 	},
-	func(w *world) {
+	func(w *simulation) {
 		o := w.schedule(3)
-		w.say("somebody: empties caBundle of object %d", o)
+		w.logf("user: empties caBundle of object %d", o)
 		w.bundles[o] = append(w.bundles[o], publication{w.now, nil, false})
 	},
-	func(w *world) { // as long as it works clients must be given the time to learn of the next one
+	func(w *simulation) { // while it works, clients must have time to trust the next one
 		o := w.schedule(3)
 		bundle := w.bundles[o][w.schedule(len(w.bundles[o]))].bundle
 		works := decode(w.stored()) != nil
@@ -281,12 +281,12 @@ var events = []func(w *world){
 			works = works && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return w.replicas[i].leaf.CheckSignatureFrom(c) == nil }) &&
 				slices.ContainsFunc(certs, decode(w.stored()).signerCert().Equal)
 		}
-		w.say("somebody: puts an earlier caBundle into object %d, which works: %t", o, works)
+		w.logf("user: puts an earlier caBundle into object %d, which works: %t", o, works)
 		w.bundles[o] = append(w.bundles[o], publication{w.now, bundle, works})
 	},
 }
 
-// signerCert is the certificate that signs, an empty one for none.
+// signerCert returns the certificate that signs, an empty one for none.
 func (s *state) signerCert() *x509.Certificate {
 	if s == nil || s.signer == nil {
 		return &x509.Certificate{}
@@ -299,23 +299,23 @@ func simulate(t testing.TB, steps int, schedule func(n int) int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, now: start, schedule: schedule, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}},
+	w := &simulation{t: t, now: start, schedule: schedule, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}},
 		lifetimes: Lifetimes{CA: 12 * 24 * time.Hour, Leaf: 24 * time.Hour, Overlap: 10 * time.Minute}}
 	for o := range w.bundles {
 		w.bundles[o] = []publication{{at: start}}
 	}
-	w.settle()
-	w.pass(w.lifetimes.Overlap, true) // everybody has seen the first CA
+	w.writeAll()
+	w.pass(w.lifetimes.Overlap, true) // all replicas have observed the first CA
 	for range steps {
 		events[schedule(len(events))](w)
 		w.check()
 	}
-	// In the end everything comes to rest.
+	// In the end nothing is written any more.
 	w.pass(w.lifetimes.CA/2, true)
 	w.pass(4*w.lifetimes.Overlap, true)
 	s := decode(w.stored())
 	if s == nil || !s.signs(w.now) || len(s.problems) > 0 || s.requested != "" && s.requested != s.acted {
-		w.fail("the Secret does not come to rest: %+v", s)
+		w.fail("the Secret still changes: %+v", s)
 	}
 	for i, r := range w.replicas {
 		if !r.memory.signer.same(s.signer) || r.leaf.CheckSignatureFrom(s.signer.cert) != nil {
@@ -362,11 +362,11 @@ func TestG21OneRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, now: start, schedule: func(int) int { return 0 }, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}}, lifetimes: usual}
+	w := &simulation{t: t, now: start, schedule: func(int) int { return 0 }, key: key, verified: map[string]bool{}, secrets: []version{{start, nil}}, lifetimes: usual}
 	for o := range w.bundles {
 		w.bundles[o] = []publication{{at: start}}
 	}
-	w.settle()
+	w.writeAll()
 	w.pass(usual.Overlap, true)
 	first := decode(w.stored()).signer
 	w.edit("asks for a rotation", func(s *corev1.Secret) { s.Annotations[annotationRotate] = "now" })
@@ -408,6 +408,6 @@ func TestG21OneRotation(t *testing.T) {
 		w.fail("the caBundles keep the old CA")
 	}
 	if !slices.ContainsFunc(w.trace, func(line string) bool { return bytes.Contains([]byte(line), []byte("removed 1")) }) {
-		w.fail("nothing was said of it")
+		w.fail("the removal was not described")
 	}
 }

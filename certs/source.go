@@ -1,11 +1,9 @@
-// Package certs gives the webhook server its serving certificate and sees to it that the API server trusts it.
-// There is one interface, Source, and three sources behind it: files, which something else writes and renews
-// (cert-manager); a CA that the replicas share in a Secret and rotate themselves; and a self-signed certificate
-// in memory, for trying things out on one machine.
+// Package certs provides the serving certificate of the webhook server and makes the API server trust it. The interface
+// Source has three implementations: files that cert-manager or another tool writes and renews; a CA that the replicas share in a
+// Secret and rotate themselves; and a self-signed certificate in memory, for local use.
 //
-// What becomes of the shared CA is decided in rotation.go, without a client or a clock. One replica leads and
-// does the writing (leader.go); all that a decision needs is in the Secret, so any replica can go on where
-// another one died.
+// Rotation of the shared CA is decided in rotation.go, without a client or a clock. The replica that holds a Lease
+// writes (controller.go, reconcile.go). All state is in the Secret, so that any replica can take over.
 package certs
 
 import (
@@ -20,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// Source gives the certificate to serve with. Start keeps it current until the context ends; Healthy tells
-// whether there is one that is valid.
+// Source provides the serving certificate. Start keeps it current until the context is cancelled; Healthy reports
+// whether there is a valid one.
 type Source = servertls.CertificateSource
 
-// Files serves a PEM certificate and key from files and reads them again when they change.
+// Files returns a source that reads a PEM certificate and key from files, again whenever they change.
 func Files(certFile, keyFile string, now func() time.Time) (Source, error) {
 	watcher, err := certwatcher.New(certFile, keyFile)
 	if err != nil {
@@ -40,9 +38,9 @@ type files struct {
 
 func (f files) Healthy() bool { return f.now().Before(expiry(f)) }
 
-// SelfSigned makes a certificate for a host, valid for a year, whose key never leaves the process, and gives
-// what clients must trust, PEM-encoded. It is for local use: a restart makes another one, and the webhook
-// configurations must then be given its CA.
+// SelfSigned returns a source with a certificate for a host, valid for a year, whose key never leaves the process, and the CA that
+// clients must trust, PEM-encoded. It is for local use: each start makes another certificate, whose CA the webhook configurations
+// must then contain.
 func SelfSigned(host string) (source Source, bundle []byte, err error) {
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
@@ -64,7 +62,7 @@ func (m inMemory) Start(ctx context.Context) error {
 	return nil
 }
 
-// leaf gives the chain that a source serves with, the serving certificate first; nil while there is none.
+// leaf returns the chain that a source serves, the serving certificate first; nil while there is none.
 func leaf(source Source) []*x509.Certificate {
 	pair, err := source.GetCertificate(nil)
 	if err != nil || pair == nil {
@@ -81,7 +79,7 @@ func leaf(source Source) []*x509.Certificate {
 	return chain
 }
 
-// expiry is when the serving certificate of a source ends; zero while there is none.
+// expiry returns when the serving certificate of a source expires; zero while there is none.
 func expiry(source Source) time.Time {
 	if chain := leaf(source); len(chain) > 0 {
 		return chain[0].NotAfter
@@ -89,7 +87,7 @@ func expiry(source Source) time.Time {
 	return time.Time{}
 }
 
-// trusts tells whether a client with a bundle of PEM certificates accepts what a source serves with.
+// trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source.
 func trusts(bundle []byte, source Source, now time.Time) bool {
 	chain := leaf(source)
 	roots := x509.NewCertPool()

@@ -37,8 +37,8 @@ const (
 	defaultUpgradesProgressing     = "NonCompliant"
 )
 
-// ToV1beta2 gives the content of a v1beta1 OperatorPolicy as v1beta2, without apiVersion. What it is given is
-// not changed, but shares parts with what it gives.
+// ToV1beta2 returns the content of a v1beta1 OperatorPolicy as v1beta2, without apiVersion. The argument is
+// not modified, but shares parts with the result.
 func ToV1beta2(content map[string]any) map[string]any {
 	object := maps.Clone(content)
 	var extra beyond
@@ -80,15 +80,15 @@ func ToV1beta2(content map[string]any) map[string]any {
 	return object
 }
 
-// ToV1beta1 gives the content of a v1beta2 OperatorPolicy as v1beta1, without apiVersion. What it is given is
-// not changed, but shares parts with what it gives.
+// ToV1beta1 returns the content of a v1beta2 OperatorPolicy as v1beta1, without apiVersion. The argument is
+// not modified, but shares parts with the result.
 func ToV1beta1(content map[string]any) map[string]any {
 	object := maps.Clone(content)
 	carried := annotation(object)
 	dialect, err := rules.ParseDialect(carried)
 	switch {
 	case err != nil:
-		return object // as in ToV1beta2, which gives it back
+		return object // as in ToV1beta2, which restores it
 	case carried != "":
 		annotate(object, "")
 	}
@@ -123,8 +123,8 @@ func ToV1beta1(content map[string]any) map[string]any {
 	return object
 }
 
-// joinApproval brings the two forms of v1beta1 to upgradeApproval and tells which of them it found. Forms that
-// contradict each other, and values that fit neither, stay as they are: admission refuses them with the fix.
+// joinApproval converts the two forms of v1beta1 to upgradeApproval and returns which of them it found. Forms that
+// contradict each other, and unknown values, are left unchanged: admission refuses them and names the fix.
 func joinApproval(spec map[string]any) rules.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
@@ -146,7 +146,7 @@ func joinApproval(spec map[string]any) rules.Dialect {
 	return rules.DialectInstallPlanApproval
 }
 
-// splitApproval shows upgradeApproval in the form of a dialect, or in both.
+// splitApproval converts upgradeApproval to the form of a dialect, or to both.
 func splitApproval(spec map[string]any, dialect rules.Dialect) {
 	shown, known := map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
 	sub, ok := spec[fieldSubscription].(map[string]any)
@@ -162,13 +162,13 @@ func splitApproval(spec map[string]any, dialect rules.Dialect) {
 	}
 }
 
-// text is a value that is a string, "" for any other.
+// text returns a value that is a string, "" for any other.
 func text(value any) string {
 	s, _ := value.(string)
 	return s
 }
 
-// takeOut removes a field and gives its JSON, nil where there was none.
+// takeOut removes a field and returns its JSON, nil where there was none.
 func takeOut(from map[string]any, field string) json.RawMessage {
 	value, ok := from[field]
 	if !ok {
@@ -178,7 +178,7 @@ func takeOut(from map[string]any, field string) json.RawMessage {
 	return json.RawMessage(encode(value))
 }
 
-// putBack sets a field that was taken out, unless somebody has set it since.
+// putBack sets a field that was taken out, unless it has been set since.
 func putBack(to map[string]any, field string, value json.RawMessage) {
 	if _, set := to[field]; set || value == nil {
 		return
@@ -189,14 +189,14 @@ func putBack(to map[string]any, field string, value json.RawMessage) {
 	}
 }
 
-// annotation reads ours; "" where there is none.
+// annotation returns our annotation, "" if there is none.
 func annotation(object map[string]any) string {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	return text(annotations[rules.ConversionAnnotation])
 }
 
-// annotate sets ours, or takes it away, and leaves no empty map behind.
+// annotate sets our annotation, or removes it, and leaves no empty map.
 func annotate(object map[string]any, content string) {
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok && object["metadata"] != nil {
@@ -224,7 +224,7 @@ func annotate(object map[string]any, content string) {
 	object["metadata"] = metadata
 }
 
-// encode gives the JSON of what came from JSON.
+// encode returns the JSON of what came from JSON.
 func encode(value any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -240,7 +240,7 @@ func decode(text []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(text, into)
 }
 
-// decodeStrictly also refuses fields that do not exist or are there twice.
+// decodeStrictly also refuses unknown and duplicate fields.
 func decodeStrictly(text string, into any) error {
 	strict, err := kjson.UnmarshalStrict([]byte(text), into)
 	if err == nil && len(strict) > 0 {

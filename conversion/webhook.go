@@ -29,7 +29,7 @@ type Options struct {
 	Budget *inflight.Budget
 	// Panics records panics of converting. Required.
 	Panics *panics.Recorder
-	// Log takes what is not converted at V(0). Default: none.
+	// Log receives failed conversions at V(0). Default: none.
 	Log logr.Logger
 }
 
@@ -40,8 +40,8 @@ type webhook struct {
 	converter ctrlconversion.Converter
 }
 
-// NewWebhook makes the handler of ConversionReviews for OperatorPolicy. It knows nothing of the cluster, so
-// it answers from the first moment on: the API server needs it to list policies for the snapshot.
+// NewWebhook returns the handler of ConversionReviews for OperatorPolicy. It depends on nothing in the cluster and
+// answers as soon as the process serves: the API server needs it to list policies for the snapshot.
 func NewWebhook(o Options) (http.Handler, error) {
 	if o.Budget == nil || o.Panics == nil {
 		return nil, errors.New("conversion options: Budget and Panics are required")
@@ -65,7 +65,7 @@ func document(version schema.GroupVersion) *unstructured.Unstructured {
 	return u
 }
 
-// by makes a function on contents one on documents.
+// by returns a function on documents for one on contents.
 func by(convert func(map[string]any) map[string]any) func(context.Context, *unstructured.Unstructured, *unstructured.Unstructured) error {
 	return func(_ context.Context, from, to *unstructured.Unstructured) error {
 		version := to.GetAPIVersion()
@@ -75,8 +75,8 @@ func by(convert func(map[string]any) map[string]any) func(context.Context, *unst
 	}
 }
 
-// ServeHTTP answers one review. One that there is no memory for now is answered 429, which the API server tries again; one
-// whose conversion panics is a failure, and its objects stay as they are.
+// ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure if a
+// conversion panics. The objects are not modified then.
 func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
 	body := w.Budget.For(r)
 	defer body.Close()

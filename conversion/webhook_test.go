@@ -65,7 +65,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestBadConversionReviews wants an answer to each, which says what is wrong and with which object.
+// TestBadConversionReviews expects an answer to each, with the fault and the object.
 func TestBadConversionReviews(t *testing.T) {
 	thousand := make([]string, 1000)
 	for i := range thousand {
@@ -103,7 +103,7 @@ func TestBadConversionReviews(t *testing.T) {
 	}
 }
 
-// TestMixedBatch converts what needs it and gives back what is in the version asked for already.
+// TestMixedBatch converts what needs it and returns what is in the requested version already.
 func TestMixedBatch(t *testing.T) {
 	there := `{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy","metadata":{"name":"there"},"spec":{"upgradeApproval":"None"}}`
 	_, review, _ := send(t, request("v1beta2", there, oldObject("a")))
@@ -130,7 +130,7 @@ func TestLargeReview(t *testing.T) {
 	}
 }
 
-// FuzzWebhook wants an answer to everything.
+// FuzzWebhook expects an answer to every input.
 func FuzzWebhook(f *testing.F) {
 	f.Add(request("v1beta2", oldObject("a")))
 	f.Add(request("v1beta1", strings.Replace(oldObject("a"), "v1beta1", "v1beta2", 1)))

@@ -97,7 +97,7 @@ func originals(t *testing.T) map[string]string {
 		}
 	}
 	if len(documents) != 17 {
-		t.Fatalf("there are %d documents, want 9 of seed 000 and 8 of seed 001", len(documents))
+		t.Fatalf("there are %d documents, want 9 of the older dialect and 8 of the current one (R-CV-3)", len(documents))
 	}
 	return documents
 }

@@ -27,7 +27,7 @@ const (
 	etcd4    = "etcdoperator.v0.9.4"
 )
 
-// storiesPinned are stories 1, 3 and 2 of the seeds, in the order in which an operator lives through them.
+// storiesPinned are stories 1, 3 and 2 of the OperatorPolicy proposal, in the order in which an operator lives through them.
 func storiesPinned(t *testing.T, e *olmEnv) {
 	namespace := e.newNamespace(t)
 	owner := object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace, cluster.PolicyNamespace)

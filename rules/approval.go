@@ -47,7 +47,7 @@ func (a *Approval) Should() bool {
 
 // JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be
 // wanted, by a policy that allows it, by an operator that is wanted and requires it, or, where that is so
-// configured, by a neighbour's Subscription that asked for Automatic (DESIGN Section 1).
+// configured, by a neighbour's Subscription that asked for Automatic (R-AP-4).
 func JudgeApproval(in ApprovalInput) Approval {
 	a := Approval{Waits: in.waits()}
 	if !a.Waits {

@@ -14,7 +14,7 @@ import (
 // kubernetes is the version of the cluster in these tests.
 const kubernetes = "1.36.3"
 
-// ruleOf is a Constraint with one CEL rule, in the syntax of seed 004.
+// ruleOf is a Constraint with one CEL rule, in the syntax of the proposal (R-CO-4).
 func ruleOf(name, rule, message string, action constraint.Action) *constraint.Definition {
 	value := map[string]any{"rule": rule, "message": message, "action": map[string]any{"id": action}}
 	text, err := json.Marshal([]any{map[string]any{"type": "olm.constraint", "value": value}})

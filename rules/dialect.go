@@ -11,10 +11,9 @@ import (
 type Dialect string
 
 const (
-	// DialectInstallPlanApproval has subscription.installPlanApproval (seed 000, "v1beta1 and v1beta2
-	// Differences and Conversions").
+	// DialectInstallPlanApproval has subscription.installPlanApproval (R-CV-1).
 	DialectInstallPlanApproval Dialect = "installPlanApproval"
-	// DialectUpgradeApproval has upgradeApproval (seed 001, "Addition of the upgradesApproval field").
+	// DialectUpgradeApproval has upgradeApproval (R-CV-2).
 	DialectUpgradeApproval Dialect = "upgradeApproval"
 )
 

@@ -64,7 +64,7 @@ type labels struct {
 	VirtualOperator string `json:"opgate.io/virtual-operator"`
 }
 
-// OverrideReasonAnnotation is where a break-glass approver gives a reason (DESIGN Section 3).
+// OverrideReasonAnnotation is where a break-glass approver gives a reason (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
 // Subscription is operators.coreos.com/v1alpha1 Subscription.

@@ -70,7 +70,7 @@ var comingRules = []struct {
 	id    RuleID
 	judge func(*PlanInput, *planCSV, *Policy) finding
 }{
-	// What waits for something else is not installed before it (seed 003).
+	// What waits for something else is not installed before it (R-DP-4).
 	{RulePlanDependency, func(in *PlanInput, c *planCSV, p *Policy) finding {
 		return in.Namespace.waiting(p.Pending, p.Name, shown(c.name))
 	}},
@@ -338,7 +338,7 @@ func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
 	}
 	installed := in.Namespace.installedOf(c.pkg, c.name)
 	if installed == "" {
-		return finding{} // a first install needs no upgrade approval (seed 001)
+		return finding{} // a first install needs no upgrade approval (R-OP-10)
 	}
 	return finding{decision: Hold, what: "the upgrade of " + shown(installed) + " to " + shown(c.name) + " is held",
 		accepted: "waits for spec.upgradeApproval: Automatic"}

@@ -119,7 +119,7 @@ func sameProperty(a, b constraint.Property) bool {
 }
 
 // attribute settles the package: by the bundle's olm.package property, else by the Subscription that moves
-// to this CSV. The name is never parsed (DESIGN Section 2).
+// to this CSV. The name is never parsed (R-AP-5).
 func (c *planCSV) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {

@@ -27,8 +27,8 @@ type Policy struct {
 	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
 
-	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (seed
-	// 003); empty for none. While it is set nothing that the policy governs is approved.
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met
+	// (R-DP-4); empty for none. While it is set nothing that the policy governs is approved.
 	Pending string
 
 	// Incomplete policies depend on what is on the cluster, and were not completed from it yet. What they
@@ -135,7 +135,7 @@ func (p *Policy) restrictsVersions() bool {
 
 // Approval is the installPlanApproval that a Subscription under this policy must have in a namespace, and why.
 // Automatic lets OLM approve by itself, so it is right only where every version and every upgrade may pass
-// (seed 001, "Only when the policy's spec.upgradeApproval is set to Automatic, and ...").
+// (R-OP-11).
 func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
@@ -164,7 +164,7 @@ func (p *Policy) lists(csv string) bool {
 }
 
 // namesStart tells whether the policy's own startingCSV is this one; that version is always allowed
-// (seed 001: "even if it is not in this list"). The Subscription's startingCSV never counts.
+// (R-OP-8). The Subscription's startingCSV never counts.
 func (p *Policy) namesStart(csv string) bool { return p.StartingCSV != "" && p.StartingCSV == csv }
 
 // acceptedVersions is the end of a refusal: which versions would be let through.

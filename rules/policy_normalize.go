@@ -16,8 +16,7 @@ type configField struct {
 	standard policyv1beta2.ComplianceConfigAction
 }
 
-// configFields lists them with the defaults of seed 001 ("should cause the policy to report as Compliant as
-// long as the current instance of the operator matches a desired state ... and is currently healthy").
+// configFields lists them with their defaults (R-OP-13).
 var configFields = []configField{
 	{"catalogSourceUnhealthy",
 		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {

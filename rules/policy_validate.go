@@ -119,8 +119,7 @@ func validateOperatorGroup(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return append(errs, validateTargets(path, group)...)
 }
 
-// validateTargets allows one way of saying which namespaces an OperatorGroup targets (seed 001: "One of
-// selector or namespaces is allowed").
+// validateTargets allows one way of saying which namespaces an OperatorGroup targets (R-OP-6).
 func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) field.ErrorList {
 	type form struct {
 		path  *field.Path

@@ -6,8 +6,7 @@ import (
 )
 
 // A virtual operator is a ClusterServiceVersion without a Subscription, by which the properties of a Constraint reach
-// OLM's resolver: it reads those of all that stands in a namespace (seed 004, "presented as a virtual cluster-scoped
-// operator that is installed in the namespace").
+// OLM's resolver: it reads those of all that stands in a namespace (R-CO-5).
 const (
 	// VirtualOperatorLabel is on each; its value is the name of the Constraint.
 	VirtualOperatorLabel = "opgate.io/virtual-operator"

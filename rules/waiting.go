@@ -17,7 +17,7 @@ func (n *Namespace) InOrder(order *dependency.Graph) *Namespace {
 	return &told
 }
 
-// waiting holds something for a guard that a Policy has suspended, because of what the Policy depends on (seed 003). Pending
+// waiting holds something for a guard that a Policy has suspended, because of what the Policy depends on (R-DP-4). Pending
 // is that Policy, as namespace/name, or whatever else was written in its place; a guard that says nothing holds nothing.
 func (n *Namespace) waiting(pending, guard, what string) finding {
 	if pending == "" {

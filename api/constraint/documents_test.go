@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/api/internal/crdtest"
 )
 
-// example is the Constraint of seed 004, word for word.
+// example is the Constraint of the proposal, word for word (R-CO-3).
 func example(t *testing.T) map[string]any {
 	t.Helper()
 	return crdtest.Object(t, crdtest.Document(t, "seed-004-example.yaml"))
@@ -56,7 +56,7 @@ func TestDesignDocument(t *testing.T) {
 	}
 }
 
-// TestSchemes registers both versions in one scheme, and has the scheme make objects of them.
+// TestSchemes registers both versions in one scheme, and creates objects of both.
 func TestSchemes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{constraintv1.AddToScheme, constraintv2.AddToScheme} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	// Templates may name time zones; an image need not have them, and without them a zone would silently mean UTC.
 	_ "time/tzdata"
@@ -36,12 +37,13 @@ stored in an earlier version.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 120"))
 	cmd.AddCommand(serveCommand(), check.Command(), migrate.Command(), explainCommand(), versionCommand())
 	return cmd
 }
 
-// exitCode reports an error and turns it into the process's exit code: an error may carry its own, and then
-// has been reported; others are 2 for `check`-like usage and 1 elsewhere.
+// exitCode prints an error and returns the exit code of the process: that of an error with a method ExitCode, as `opgate check`
+// returns it (1 for a refusal, 2 for an unusable input or command line), else 1. An error without a message has been printed already.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

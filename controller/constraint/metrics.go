@@ -20,7 +20,7 @@ type Metrics struct {
 // NewMetrics registers the metrics; those that name Constraints with a registry of their own, which not everybody may read.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_constraint_violations",
-		Help: "How often an installed operator does not satisfy one of the constraints of a Constraint."}, []string{"constraint"}),
+		Help: "Number of violations of a Constraint by installed operators."}, []string{"constraint"}),
 		number: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_violated_constraints",
 			Help: "Number of Constraints that an installed operator does not satisfy."}, nil),
 		violated: map[string]bool{}}

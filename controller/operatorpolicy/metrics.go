@@ -28,16 +28,16 @@ type Metrics struct {
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
-			Help: "InstallPlans that the background loop approved (result approved), or tried to (conflict, refused)."}, []string{"result"}),
+			Help: "Total number of InstallPlans that the background loop approved or tried to, by result (approved, conflict, refused)."}, []string{"result"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
-			Help: "Writes of the background loop by verb, kind and result (ok, failed), approvals left out."}, []string{"verb", "kind", "result"}),
+			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."}, []string{"verb", "kind", "result"}),
 		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "opgate_loop_leading",
-			Help: "1 while this replica runs the background loop."}),
+			Help: "Whether this replica runs the background loop (1) or not (0)."}),
 		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
-			Help: "Subscriptions that had lost their ClusterServiceVersion and were given it back."}),
+			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."}),
 		// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
 		compliance: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cluster_policy_governance_info",
-			Help: "0 for a Compliant policy, 1 for a NonCompliant one, -1 for one of which that is not known."},
+			Help: "Compliance of a policy: 0 for Compliant, 1 for NonCompliant, -1 for unknown."},
 			[]string{"kind", "policy", "policy_namespace", "severity"}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
 			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant or Unknown."}, []string{"state"}),

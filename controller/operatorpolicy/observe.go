@@ -191,7 +191,7 @@ func csv(u *unstructured.Unstructured) compliance.CSV {
 }
 
 // deployment takes one for available when the controller has seen its present generation and all replicas
-// that are wanted are there, of that generation, and available (W14).
+// that are wanted are there, of that generation, and available (R-ST-11).
 func deployment(u *unstructured.Unstructured) compliance.Deployment {
 	number := func(or int64, fields ...string) int64 {
 		if n, ok, err := unstructured.NestedInt64(u.Object, fields...); ok && err == nil {

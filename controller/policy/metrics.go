@@ -29,7 +29,7 @@ const (
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_policies",
-		Help: "Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."}, []string{"state"})}
+		Help: "Number of Policies by state: Compliant, NonCompliant, Pending, Unknown or Disabled."}, []string{"state"})}
 	registry.MustRegister(m.policies, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ordering_watches",
 		Help: "Number of active watches on dependency objects of Policies."}, m.watches))
 	return m

@@ -24,20 +24,20 @@ const (
 	bodiesCapacity = 24 << 20
 	workCapacity   = 54 << 20
 
-	// firstPart is what a client has to send before more is reserved for it: a client that only says that it will send
-	// megabytes holds this much and no more.
+	// firstPart is what a client has to send before more is reserved for it: a client that only announces megabytes gets
+	// no more than this.
 	firstPart = 64 << 10
-	// firstTimeout bounds how long the first part may take, restTimeout and restRate the rest: the API server gives up on a
-	// webhook after 5 s, and a client that stalls must not keep its share, nor the process from stopping (threats G20, G23).
+	// firstTimeout bounds how long the first part may take, restTimeout and restRate the rest: the API server times out
+	// a webhook after 5 s, and a client that stalls must neither keep its share nor delay shutdown (threats G20, G23).
 	firstTimeout = 10 * time.Second
 	restTimeout  = 2 * time.Second
 	restRate     = 4 << 20 // bytes in a second
-	// waitTimeout bounds each of the three times that a request may have to wait: to be read, to be read on, and to be
-	// judged. All three fit in the 5 s that the API server waits.
+	// waitTimeout bounds each of the three waits of a request: for its first part, for its rest and for judging. All
+	// three fit into the API server's timeout of 5 s.
 	waitTimeout = time.Second
 )
 
-// ErrTooLarge says that a body is larger than MaxBody.
+// ErrTooLarge means that a body is larger than MaxBody.
 var ErrTooLarge = fmt.Errorf("it is larger than %d MiB", MaxBody>>20)
 
 // Budget is the memory for requests of all endpoints. It is safe for concurrent use.
@@ -46,7 +46,7 @@ type Budget struct {
 	rejected     prometheus.Counter
 }
 
-// NewBudget makes a budget and registers its metrics.
+// NewBudget returns a budget and registers its metrics.
 func NewBudget(registry prometheus.Registerer) *Budget {
 	b := &Budget{bodies: newPool(bodiesCapacity), work: newPool(workCapacity), rejected: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "opgate_requests_rejected_total",
@@ -59,9 +59,9 @@ func NewBudget(registry prometheus.Registerer) *Budget {
 	return b
 }
 
-// Body is a body that was read, and what is reserved for it.
+// Body is the body of a request with its reservations.
 type Body struct {
-	// JSON is the body. It counts until Close.
+	// JSON is the body. It is valid until Close.
 	JSON []byte
 
 	budget     *Budget
@@ -69,30 +69,30 @@ type Body struct {
 	held, work int64
 }
 
-// Close gives back what is reserved.
+// Close releases the reservations.
 func (b *Body) Close() {
 	b.EndWork()
 	b.budget.bodies.release(b.address, b.held)
 	b.held = 0
 }
 
-// Reserved is what is reserved for what is made of the body, in bytes.
+// Reserved returns the bytes reserved for decoding and judging the body.
 func (b *Body) Reserved() int64 { return b.work }
 
-// EndWork gives back what is reserved for what is made of the body. An answer about as large as the body may still be sent:
-// what is reserved for the body stays.
+// EndWork releases what is reserved for decoding and judging. The reservation for the body stays, since an answer of about its
+// size may still be sent.
 func (b *Body) EndWork() {
 	b.budget.work.release(b.address, b.work)
 	b.work = 0
 }
 
-// For returns the body of a request, of which nothing is read yet. The caller closes it.
+// For returns the body of a request without reading it. The caller must close it.
 func (b *Budget) For(r *http.Request) *Body { return &Body{budget: b, address: hostOf(r.RemoteAddr)} }
 
-// Read reads the body, and reserves what it takes to hold, decode and judge or convert it, before it does any of that:
+// Read reads the body, after it has reserved the memory for reading, decoding and judging or converting it. It returns:
 //
-//   - ErrBusy: there is no memory for the request now. RejectBusy answers it.
-//   - any other error: the body cannot be had, or what it holds would take too much. JSON is set if the body was read.
+//   - ErrBusy: there is no memory for the request at the moment. RejectBusy answers it.
+//   - any other error: the body could not be read, or decoding it would take too much memory. JSON is set if it was read.
 func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
 	err := b.receive(w, r)
 	var tooLarge *http.MaxBytesError
@@ -113,15 +113,15 @@ func (b *Body) Read(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// RejectBusy answers a request that nothing could be reserved for. API servers try again after a second, within the time
-// that they wait for a webhook.
+// RejectBusy answers a request for which nothing could be reserved. API servers retry after a second, within the timeout of
+// the webhook.
 func (b *Budget) RejectBusy(w http.ResponseWriter) {
 	b.rejected.Inc()
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "opgate is busy: "+ErrBusy.Error(), http.StatusTooManyRequests)
 }
 
-// firstParts are buffers of firstPart bytes: what they hold is copied, once it is known how much comes.
+// firstParts pools buffers of firstPart bytes: the content is copied once the size of the body is known.
 var firstParts = sync.Pool{New: func() any { return new([firstPart]byte) }}
 
 // receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies that were
@@ -159,7 +159,7 @@ func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 		text = bytes.Clone(text)
 	}
 	if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && (declared || !ended) {
-		// The deadline stays: the server would wait for the rest of the body before it lets go of the connection.
+		// The deadline stays: the server would wait for the rest of the body before it closes the connection.
 		return fmt.Errorf("read the body: %w", err)
 	}
 	b.JSON = text
@@ -175,12 +175,12 @@ func (b *Body) reserve(ctx context.Context, n int64) error {
 	return nil
 }
 
-// deadline bounds reading from now on. Where there is no connection, as in tests, nothing has to be waited for.
+// deadline bounds reading from now on. Without a connection, as in tests, it has no effect.
 func deadline(c *http.ResponseController, after time.Duration) {
 	_ = c.SetReadDeadline(time.Now().Add(after))
 }
 
-// hostOf is whose share of the budget a request takes: the client's address, without the port.
+// hostOf returns the client's address without the port, which identifies its share of the budget.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

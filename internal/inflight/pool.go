@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// share is how much an address may hold for each unit that it leaves free. One address alone gets two thirds of a pool;
+// share is how much an address may acquire for each unit that it leaves free. One address alone gets two thirds of a pool;
 // each further one gets two thirds of what is left, so a few addresses cannot take everything from the rest.
 const share = 2
 
-// ErrBusy says that a request did not get its share of the budget in time.
+// ErrBusy means that a request could not acquire its share of the budget in time.
 var ErrBusy = errors.New("too many requests are being read or answered")
 
 // pool is a weighted semaphore in which addresses share. golang.org/x/sync/semaphore serves strictly in turn, so one large
-// request that waits would stop all small ones behind it, and it does not know whose the units are.
+// request that waits would block all small ones behind it, and it does not account by address.
 //
 // It is safe for concurrent use.
 type pool struct {
@@ -38,10 +38,10 @@ func newPool(capacity int64) *pool {
 	return &pool{capacity: capacity, free: capacity, held: map[string]int64{}}
 }
 
-// largest is the most that one request can get, of a pool that is not used otherwise.
+// largest returns the most that one request can acquire from an unused pool.
 func (p *pool) largest() int64 { return p.capacity * share / (share + 1) }
 
-// fits reports whether an address can have n more. The caller holds mu.
+// fits reports whether an address can acquire n more. The caller must hold mu.
 func (p *pool) fits(address string, n int64) bool { return p.held[address]+n <= share*(p.free-n) }
 
 func (p *pool) take(address string, n int64) {
@@ -49,7 +49,7 @@ func (p *pool) take(address string, n int64) {
 	p.held[address] += n
 }
 
-// try takes n if they are there now.
+// try acquires n units if they are available now.
 func (p *pool) try(address string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +60,8 @@ func (p *pool) try(address string, n int64) bool {
 	return true
 }
 
-// acquire takes n, and waits for them until the timeout or the end of the context; then it returns ErrBusy. Whoever fits
-// first is served first: small requests pass a large one that waits.
+// acquire acquires n units and blocks until they are available. It returns ErrBusy after the timeout or when the context is
+// cancelled. Small requests pass a large one that waits.
 func (p *pool) acquire(ctx context.Context, address string, n int64, timeout time.Duration) error {
 	if n > p.largest() {
 		return ErrBusy
@@ -88,13 +88,13 @@ func (p *pool) acquire(ctx context.Context, address string, n int64, timeout tim
 	defer p.mu.Unlock()
 	i := slices.Index(p.waiting, w)
 	if i < 0 {
-		return nil // granted in the same moment
+		return nil // granted at the same time
 	}
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	return ErrBusy
 }
 
-// release gives n back.
+// release releases n units.
 func (p *pool) release(address string, n int64) {
 	if n == 0 {
 		return
@@ -115,7 +115,7 @@ func (p *pool) release(address string, n int64) {
 	})
 }
 
-// used is how much is taken.
+// used returns how much is acquired.
 func (p *pool) used() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

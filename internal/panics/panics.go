@@ -1,5 +1,5 @@
-// Package panics turns a panic in a handler into an answer. Without it the server drops the connection, which a client takes
-// for an outage, and OLM for a final failure of what it was about.
+// Package panics turns a panic in a handler into an answer. Without it the server closes the connection, which a client
+// treats as an outage, and OLM as a final failure of the plan.
 package panics
 
 import (
@@ -17,7 +17,7 @@ type Recorder struct {
 	panics *prometheus.CounterVec
 }
 
-// NewRecorder makes a recorder and registers its metric.
+// NewRecorder returns a recorder and registers its metric.
 func NewRecorder(registry prometheus.Registerer, log logr.Logger) *Recorder {
 	r := &Recorder{log: log, panics: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "opgate_panics_total",
@@ -28,7 +28,7 @@ func NewRecorder(registry prometheus.Registerer, log logr.Logger) *Recorder {
 }
 
 // Run calls f and reports whether it panicked. A panic is logged with its stack and counted by kind;
-// http.ErrAbortHandler goes on, since the server knows what it means.
+// http.ErrAbortHandler is not recovered, since the server handles it.
 func (r *Recorder) Run(kind string, f func()) (panicked bool) {
 	defer func() {
 		cause := recover()

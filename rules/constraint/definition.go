@@ -128,7 +128,7 @@ func (d *document) constraint(e element) *Constraint {
 	return c
 }
 
-// isOLM tells OLM's syntax from the seed's.
+// isOLM reports whether a constraint is in OLM's syntax, not in the proposal's (R-CO-4).
 func isOLM(value *node) bool {
 	for _, key := range value.keys {
 		if contains(olmKeys, key) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDefineSeed: the YAML of the seed applies unchanged.
+// TestDefineSeed: the example of the proposal applies unchanged (R-CO-3).
 func TestDefineSeed(t *testing.T) {
 	d := sound(t, "cluster-constraints",
 		`[{"type":"olm.constraint","value":{"evaluator":{"id":"cel"},"rule":"properties.exists(p, p.type == \"certified\")","message":"require to have certified property","action":{"id":"require"}}}]`,
@@ -46,7 +46,7 @@ func TestDefineFaults(t *testing.T) {
 		{name: "type is a number", constraints: `[{"type":1,"value":{}}]`, kind: Syntax, path: "spec.constraints[0].type", says: "a number"},
 		{name: "other type", constraints: `[{"type":"olm.gvk","value":{}}]`, kind: Syntax, path: "spec.constraints[0].type", says: "olm.constraint is accepted"},
 		{name: "unknown key", constraints: `[{"type":"olm.constraint","value":{"rule":"true"},"when":1}]`, kind: Syntax, path: "spec.constraints[0].when", says: "known are type, value"},
-		{name: "unknown key in the seed's form", constraints: value(`{"rule":"true","Message":"x"}`), kind: Syntax, path: "spec.constraints[0].value.Message", says: "is not known"},
+		{name: "unknown key in the proposal's form", constraints: value(`{"rule":"true","Message":"x"}`), kind: Syntax, path: "spec.constraints[0].value.Message", says: "is not known"},
 		{name: "key twice", constraints: value(`{"rule":"true","rule":"false"}`), kind: Syntax, path: "spec.constraints[0].value.rule", says: "second time at line 1, column 50"},
 		{name: "key twice, deep", constraints: value(`{"rule":"true","action":{"id":"warn","id":"require"}}`), kind: Syntax, path: "spec.constraints[0].value.action.id", says: "second time"},
 		{name: "key twice, escaped", constraints: value(`{"rule":"true","r\u0075le":"false"}`), kind: Syntax, path: "spec.constraints[0].value.rule", says: "second time"},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// seed is spec.constraints with rules in the seed's syntax.
+// seed is spec.constraints with rules in the proposal's syntax (R-CO-4).
 func seed(rules ...string) string {
 	list := make([]any, 0, len(rules))
 	for _, rule := range rules {

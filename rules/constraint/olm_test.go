@@ -51,7 +51,7 @@ func TestOLMVectors(t *testing.T) {
 		{name: "unknown nested key", value: `{"all":{"constraints":[{"when":1}]}}`},
 		{name: "wrong type", value: `{"package":"foo"}`},
 		{name: "a list", value: `[]`},
-		{name: "the seed's form", value: `{"evaluator":{"id":"cel"},"rule":"true"}`, cluster: true},
+		{name: "the proposal's form", value: `{"evaluator":{"id":"cel"},"rule":"true"}`, cluster: true},
 		{name: "too large for both", value: `{"failureMessage":"` + strings.Repeat("x", 2<<16) + `","cel":{"rule":"true"}}`},
 
 		{name: "another case", value: `{"CEL":{"rule":"true"}}`, parse: true, own: true, stricter: "OLM's parser does not tell cases apart, readers do"},

@@ -43,7 +43,7 @@ func TestOwn(t *testing.T) {
 		{name: "a candidate that is not known", set: plain, bundle: wants(vaultNew), candidates: []*Bundle{{CSV: "x", Unknown: bundleAttributes}},
 			want: []Finding{{Outcome: Undecided, Rule: `package vault in range ">=2.0.0"`, Why: "the package and the version are not known", Attributes: Package | Version}}},
 		{name: "empty", set: plain, bundle: wants(`{}`), want: []Finding{{Outcome: Failed, Rule: "{}", Why: "it is empty; one of cel, package, gvk, all, any and not is required"}}},
-		{name: "the seed's form is not OLM's", set: plain, bundle: wants(`{"rule":"true"}`), want: []Finding{{Outcome: Failed, Rule: `{"rule":"true"}`, Why: `it cannot be read: json: unknown field "rule"`}}},
+		{name: "the proposal's form is not OLM's", set: plain, bundle: wants(`{"rule":"true"}`), want: []Finding{{Outcome: Failed, Rule: `{"rule":"true"}`, Why: `it cannot be read: json: unknown field "rule"`}}},
 		{name: "deep", set: plain, bundle: wants(strings.Repeat(`{"not":{"constraints":[`, 60) + strings.Repeat("]}}", 60)),
 			want: []Finding{{Outcome: Failed, Rule: shorten(strings.Repeat(`{"not":{"constraints":[`, 60), ruleShown), Why: "it is nested deeper than 100 levels"}}},
 	} {

@@ -7,7 +7,7 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// Property types that are known by OLM or by the seed of this project.
+// Property types that are known to OLM or to the proposal (R-CO-2).
 const (
 	typeConstraint   = "olm.constraint"
 	typePackage      = "olm.package"

@@ -6,9 +6,9 @@ import (
 
 // The types of conditions.
 const (
-	// ConditionReady tells whether a Constraint is applied as it is written.
+	// ConditionReady reports whether a Constraint is applied as it is written.
 	ConditionReady = "Ready"
-	// ConditionVirtualOperators tells whether every namespace that is to see the properties sees them. A Constraint that asks
+	// ConditionVirtualOperators reports whether every namespace that is to see the properties sees them. A Constraint that asks
 	// for no virtual operators has none.
 	ConditionVirtualOperators = "VirtualOperators"
 )
@@ -71,7 +71,7 @@ type ConstraintStatus struct {
 	// The outcome, for a Policy that has this Constraint as a template or waits
 	// for it: NonCompliant if it cannot be applied or if an installed operator
 	// does not satisfy it, Pending while a Policy suspends it, else Compliant.
-	// Absent until it was first evaluated, and while it cannot be told of an
+	// Absent until it was first evaluated, and while it cannot be determined of an
 	// installed operator.
 	// ---
 	// The annotation opgate.io/pending suspends it.
@@ -104,7 +104,7 @@ type ConstraintCount struct {
 	// +required
 	Violating int `json:"violating"`
 
-	// For how many installed operators it cannot be told, because not enough is
+	// For how many installed operators it cannot be determined, because not enough is
 	// known of them or because the rule failed.
 	//
 	// +required

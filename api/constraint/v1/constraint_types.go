@@ -9,7 +9,7 @@ import (
 
 // ConstraintSpec is what operators must satisfy, and what the cluster offers.
 // ---
-// Source: seed 004, "Cluster information API".
+// Requirement R-CO-2.
 //
 // Unknown fields are kept, so that the webhook refuses them by name: a misspelt "constraints" that vanished
 // would be a guard that silently does not exist. The limits of length count characters, which are never more than
@@ -21,9 +21,9 @@ type ConstraintSpec struct {
 	// the cluster: text that holds a JSON list. Each element is an object with
 	// type "olm.constraint" and a value.
 	//
-	// The value is either a rule, with "rule" (CEL that gives a boolean),
-	// "message" (what a refusal says), "messageExpression" (CEL that gives the
-	// message, optional), "evaluator" ({"id": "cel"}, optional) and "action"
+	// The value is either a rule, with "rule" (CEL that returns a boolean),
+	// "message" (what a refusal says), "messageExpression" (CEL that returns
+	// the message, optional), "evaluator" ({"id": "cel"}, optional) and "action"
 	// ({"id": "require"}, the default, refuses; {"id": "warn"} only warns), or
 	// one of OLM's own constraints, with "failureMessage" and one of "cel",
 	// "package", "gvk", "all", "any" and "not".
@@ -52,8 +52,8 @@ type ConstraintSpec struct {
 // Constraint says what every operator must satisfy that comes to the cluster,
 // and what the cluster offers to operators.
 // ---
-// Source: seed 004, "Cluster information API". The kind is that of its example, "Constraint", not the
-// "constraint" of its definition: the two do not fit together.
+// Requirement R-CO-1. The kind is that of the proposal's example, "Constraint", not the "constraint" of its
+// definition: the two contradict each other.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

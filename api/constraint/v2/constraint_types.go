@@ -11,7 +11,7 @@ import (
 // Constraint says what every operator must satisfy that comes to the cluster,
 // and what the cluster offers to operators.
 // ---
-// Source: seed 004, "Cluster information API".
+// Requirement R-CO-3.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

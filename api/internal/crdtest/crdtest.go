@@ -78,7 +78,7 @@ func Load(t *testing.T, root, file, version string) *CRD {
 	return &c
 }
 
-// VersionNamed gives a version with its schema.
+// VersionNamed returns a version with its schema.
 func (c *CRD) VersionNamed(t *testing.T, name string) apiextensionsv1.CustomResourceDefinitionVersion {
 	t.Helper()
 	for _, v := range c.V1.Spec.Versions {

@@ -41,7 +41,7 @@ type PolicyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The condition Compliant is True if the policy is Compliant, False if it is
-	// NonCompliant or Pending, and Unknown if it cannot be told; its message names
+	// NonCompliant or Pending, and Unknown if it cannot be determined; its message names
 	// the templates that the outcome comes from.
 	//
 	// +listType=map
@@ -68,7 +68,7 @@ type PolicyStatus struct {
 // Source: the public Policy API.
 type DetailsPerTemplate struct {
 	// Which template: metadata.name is the name of its object, or template- and
-	// its place in the list, from 0, if the object's name cannot be told.
+	// its place in the list, from 0, if the object's name cannot be determined.
 	//
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional

@@ -23,7 +23,7 @@ const (
 
 // ComplianceState is the outcome for a policy or for one of its templates.
 // ---
-// Source: seed 003, "Proposal" (Pending); the others are older.
+// Requirement R-DP-2 (Pending); the others are older.
 type ComplianceState string
 
 // Values of ComplianceState.
@@ -36,13 +36,13 @@ const (
 
 // PolicySpec is what the author of a policy asks for.
 // ---
-// Source: seed 003, "Design Details".
+// Requirement R-DP-1.
 type PolicySpec struct {
 	// Whether the policy is switched off. A policy that is switched off has none
 	// of its templates applied: objects that it made are deleted.
 	// ---
-	// Always written, because the public API requires it; not required here, because the document of seed 003
-	// leaves it out.
+	// Always written, because the public API requires it; not required here, because the example of the
+	// proposal leaves it out (R-DP-5).
 	//
 	// +kubebuilder:default=false
 	// +optional
@@ -98,8 +98,8 @@ type HubTemplateOptions struct {
 
 // PolicyDependency names an object and the state it has to be in.
 // ---
-// Source: seed 003, "Design Details". The rule on namespaces is that of the public API. apiVersion is required
-// there, but the document of seed 003 leaves it out.
+// Requirement R-DP-3. The rule on namespaces is that of the public API. apiVersion is required there, but the
+// example of the proposal leaves it out.
 //
 // +kubebuilder:validation:XValidation:rule="!(self.kind in ['ConfigurationPolicy', 'CertificatePolicy']) || !has(self.namespace) || self.namespace.size() == 0",message="must be empty for a ConfigurationPolicy or a CertificatePolicy, which is looked for in the namespace of the policy: leave it out",fieldPath=".namespace",reason=FieldValueInvalid
 type PolicyDependency struct {
@@ -146,7 +146,7 @@ type PolicyDependency struct {
 
 // PolicyTemplate is one object that a policy applies.
 // ---
-// Source: seed 003, "Design Details".
+// Requirement R-DP-1.
 type PolicyTemplate struct {
 	// The object. A namespaced one is always made in the namespace of the policy.
 	// Required.
@@ -176,7 +176,7 @@ type PolicyTemplate struct {
 // Policy holds objects that are applied together, each as soon as what it
 // depends on is in the wanted state, and reports on them.
 // ---
-// Source: seed 003.
+// Requirement R-DP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -118,7 +118,7 @@ type OperatorPolicySpec struct {
 // is Compliant (the finding is reported and the policy stays Compliant) or
 // NonCompliant (it makes the policy NonCompliant).
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-13.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ComplianceConfig struct {
@@ -226,7 +226,7 @@ type SubscriptionTemplate struct {
 // its installation and health.
 // ---
 // Served for documents of the first releases; v1beta2 is what is stored.
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

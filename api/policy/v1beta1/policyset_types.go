@@ -67,7 +67,7 @@ type PolicySetStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The condition Compliant is True if the set is Compliant, False if it is
-	// NonCompliant or Pending, and Unknown if it cannot be told.
+	// NonCompliant or Pending, and Unknown if it cannot be determined.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -98,7 +98,7 @@ type PolicySetStatusPlacement struct {
 // PolicySet is a group of policies of one namespace, with one outcome for all
 // of them.
 // ---
-// Source: seed 003, "Proposal", and the public PolicySet API.
+// Requirement R-DP-2, and the public PolicySet API.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

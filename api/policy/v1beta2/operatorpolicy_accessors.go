@@ -2,19 +2,18 @@ package v1beta2
 
 import "strings"
 
-// IsEnforced tells whether the policy may refuse and write. Only inform, in any case, and leaving the field
-// out make it a policy that informs: a value that nobody knows must not disarm a guard.
+// IsEnforced reports whether the policy may refuse and write. Only inform, in any case, and leaving the field
+// out make it a policy that informs: an unknown value must not disable a policy.
 func (s *OperatorPolicySpec) IsEnforced() bool {
 	return s.RemediationAction != "" && !strings.EqualFold(string(s.RemediationAction), string(Inform))
 }
 
-// IsMustNotHave tells whether the policy wants the operator to be absent.
+// IsMustNotHave reports whether the policy wants the operator to be absent.
 func (s *OperatorPolicySpec) IsMustNotHave() bool {
 	return s.ComplianceType == MustNotHave
 }
 
-// EffectiveUpgradeApproval is UpgradeApproval with the older spelling Never read as None (seed 000,
-// "OperatorPolicy Syntax").
+// EffectiveUpgradeApproval is UpgradeApproval with the older spelling Never read as None (R-OP-9).
 func (s *OperatorPolicySpec) EffectiveUpgradeApproval() UpgradeApproval {
 	if s.UpgradeApproval == UpgradeApprovalNever {
 		return UpgradeApprovalNone

@@ -6,7 +6,7 @@ import (
 
 // ComplianceState is the outcome for a policy or for one object it looked at.
 // ---
-// Source: seed 001, "OperatorPolicy Status and Compliance Event Messages".
+// Requirement R-ST-1.
 type ComplianceState string
 
 // Values of ComplianceState.
@@ -25,7 +25,7 @@ const (
 // OperatorPolicyStatus is what was observed when the policy was last
 // evaluated.
 // ---
-// Source: seed 001, "OperatorPolicy Status and Compliance Event Messages".
+// Requirement R-ST-1.
 type OperatorPolicyStatus struct {
 	// The overall outcome: Compliant, NonCompliant, Pending (the policy waits for
 	// something it depends on) or Terminating (the policy is being deleted).
@@ -97,7 +97,7 @@ type OperatorPolicyStatus struct {
 
 // RelatedObject is an object that a policy looked at, and what it found.
 // ---
-// Source: seed 001, "OperatorPolicy Status and Compliance Event Messages".
+// Requirement R-ST-2.
 type RelatedObject struct {
 	// The object. Its name is "-" if no particular object was meant.
 	//

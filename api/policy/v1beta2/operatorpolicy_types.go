@@ -9,7 +9,7 @@ import (
 
 // RemediationAction says whether a policy acts or only reports.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-2.
 type RemediationAction string
 
 // Values of RemediationAction. The capitalised spellings mean the same.
@@ -22,7 +22,7 @@ const (
 
 // Severity is a label for reports; it changes no decision.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-3.
 type Severity string
 
 // Values of Severity. The capitalised spellings mean the same.
@@ -39,7 +39,7 @@ const (
 
 // ComplianceType says whether the operator has to be present or absent.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-4.
 type ComplianceType string
 
 // Values of ComplianceType.
@@ -50,7 +50,7 @@ const (
 
 // UpgradeApproval says whether upgrades of an installed operator are approved.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax"; Never is from seed 000, same section.
+// Requirement R-OP-9.
 type UpgradeApproval string
 
 // Values of UpgradeApproval. Read it through
@@ -65,7 +65,7 @@ const (
 // RemovalAction says what happens to one kind of object when an operator is
 // removed.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-12.
 type RemovalAction string
 
 // Values of RemovalAction.
@@ -78,7 +78,7 @@ const (
 
 // ComplianceConfigAction says what a finding does to the policy's compliance.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-13.
 // +kubebuilder:validation:Enum=Compliant;NonCompliant
 type ComplianceConfigAction string
 
@@ -90,8 +90,7 @@ const (
 
 // StatusConfigAction is the earlier form of ComplianceConfigAction.
 // ---
-// Source: seed 000, "OperatorPolicy Syntax" (StatusMessageOnly is in its example, Condition and
-// NonCompliant in its text).
+// Requirement R-OP-15.
 // +kubebuilder:validation:Enum=StatusMessageOnly;Condition;Compliant;NonCompliant
 type StatusConfigAction string
 
@@ -105,7 +104,7 @@ const (
 
 // OperatorPolicySpec is what the author of a policy asks for.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax". Unknown fields are kept in storage here and in the structures below:
+// Requirement R-OP-1. Unknown fields are kept in storage here and in the structures below:
 // pruning a misspelt "version" would leave a policy that allows every version, and the webhook nothing to refuse.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -255,7 +254,7 @@ type OperatorPolicySpec struct {
 	// finding is reported and the policy stays Compliant. NonCompliant is read as
 	// NonCompliant.
 	// ---
-	// Source: seed 000, "OperatorPolicy Syntax". A pointer, because absent and empty differ to
+	// Requirement R-OP-15. A pointer, because absent and empty differ to
 	// conversion, which has to give back what was written.
 	//
 	// +optional
@@ -265,7 +264,7 @@ type OperatorPolicySpec struct {
 // RemovalBehavior says, for each kind of object, whether it goes when an
 // operator is removed.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax" and Story 6 (the defaults).
+// Requirement R-OP-12.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type RemovalBehavior struct {
@@ -314,8 +313,7 @@ type RemovalBehavior struct {
 // is Compliant (the finding is reported and the policy stays Compliant) or
 // NonCompliant (it makes the policy NonCompliant).
 // ---
-// Source: seed 001, "OperatorPolicy Syntax" and "Change to default compliance regarding available
-// upgrades". The schema has no defaults here: a default would hide whether the author wrote the field,
+// Requirement R-OP-13. The schema has no defaults here: a default would hide whether the author wrote the field,
 // and statusConfig counts only where they did not. The mutating webhook fills in what is missing.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -345,7 +343,7 @@ type ComplianceConfig struct {
 	// when the policy is written: from statusConfig.upgradesProgressing if that is
 	// set, else NonCompliant.
 	// ---
-	// Source: seed 000, "OperatorPolicy Syntax" and Story 4.
+	// Requirement R-OP-14.
 	//
 	// +optional
 	UpgradesProgressing ComplianceConfigAction `json:"upgradesProgressing,omitempty"`
@@ -367,7 +365,7 @@ type ComplianceConfig struct {
 
 // StatusConfig is the earlier form of ComplianceConfig.
 // ---
-// Source: seed 000, "OperatorPolicy Syntax" and Stories 3 and 4.
+// Requirement R-OP-15.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type StatusConfig struct {
@@ -404,7 +402,7 @@ type StatusConfig struct {
 // installed in a namespace by the Operator Lifecycle Manager, and reports on
 // its installation and health.
 // ---
-// Source: seed 001, "OperatorPolicy Syntax".
+// Requirement R-OP-1.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -20,8 +20,7 @@ const (
 	exitUnusable = 2 // the command line or the input cannot be used, and nothing was judged
 )
 
-// exitError is an error that knows the exit code of the process. Its message is empty where the output has
-// said all there is to say.
+// exitError is an error with the exit code of the process. Its message is empty if everything has been printed.
 type exitError struct {
 	code    int
 	message string
@@ -29,7 +28,7 @@ type exitError struct {
 
 func (e *exitError) Error() string { return e.message }
 
-// ExitCode is the exit code that the process is to end with.
+// ExitCode returns the exit code of the process.
 func (e *exitError) ExitCode() int { return e.code }
 
 func usage(format string, args ...any) error {
@@ -122,11 +121,11 @@ func Command() *cobra.Command {
 	flags.StringVarP(&o.output, "output", "o", "text", "output format: text or json")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
-		"what becomes of a wrong installPlanApproval: mutate (it is changed) or deny (it is refused)")
+		"action on a wrong installPlanApproval: mutate or deny")
 	flags.StringVar(&o.versions.kubernetes, "kubernetes-version", "",
-		"version of Kubernetes on the cluster, such as 1.36.3 (default not known)")
+		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.openshift, "openshift-version", "",
-		"version of OpenShift on the cluster, such as 4.19.3 (default not known; none where that of Kubernetes is given)")
+		"OpenShift version of the cluster, such as 4.19.3 (default: unknown, or none with --kubernetes-version)")
 	return cmd
 }
 

@@ -126,7 +126,7 @@ func yamlValue(c chunk, at place) (r reading) {
 	decoder := yamltree.NewDecoder(bytes.NewReader(c.text))
 	var node, more yamltree.Node
 	if err := decoder.Decode(&node); err != nil {
-		// The other parser tells better where it stopped.
+		// The other parser reports more precisely where it stopped.
 		if _, other := yaml.YAMLToJSONStrict(c.text); other != nil {
 			err = other
 		}

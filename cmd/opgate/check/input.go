@@ -75,7 +75,7 @@ func faultOf(name string, err error) problem {
 	return problem{place{file: name}, "cannot be read: " + err.Error()}
 }
 
-// filesIn gives the file itself, or the manifests in a directory and below.
+// filesIn returns the file itself, or the manifests in a directory and below.
 func filesIn(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {

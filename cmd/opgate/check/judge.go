@@ -100,7 +100,7 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 	return made
 }
 
-// namespace gives what is known of a namespace. Where that is nothing, the Constraints apply all the same.
+// namespace returns what is known of a namespace. Where that is nothing, the Constraints apply all the same.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
 		return ns.InOrder(c.order)
@@ -108,7 +108,7 @@ func (c *context) namespace(name string) *rules.Namespace {
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).InOrder(c.order)
 }
 
-// all gives every namespace that is known, sorted by name.
+// all returns every namespace that is known, sorted by name.
 func (c *context) all() iter.Seq[*rules.Namespace] {
 	return func(yield func(*rules.Namespace) bool) {
 		for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {

@@ -50,7 +50,7 @@ var (
 	planRequires         = []string{"approval", "approved", "clusterServiceVersionNames"}
 )
 
-// kindOf gives the kind to read an object as, or nil for one that is ignored.
+// kindOf returns the kind to read an object as, or nil for one that is ignored.
 func kindOf(apiVersion, name string) (*kind, error) {
 	if notASCII(apiVersion) || notASCII(name) {
 		return nil, fmt.Errorf("apiVersion %+q and kind %+q must be ASCII; type them instead of copying them", apiVersion, name)

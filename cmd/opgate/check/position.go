@@ -17,7 +17,7 @@ type tree struct {
 
 func lazyTree(text []byte, line int) *tree { return &tree{text: text, offset: line - 1} }
 
-// line gives the line in the file of the field at a path such as spec.config.env[2].name; of a field that
+// line returns the line in the file of the field at a path such as spec.config.env[2].name; of a field that
 // stands there twice, the second; of one that is missing, the nearest field around it; else the fallback.
 func (t *tree) line(path string, fallback int) int {
 	if node := t.node(); node != nil {
@@ -72,7 +72,7 @@ func (t *tree) within(path string) *tree {
 	return &tree{root: node, offset: t.offset}
 }
 
-// lineOf walks along the path and gives the line of the last key or element that is there.
+// lineOf walks along the path and returns the line of the last key or element that exists.
 func lineOf(node *yamltree.Node, path string) int {
 	line := node.Line
 	for path != "" {
@@ -120,7 +120,7 @@ func member(node *yamltree.Node, path string) (key, value *yamltree.Node, rest s
 	return key, value, rest
 }
 
-// field gives one key of a mapping and its value.
+// field returns one key of a mapping and its value.
 func field(node *yamltree.Node, name string) (key, value *yamltree.Node) {
 	if node = resolved(node); node == nil || node.Kind != yamltree.MappingNode {
 		return nil, nil

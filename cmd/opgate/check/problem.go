@@ -13,7 +13,7 @@ type place struct {
 	file string
 	// document counts from 1 in the file; 0 where the problem is the file itself.
 	document int
-	// line counts from 1 in the file; 0 where none can be told.
+	// line counts from 1 in the file; 0 where it is unknown.
 	line int
 }
 

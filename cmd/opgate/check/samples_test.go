@@ -41,7 +41,7 @@ func (s *sample) flags() []string {
 	return strings.Fields(string(m[1]))
 }
 
-// everywhere tells whether the sample has a Constraint, which counts in all namespaces.
+// everywhere reports whether the sample has a Constraint, which counts in all namespaces.
 func (s *sample) everywhere() bool { return bytes.Contains(s.text, []byte("\nkind: Constraint\n")) }
 
 func samples(t *testing.T) (list []sample) {

@@ -47,7 +47,7 @@ func split(data []byte) []chunk {
 	return chunks
 }
 
-// marker gives the document marker that a line begins with, or "".
+// marker returns the document marker that a line begins with, or "".
 func marker(line []byte) string {
 	for _, m := range []string{"---", "..."} {
 		rest, ok := bytes.CutPrefix(line, []byte(m))
@@ -89,7 +89,7 @@ func breakLength(data []byte) int {
 	return 0
 }
 
-// blank tells whether a document's text is only its marker, comments, directives and white space.
+// blank reports whether a document's text is only its marker, comments, directives and white space.
 func blank(text []byte) bool {
 	if m := marker(text[:lineLength(text)]); m != "" {
 		text = text[len(m):]

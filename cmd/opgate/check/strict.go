@@ -41,8 +41,8 @@ func fieldOf(err error) string {
 	return ""
 }
 
-// wrongType explains why an object does not decode into a type. The standard library's decoder, which gives
-// the path, is asked again; where it has no complaint the first one stands.
+// wrongType explains why an object does not decode into a type. The standard library's decoder, which reports
+// the path, decodes it again; if that succeeds, the first error is returned.
 func wrongType(raw []byte, into any, cause error) fieldFault {
 	again := reflect.New(reflect.TypeOf(into).Elem()).Interface()
 	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(raw, again))

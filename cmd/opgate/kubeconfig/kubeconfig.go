@@ -1,4 +1,4 @@
-// Package kubeconfig finds the API server, for every command alike.
+// Package kubeconfig loads the client configuration, in the same way for every command.
 package kubeconfig
 
 import (
@@ -18,6 +18,6 @@ func Load(file string) (*rest.Config, error) {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
 	config.UserAgent = "opgate"
-	config.QPS = -1 // the API server's own priority and fairness limits what this asks
+	config.QPS = -1 // the API server's priority and fairness limits requests
 	return config, nil
 }

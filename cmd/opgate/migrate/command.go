@@ -1,5 +1,5 @@
 // Package migrate rewrites what is stored in an earlier version of OperatorPolicy, so that the version can be
-// taken out of the CustomResourceDefinition one day.
+// removed from the CustomResourceDefinition.
 package migrate
 
 import (
@@ -44,7 +44,7 @@ of versions stays, and the exit code is 1.`,
 			return m.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&file, "kubeconfig", "", "file to reach the API server with (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which objects would be written")
+	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects that would be written, and write nothing")
 	return cmd
 }

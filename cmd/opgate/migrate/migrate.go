@@ -126,8 +126,8 @@ func (m *migration) rewriteAll(ctx context.Context) error {
 	}
 }
 
-// one writes an object unchanged. If somebody else writes it at the same time, that stores it as well. An error says that there
-// is no use in trying others; that this one is refused is none.
+// one writes an object unchanged. A concurrent write by another client stores it as well. It returns an error only if writing
+// other objects would fail too; a refusal of this object is counted instead.
 func (m *migration) one(ctx context.Context, op *unstructured.Unstructured) error {
 	if m.dryRun {
 		fmt.Fprintf(m.out, "would write %s/%s\n", op.GetNamespace(), op.GetName())

@@ -45,11 +45,11 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, now fu
 	if err != nil {
 		return nil, nil, err
 	}
-	keeper, err := certs.NewKeeper(options, source)
+	controller, err := certs.NewController(options, source)
 	if err != nil {
 		return nil, nil, err
 	}
-	return source, []manager.Runnable{source, keeper}, nil
+	return source, []manager.Runnable{source, controller}, nil
 }
 
 func selfSigned(o *Options) (certs.Source, error) {

@@ -81,46 +81,59 @@ type Options struct {
 
 // AddFlags binds each field to its flag, with the default.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "file to reach the API server with (default: the pod's service account, else $KUBECONFIG, else ~/.kube/config)")
-	flags.StringVar(&o.WebhookAddress, "webhook-bind-address", ":9443", "host:port that admission reviews come to, by TLS")
-	flags.StringVar(&o.CertFile, "tls-cert-file", "", "PEM file with the serving certificate, from cert-manager for example; read again when it changes (default: certificates are self-managed)")
-	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with its private key")
-	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour, "self-managed: how long a CA lives; it is rotated at two thirds of that")
-	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 7*24*time.Hour, "self-managed: how long a serving certificate lives; it is renewed at two thirds of that")
-	flags.DurationVar(&o.CAOverlap, "ca-overlap", 10*time.Minute, "self-managed: how long a new CA must have been in every caBundle before certificates are signed with it")
-	flags.BoolVar(&o.SelfSigned, "self-signed", false, "serve with a certificate made in memory, for local use only")
-	flags.StringVar(&o.SelfSignedCA, "self-signed-ca-file", "", "file to write the CA of the self-signed certificate to, for caBundle in the webhook configurations")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig file (default: the pod's service account, else $KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(&o.WebhookAddress, "webhook-bind-address", ":9443", "address the webhook server binds to (HTTPS)")
+	flags.StringVar(&o.CertFile, "tls-cert-file", "",
+		"PEM file with the serving certificate, reloaded on change (default: self-managed certificates)")
+	flags.StringVar(&o.KeyFile, "tls-key-file", "", "PEM file with the private key of --tls-cert-file")
+	flags.DurationVar(&o.CALifetime, "ca-lifetime", 365*24*time.Hour, "lifetime of a self-managed CA, rotated at two thirds of it")
+	flags.DurationVar(&o.CertificateLifetime, "certificate-lifetime", 7*24*time.Hour,
+		"lifetime of a self-managed serving certificate, renewed at two thirds of it")
+	flags.DurationVar(&o.CAOverlap, "ca-overlap", 10*time.Minute,
+		"how long a new self-managed CA must be in every caBundle before it signs")
+	flags.BoolVar(&o.SelfSigned, "self-signed", false, "serve with a self-signed certificate in memory, for local use only")
+	flags.StringVar(&o.SelfSignedCA, "self-signed-ca-file", "",
+		"file to write the CA of --self-signed to, for caBundle in the webhook configurations")
 	flags.StringVar(&o.ClientCAFile, "client-ca-file", "",
-		"PEM file with the CAs of the API server's client certificates; reviews without one are refused (default: a token in the path)")
-	flags.StringArrayVar(&o.ClientNames, "client-cn", nil, "common name of the API server's client certificate; repeatable (default: any)")
-	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `host:port for /metrics by HTTP, "0" for none`)
+		"PEM file with the CAs of the API server's client certificates (default: a token in the path)")
+	flags.StringArrayVar(&o.ClientNames, "client-cn", nil,
+		"common name of the API server's client certificate; repeatable (default: any)")
+	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
-		"serve /metrics by HTTPS to those who may get it, with names of policies (default: HTTP, without names)")
-	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081", `host:port for /healthz, /readyz and /snapshot by HTTP, "0" for none`)
+		"serve metrics over HTTPS to authorized clients, with names of policies")
+	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
+		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
 	flags.StringArrayVar(&o.OLMIdentity, "olm-identity", nil,
-		"user name of the service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required, once. It counts only while it is verified")
+		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required, once, verified")
 	flags.StringVar(&o.OLMNamespaceUID, "olm-namespace-uid", "",
-		"UID of OLM's namespace, to trust it although it is younger than the namespace of Opgate (default: it must not be younger)")
+		"UID of OLM's namespace, to trust it although it is younger than Opgate's")
 	flags.StringVar(&o.ApprovalMode, "approval-mode", string(rules.MutateApproval),
-		"what becomes of a Subscription with the wrong installPlanApproval: mutate changes it with a warning, deny refuses it and names the value to write (for GitOps tools that would fight a changed field)")
+		"action on a wrong installPlanApproval of a Subscription: mutate, or deny (for GitOps tools)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
-		"approve the InstallPlans that policies allow, do what enforced policies ask for, and write their status; without it Opgate only answers reviews (also --enable-operator-policy)")
-	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace that Opgate lives in: of the Leases by which replicas agree on who writes, and of what else they share")
-	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil, "namespace, besides Opgate's own, that the webhook configurations leave out; repeatable. No Constraint counts there")
+		"approve InstallPlans, enforce policies and write status (also --enable-operator-policy)")
+	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace of Opgate, its Leases and its Secrets")
+	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil,
+		"namespace that the webhook configurations and Constraints exclude; repeatable")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
-		"what becomes of operators without a policy that have to wait because a policy made OLM wait in their namespace: approve those that asked for Automatic, or hold them; annotation opgate.io/ungoverned of a namespace takes precedence")
+		"action on plans of operators without a policy that wait because of one: approve or hold")
 	flags.StringVar(&o.Escapes, "escapes", string(escape.Report),
-		"action on operators that OLM installed while no replica answered and that are refused: report them, or remove them as well")
+		"action on forbidden operators that OLM installed during an outage of Opgate: report or remove")
 	flags.BoolVar(&o.Ordering, "ordering", true,
-		"apply the templates of Policies in the order of their dependencies, and refuse those that would wait for one another for ever; switch it off where Open Cluster Management's own policy framework looks after Policies")
+		"reconcile Policies and PolicySets; disable where Open Cluster Management's framework does")
 	flags.StringVar(&o.PendingGuards, "pending-guards", string(dependency.Suspend),
-		"what becomes of OperatorPolicies and Constraints in a Policy while its dependencies are not met: suspend keeps them and lets them hold every approval, delete removes them like other templates, and what they guard is open")
-	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false, "let templates of Policies be of Gatekeeper's kinds (ConstraintTemplate and its constraints)")
-	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "", "namespace for policies that name none and whose package suggests none")
-	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10, "how many compliance messages the status of a policy keeps")
-	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second, "how long to go on answering after SIGTERM, while /readyz already fails, and after the last new connection")
-	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second, "how long at most to wait after that until the API server has let go of its connections; it closes what it has not used for 90 seconds")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line for each request), info (state changes and refusals) or error")
+		"action on OperatorPolicies and Constraints of a Policy with unmet dependencies: suspend or delete")
+	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false,
+		"allow Gatekeeper's ConstraintTemplates and constraints as templates of Policies")
+	flags.StringVar(&o.DefaultNamespace, "operator-policy-default-namespace", "",
+		"namespace of operators whose policy and package name none")
+	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10,
+		"number of compliance messages in the status of a policy")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
+		"time to serve after SIGTERM, while /readyz fails, and after the last new connection")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second,
+		"time to wait after --drain-delay for the API server to close idle connections")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals) or error")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "enable-operator-policy" { // what the existing controller calls it

@@ -30,7 +30,7 @@ func (e *evaluation) catalogSource() Finding {
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
 	case live.State == "":
-		// Nothing was observed of it yet. Another condition type would never be looked at (W16).
+		// Nothing was observed of it yet. Another condition type would never be looked at (R-ST-8).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
 	case live.State != "READY":
 		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+quoted(live.State), relatedUnhealthy
@@ -56,7 +56,7 @@ func (e *evaluation) manifestChannel() *catalog.Channel {
 
 // deprecations says whether the catalog advises against the package, the channel or the installed version;
 // the first of these that it does is named. There is no finding where the catalog is not known, unless the
-// policy depends on it: then that is why it is NonCompliant (W30).
+// policy depends on it: then that is why it is NonCompliant (R-ST-10).
 func (e *evaluation) deprecations() []Finding {
 	f := Finding{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
 	if e.manifest == nil {

@@ -114,7 +114,7 @@ func validated() Finding {
 }
 
 // invalid describes a policy that is not valid. Nothing is looked for, since what to look for is in doubt,
-// and nothing is done (W1).
+// and nothing is done (R-LP-1).
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	unknown := func(conditionType, kind string) Finding {
@@ -198,8 +198,7 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 	}}
 }
 
-// notCreated says why something missing stays so (seed 001: "and that it will not be created because the
-// policy is not being enforced").
+// notCreated says why something missing stays so (R-ST-3).
 const notCreated = " and will not be created, because the policy is not enforced"
 
 // nothing stands for the related objects of a kind of which there are none that count.

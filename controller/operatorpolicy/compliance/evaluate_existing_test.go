@@ -86,11 +86,11 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		},
 		{name: "an informing policy removes nothing", given: append(ours[1:len(ours):len(ours)], mine), want: available},
 		{
-			name: "W18 a Subscription that is not this policy's stays", given: ours, want: available,
+			name: "R-LP-10 a Subscription that is not this policy's stays", given: ours, want: available,
 			related: map[string][]string{kindSubscription: {"etcd Compliant Resource found as expected"}, kindOperatorGroup: {"shop-x7 Compliant Resource found as expected"}},
 		},
 		{
-			name: "W18 the group stays for another Subscription", want: available,
+			name: "R-LP-10 the group stays for another Subscription", want: available,
 			given:   append(ours[:len(ours):len(ours)], mine, subscription("vault", func(s *Subscription) { s.Package = "vault" })),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
@@ -105,7 +105,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
-			name: "W10 the group waits until the Subscription is gone", want: available,
+			name: "R-RM-2 the group waits until the Subscription is gone", want: available,
 			given: append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.Subscriptions[0].Deleting = true }),
 		},
 		{
@@ -122,7 +122,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},
 		},
 		{
-			name: "W18 so does one with a selector", given: []given{enforced, copiedFrom("etcd.v1.2.0"), policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+			name: "R-LP-10 so does one with a selector", given: []given{enforced, copiedFrom("etcd.v1.2.0"), policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.Target = &policyv1beta2.OperatorGroupTarget{Selector: raw(`{"matchLabels":{"a":"b"}}`)}
 			})},
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},

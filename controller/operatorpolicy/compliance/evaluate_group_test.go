@@ -105,7 +105,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			actions: []string{"update OperatorGroup"},
 		},
 		{
-			name: "001 story 5: target.namespaces means targetNamespaces",
+			name: "story 5: target.namespaces means targetNamespaces",
 			given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
 				g.Target = &policyv1beta2.OperatorGroupTarget{Namespaces: raw(`["shop"]`)}
 			}), group("scoped", targets("other"))},
@@ -167,7 +167,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 				"(supported are none), so spec.operatorGroup has to say for which namespaces it is"},
 		},
 		{
-			name:  "W24 several groups do not keep an existing Subscription from being corrected",
+			name:  "R-LP-8 several groups do not keep an existing Subscription from being corrected",
 			given: []given{enforced, group("a", nil), group("b", nil), subscription("etcd", func(s *Subscription) { s.Channel = "beta" })},
 			want:  map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"}, actions: []string{"update Subscription shop/etcd"},
 		},

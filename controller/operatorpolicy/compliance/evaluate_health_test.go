@@ -19,17 +19,17 @@ func TestEvaluateCSV(t *testing.T) {
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant UnsupportedOperatorGroup"}},
 		},
 		{
-			name: "W8 no reason: the phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "Pending", "", "" })},
+			name: "R-ST-6 no reason: the phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "Pending", "", "" })},
 			want:    map[string]string{TypeClusterServiceVersion: "False Pending"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - its phase is Pending"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant Pending"}},
 		},
 		{
-			name: "W8 neither reason nor phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "", "", "" })},
+			name: "R-ST-6 neither reason nor phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "", "", "" })},
 			want: map[string]string{TypeClusterServiceVersion: "False Unknown"},
 		},
 		{
-			name: "W8 a reason that no condition takes", given: []given{running, first(func(c *CSV) { c.Reason = "needs a rest ✨" })},
+			name: "R-ST-6 a reason that no condition takes", given: []given{running, first(func(c *CSV) { c.Reason = "needs a rest ✨" })},
 			want: map[string]string{TypeClusterServiceVersion: "True Succeeded"},
 		},
 		{
@@ -90,17 +90,17 @@ func TestEvaluateWorkload(t *testing.T) {
 			related: map[string][]string{kindCustomResourceDefinition: {"etcds.example.com Compliant Resource found as expected"}},
 		},
 		{
-			name: "7.2 W14 no Deployment exists", given: []given{running, two, func(in *Input) { clear(in.Deployments) }},
+			name: "7.2 R-ST-11 no Deployment exists", given: []given{running, two, func(in *Input) { clear(in.Deployments) }},
 			want:    map[string]string{TypeDeployment: "False NoExistingDeployments"},
 			says:    map[string]string{TypeDeployment: "none of the operator's Deployments exist: etcd-backup, etcd-operator"},
 			related: map[string][]string{kindDeployment: {"etcd-backup NonCompliant Resource not found but should exist", "etcd-operator NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "W14 no Deployment exists, which is tolerated", given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
+			name: "R-ST-11 no Deployment exists, which is tolerated", given: []given{running, compliant, func(in *Input) { clear(in.Deployments) }},
 			want: map[string]string{TypeDeployment: "True NoExistingDeployments"},
 		},
 		{
-			name: "W14 one Deployment is missing", given: []given{running, two},
+			name: "R-ST-11 one Deployment is missing", given: []given{running, two},
 			want: map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
 			says: map[string]string{TypeDeployment: "the operator's Deployments are not all available; missing: etcd-backup"},
 		},
@@ -146,16 +146,16 @@ func TestEvaluateCatalog(t *testing.T) {
 			related: map[string][]string{kindCatalogSource: {"community NonCompliant Resource found as expected but is unhealthy"}},
 		},
 		{
-			name: "W16 without a state", given: []given{running, catalogState("")},
+			name: "R-ST-8 without a state", given: []given{running, catalogState("")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False LastObservedUnknown"},
 		},
 		{
-			name: "W16 without a state, and it matters", given: []given{running, catalogState(""), matters},
+			name: "R-ST-8 without a state, and it matters", given: []given{running, catalogState(""), matters},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True LastObservedUnknown"},
 			related: map[string][]string{kindCatalogSource: {"community NonCompliant Resource found but current state is unknown"}},
 		},
 		{
-			name: "W20 not known yet", given: []given{ready, defaults, matters},
+			name: "R-LP-7 not known yet", given: []given{ready, defaults, matters},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesNotFound"},
 			says:    map[string]string{TypeCatalogSourcesUnhealthy: "the CatalogSource is not known, because the package etcd is not (yet) found in a catalog"},
 			related: map[string][]string{kindCatalogSource: {"- NonCompliant Resource not found but should exist"}},
@@ -187,7 +187,7 @@ func TestEvaluateDeprecations(t *testing.T) {
 		{name: "the channel of the Subscription counts", given: []given{deprecated("", "b", ""), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })},
 			want: map[string]string{TypeNoDeprecations: "True Recommended"}},
 		{name: "nothing is known, and nothing depends on it", given: []given{ready, subscription("etcd")}, want: map[string]string{TypeNoDeprecations: " "}},
-		{name: "W30 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
+		{name: "R-ST-10 nothing is known, and that is why", given: []given{ready, subscription("etcd"), matters},
 			want: map[string]string{TypeNoDeprecations: "Unknown PackageManifestNotFound"},
 			says: map[string]string{TypeNoDeprecations: "whether etcd is deprecated cannot be determined, because the package is not (yet) found in catalog olm/community"}},
 	} {

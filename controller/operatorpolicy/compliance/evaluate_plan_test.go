@@ -70,7 +70,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "9.4 001 story 3: an upgrade waits and counts", given: []given{upgrading(waiting, "install-b"), config(nonCompliantUpgrades)},
+			name: "9.4 story 3: an upgrade waits and counts", given: []given{upgrading(waiting, "install-b"), config(nonCompliantUpgrades)},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is RequiresApproval"}},
 		},
@@ -110,13 +110,13 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "W23 a plan is installing", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
+			name: "R-ST-13 a plan is installing", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b is installing"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Installing"}},
 		},
 		{
-			name: "W23 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
+			name: "R-ST-13 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
 				config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant })},
 			want:    map[string]string{TypeInstallPlan: "True InstallPlansInstalling"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Installing"}},
@@ -126,23 +126,23 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; its approval gives the override reason "CVE-1\n"`},
 		},
 		{
-			name: "W6 a plan has failed", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), "install-b")},
+			name: "R-ST-12 a plan has failed", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), "install-b")},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b has failed"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Failed"}},
 		},
 		{
-			name: "W6 a plan for several has failed another operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+			name: "R-ST-12 a plan for several has failed another operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
 				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "Present"), step("vault.v2.0.0", "Unknown")), "install-b")},
 			want: map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
 		},
 		{
-			name: "W6 a plan for several has failed this operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+			name: "R-ST-12 a plan for several has failed this operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
 				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "NotPresent")), "install-b")},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 		},
 		{
-			name: "W6 a plan for several has failed before its first step", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"), "install-b")},
+			name: "R-ST-12 a plan for several has failed before its first step", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"), "install-b")},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 		},
 		{
@@ -156,7 +156,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Unknown"}},
 		},
 		{
-			name: "W29 the plan that is referred to counts, not the newest", given: []given{upgrading(waiting, "install-b"), plans(newer(plan("install-c", rules.PhaseFailed, "etcd.v1.3.0"), 9))},
+			name: "R-AP-1 the plan that is referred to counts, not the newest", given: []given{upgrading(waiting, "install-b"), plans(newer(plan("install-c", rules.PhaseFailed, "etcd.v1.3.0"), 9))},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{

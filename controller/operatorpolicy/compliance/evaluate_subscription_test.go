@@ -108,30 +108,30 @@ func TestEvaluateSubscription(t *testing.T) {
 				`it belongs to another package and is left alone`},
 		},
 		{
-			name: "W20 defaults are not known yet", given: []given{enforced, ready, defaults},
+			name: "R-LP-7 defaults are not known yet", given: []given{enforced, ready, defaults},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "False SubscriptionMissing"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel, spec.subscription.source, " +
 				"spec.subscription.sourceNamespace cannot be determined, because the package etcd is not (yet) found in a catalog"},
 		},
 		{
-			name: "W20 one default is not known yet", given: []given{ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "" })},
+			name: "R-LP-7 one default is not known yet", given: []given{ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
 				"because the package etcd is not (yet) found in catalog olm/community"},
 		},
 		{
-			name: "W20 the package has no default channel", given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
+			name: "R-LP-7 the package has no default channel", given: []given{enforced, ready, defaults, manifest(func(p *catalog.Package) { p.DefaultChannel = "" })},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.channel cannot be determined, " +
 				"because the PackageManifest of etcd does not tell them"},
 		},
 		{
-			name: "W20 part of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "" })},
+			name: "R-LP-7 part of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.SourceNamespace = "" })},
 			want: map[string]string{TypeValidPolicySpec: "True PolicyValidated"},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.sourceNamespace cannot be determined, " +
 				"because the package etcd is not (yet) found in a catalog named community"},
 		},
 		{
-			name: "W20 the namespace of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "" })},
+			name: "R-LP-7 the namespace of a catalog, and the package is in none yet", given: []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "" })},
 			says: map[string]string{TypeSubscription: "the required Subscription shop/etcd was not found; the defaults of spec.subscription.source cannot be determined, " +
 				"because the package etcd is not (yet) found in a catalog in namespace olm"},
 		},
@@ -179,12 +179,12 @@ func TestEvaluateSubscription(t *testing.T) {
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "22.3 W17 the failure of another Subscription is not ours", given: []given{enforced, ready,
+			name: "22.3 R-ST-14 the failure of another Subscription is not ours", given: []given{enforced, ready,
 				subscription("etcd", failing(reasonUnsatisfiable, "constraints not satisfiable: no operators found in package etcd-other, subscription etcd-other exists"))},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "W17 a mismatch is told while another Subscription fails", given: []given{ready,
+			name: "R-ST-14 a mismatch is told while another Subscription fails", given: []given{ready,
 				subscription("etcd", failing(reasonUnsatisfiable, "subscription vault exists"), func(s *Subscription) { s.Channel = "beta" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 		},
@@ -202,7 +202,7 @@ func TestEvaluateSubscription(t *testing.T) {
 			related: map[string][]string{kindSubscription: {"etcd NonCompliant ErrorPreventedResolution"}},
 		},
 		{
-			name: "W8 a resolution failure without a reason", given: []given{ready, subscription("etcd", failing("", ""))},
+			name: "R-ST-6 a resolution failure without a reason", given: []given{ready, subscription("etcd", failing("", ""))},
 			want: map[string]string{TypeSubscription: "False ResolutionFailed"},
 			says: map[string]string{TypeSubscription: "OLM could not resolve the Subscription shop/etcd"},
 		},
@@ -226,7 +226,7 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 		given []given
 		want  map[string]any
 	}{
-		{"W15 a new one has its marks", []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) {
+		{"R-LP-5 a new one has its marks", []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) {
 			s.StartingCSV, s.Config = "etcd.v1.2.0", raw(`{"env":[{"name":"A","value":"b"}]}`)
 		}), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })}, whole(map[string]any{
 			"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm", "startingCSV": "etcd.v1.2.0", "installPlanApproval": "Manual",
@@ -323,11 +323,11 @@ func TestEvaluateIntervention(t *testing.T) {
 		{"23 the clock starts", []given{enforced, lost}, at(30 * time.Second), 31 * time.Second, nil},
 		{"23 the clock runs", []given{enforced, lost, due(12 * time.Second)}, at(12 * time.Second), 13 * time.Second, nil},
 		{"23 the time has come", []given{enforced, lost, due(0)}, at(0), 0, []string{"update status Subscription shop/etcd"}},
-		{"W35 a time that passed long ago still counts", []given{enforced, lost, due(-time.Hour)}, at(-time.Hour), 0, []string{"update status Subscription shop/etcd"}},
+		{"R-LP-9 a time that passed long ago still counts", []given{enforced, lost, due(-time.Hour)}, at(-time.Hour), 0, []string{"update status Subscription shop/etcd"}},
 		{"a time far ahead is no reason to wait", []given{enforced, lost, due(time.Hour)}, at(30 * time.Second), 31 * time.Second, nil},
 		{"the version says no package", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].Package = "" }}, at(0), 0, []string{"update status Subscription shop/etcd"}},
 		{"the version is a copy", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].CopiedFrom, in.CSVs[0].Phase, in.CSVs[0].Package = "elsewhere", "", "" }}, nil, 0, nil},
-		{"W7 an informing policy never steps in", []given{lost, due(-time.Hour)}, nil, 0, nil},
+		{"R-LP-4 an informing policy never steps in", []given{lost, due(-time.Hour)}, nil, 0, nil},
 		{"the Subscription has a version", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.Subscriptions[0].CurrentCSV = "etcd.v1.2.0" }}, nil, 0, nil},
 		{"the version is not there", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs = nil }}, nil, 0, nil},
 		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Reason = "Copied" }}, nil, 0, nil},

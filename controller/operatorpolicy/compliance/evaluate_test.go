@@ -329,7 +329,7 @@ func TestEvaluateValidity(t *testing.T) {
 	}
 	for _, s := range []scenario{
 		{
-			name:  "W1 an enforced policy without a namespace touches nothing, though a Subscription of that name is there",
+			name:  "R-LP-1 an enforced policy without a namespace touches nothing, though a Subscription of that name is there",
 			given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Namespace = ""; s.Channel = "beta" })},
 			want:  idle,
 			says: map[string]string{TypeValidPolicySpec: "spec.subscription.namespace: Required value: name the namespace of the operator, since nothing else tells it",
@@ -338,13 +338,13 @@ func TestEvaluateValidity(t *testing.T) {
 				kindDeployment: {"- Inapplicable No relevant deployments found"}},
 		},
 		{
-			name: "W1 an enforced policy with a broken OperatorGroup touches nothing",
+			name: "R-LP-1 an enforced policy with a broken OperatorGroup touches nothing",
 			given: []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" }),
 				policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) { g.Namespace = "other" })},
 			want: idle,
 		},
 		{
-			name: "W1 a mustnothave policy that is not valid removes nothing",
+			name: "R-LP-1 a mustnothave policy that is not valid removes nothing",
 			given: []given{enforced, running, func(in *Input) {
 				in.Policy.Spec.ComplianceType = policyv1beta2.MustNotHave
 				in.Problems = []string{"namespace is required in the subscription"}
@@ -437,7 +437,7 @@ func TestEvaluateValidity(t *testing.T) {
 				`the one in the PackageManifest of etcd, which is olm/community`},
 		},
 		{
-			name:  "W19 a wrong catalog is a mismatch once the Subscription says what its catalog is",
+			name:  "R-LP-6 a wrong catalog is a mismatch once the Subscription says what its catalog is",
 			given: []given{running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "wrong", "" })},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "False SubscriptionMismatch"},
 		},

@@ -102,7 +102,7 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 }
 
 // withdraw removes what this policy made for an installation of its own: its Subscription and, where nothing
-// else is subscribed to in the namespace, the OperatorGroup that it generated (W18). What others made stays.
+// else is subscribed to in the namespace, the OperatorGroup that it generated (R-LP-10). What others made stays.
 func (e *evaluation) withdraw(message string) []Action {
 	var actions []Action
 	remaining := 0

@@ -16,7 +16,7 @@ const (
 	reasonNothingToPass = "NoInstallPlansRequiringApproval"
 )
 
-// plan is the InstallPlan that counts for the Subscription: the one that the Subscription refers to (W29),
+// plan is the InstallPlan that counts for the Subscription: the one that the Subscription refers to (R-AP-1),
 // else the newest for the version that it is at. gone names a plan that is referred to and not there.
 func (e *evaluation) plan() (plan *rules.InstallPlan, gone string) {
 	sub := e.subscription
@@ -76,7 +76,7 @@ func (e *evaluation) installPlan() Finding {
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case rules.PhaseInstalling:
-		// That an installation runs is no fault of the operator's, but the default counts it as one (W23);
+		// That an installation runs is no fault of the operator's, but the default counts it as one (R-ST-13);
 		// upgradesProgressing says otherwise.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
@@ -87,7 +87,7 @@ func (e *evaluation) installPlan() Finding {
 		}
 	case rules.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
-		if e.failed(plan) { // W6
+		if e.failed(plan) { // R-ST-12
 			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"
 		}
 	default:

@@ -30,7 +30,7 @@ func (e *evaluation) failedResolution() *SubscriptionCondition {
 
 // unresolved is the finding on a Subscription that OLM cannot resolve, nil where that is not so. OLM writes
 // the failure of one Subscription on every other in the namespace; one whose constraints are not the matter
-// is fine (W17).
+// is fine (R-ST-14).
 func (e *evaluation) unresolved() *Finding {
 	c := e.failedResolution()
 	if c == nil {
@@ -105,11 +105,11 @@ func (e *evaluation) lost() *CSV {
 // operatorNamespace is the annotation in which OLM says where an operator is installed.
 const operatorNamespace = "olm.operatorNamespace"
 
-// stuck tells whether OLM needs help. An informing policy gives none (W7).
+// stuck tells whether OLM needs help. An informing policy gives none (R-LP-4).
 func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
 
 // intervention gives when the Subscription is stepped in for, and how long it is until then. The time stays
-// once it is set, and stays due for as long as the Subscription is stuck (W35).
+// once it is set, and stays due for as long as the Subscription is stuck (R-LP-9).
 func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
 	at := e.Policy.Status.SubscriptionInterventionTime
 	if at == nil || at.Sub(e.Now) > interventionDelay {

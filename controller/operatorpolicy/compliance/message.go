@@ -50,8 +50,7 @@ var aggregatedTypes = []aggregated{
 }
 
 // aggregate sums up the conditions: the outcome, and the message that begins with it and tells the most
-// recent change first (seed 001, "ordered by their last transition times, so that the most recent change is
-// first").
+// recent change first (R-ST-4).
 func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
@@ -113,7 +112,7 @@ type Event struct {
 	Time time.Time
 }
 
-// eventType goes by what the message says, which may differ from what the policy is by then (W21).
+// eventType goes by what the message says, which may differ from what the policy is by then (R-ST-9).
 func eventType(message string) string {
 	if strings.HasPrefix(message, string(policyv1beta2.Compliant)+";") {
 		return corev1.EventTypeNormal

@@ -64,7 +64,7 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-// TestMessageOrder: seed 001, "so that the most recent change is first".
+// TestMessageOrder: the most recent change is first (R-ST-4).
 func TestMessageOrder(t *testing.T) {
 	in := finishing()
 	status, _ := Finish(in, Outcome{Findings: good()}, 0)

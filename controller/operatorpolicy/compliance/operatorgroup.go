@@ -15,7 +15,7 @@ import (
 // where OLM could not install the operator with what is there.
 //
 // A group that is not usable keeps a Subscription from being created, and nothing else: an operator that is
-// installed goes on being kept as the policy says, and its plans go on being approved (W24).
+// installed goes on being kept as the policy says, and its plans go on being approved (R-LP-8).
 func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) {
 	switch groups := e.OperatorGroups; {
 	case len(groups) == 0:
@@ -60,7 +60,7 @@ func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool
 			return e.differentGroup(group, differing)
 		}
 	}
-	// "Check for an existing OperatorGroup in the namespace that can be used" (seed 001).
+	// An existing OperatorGroup counts only if the operator can use it (R-OP-5).
 	if problem := e.unsupported(group); problem != "" {
 		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group) {
 			return e.differentGroup(group, differences(group.Content, spec, "spec"))

@@ -17,7 +17,7 @@ const recordTime = time.Second
 // away kind by kind: Subscription, ClusterServiceVersion, InstallPlans, CustomResourceDefinitions and
 // OperatorGroup. A kind is only deleted when nothing of the one before is left, or it is kept: a group or a
 // definition that goes while the operator runs breaks it half-way, and one that goes while a finalizer
-// holds the Subscription would be made again (W10).
+// holds the Subscription would be made again (R-RM-2).
 func removal(in *Input) Outcome {
 	s := newScope(in)
 	behavior := &in.Policy.Spec.RemovalBehavior

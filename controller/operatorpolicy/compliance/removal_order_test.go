@@ -304,7 +304,7 @@ func TestRemovalProperties(t *testing.T) {
 	}
 }
 
-// checkNothingBefore: W10, and nothing of an earlier kind has yet to go.
+// checkNothingBefore: R-RM-2, and nothing of an earlier kind has yet to go.
 func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier []string) {
 	t.Helper()
 	for _, f := range out.Findings {

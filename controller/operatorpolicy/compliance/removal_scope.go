@@ -92,7 +92,7 @@ func (s *scope) labelled(c *CSV) bool {
 }
 
 // means tells whether the policy means a Subscription: by its catalog and, where the policy is about some
-// versions only, by what it has installed (seed 001, Story 7).
+// versions only, by what it has installed (R-RM-1).
 func (s *scope) means(sub *Subscription) bool {
 	if !s.byVersion {
 		match, _ := s.Rules.Forbids("", "", sub.Catalog)

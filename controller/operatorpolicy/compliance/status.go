@@ -22,7 +22,7 @@ const (
 
 // Finish gives the status of the policy after an evaluation, and the event to report, or nil. The findings
 // of the outcome are those after its actions. It changes nothing where nothing changed: on its own result it
-// gives the same again and no event (W2). The history has at most historyMost entries, 10 if that is less
+// gives the same again and no event (R-ST-5). The history has at most historyMost entries, 10 if that is less
 // than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
@@ -74,7 +74,7 @@ func conditionOf(conditions []metav1.Condition, conditionType string) *metav1.Co
 }
 
 // nextConditions are the findings as conditions, and nothing else: a condition that no finding covers any
-// more would go on saying what was true once (W16).
+// more would go on saying what was true once (R-ST-8).
 func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
 	next := make([]metav1.Condition, 0, len(findings)+1)
 	for _, f := range findings {

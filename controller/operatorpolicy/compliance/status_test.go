@@ -149,7 +149,7 @@ func TestFinishDropsWhatNoFindingCovers(t *testing.T) {
 	findings[6].Kind = kindDeployment
 	status, _ := Finish(in, Outcome{Findings: findings}, 0)
 	if conditionOf(status.Conditions, "CatalogSourcesUnknownState") != nil {
-		t.Error("a stale condition is left (W16)")
+		t.Error("a stale condition is left (R-ST-8)")
 	}
 	if diff := cmp.Diff([]policyv1beta2.RelatedObject{relatedTo(kindOperatorGroup, "kept", "3")}, status.RelatedObjects); diff != "" {
 		t.Error(diff)
@@ -272,7 +272,7 @@ func TestFinishEventsAndHistory(t *testing.T) {
 	})
 }
 
-// TestFinishIsIdempotent: on its own result, stored or not, Finish changes nothing and reports nothing (W2).
+// TestFinishIsIdempotent: on its own result, stored or not, Finish changes nothing and reports nothing (R-ST-5).
 func TestFinishIsIdempotent(t *testing.T) {
 	texts := []string{"", "fine", "\xff broken", strings.Repeat("ü", 3000), strings.Repeat("x", 40000), "the operator namespace is gone", "a; b, c"}
 	for seed := range uint64(400) {

@@ -135,7 +135,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	}
 	return f, []Action{{
 		Verb: Create,
-		// The marks are there from the start; added later they would look like a change of the Subscription (W15).
+		// The marks are there from the start; added later they would look like a change of the Subscription (R-LP-5).
 		Object: map[string]any{"apiVersion": apiVersions[kindSubscription], "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy()}},
@@ -146,7 +146,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 }
 
 // completed is the spec of the Subscription with what the policy leaves open taken from the package; open
-// says what cannot be determined. The catalog is asked only for what is missing (W19).
+// says what cannot be determined. The catalog is asked only for what is missing (R-LP-6).
 func (e *evaluation) completed() (spec map[string]any, open string) {
 	spec = map[string]any{}
 	for field, value := range e.wanted.subscription {

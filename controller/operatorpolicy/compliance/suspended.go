@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// suspended is what becomes of an outcome while the policy waits for what its Policy depends on (seed 003): what is found is
+// suspended is what becomes of an outcome while the policy waits for what its Policy depends on (R-DP-4): what is found is
 // told, and nothing is made, changed or removed. Subscriptions are made to wait for approval, since an Automatic one would have
 // OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {

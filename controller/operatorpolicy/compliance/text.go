@@ -91,7 +91,7 @@ const foreignText = 1000
 var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,254}[A-Za-z0-9_])?$`)
 
 // reasonOr gives the first of some words that a condition takes as its reason: the API server refuses the
-// whole status for one that is empty or holds other characters (W8).
+// whole status for one that is empty or holds other characters (R-ST-6).
 func reasonOr(words ...string) string {
 	for _, word := range words {
 		if validReason.MatchString(word) {

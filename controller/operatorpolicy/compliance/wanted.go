@@ -61,7 +61,7 @@ func (in *Input) wanted() (*wanted, []string) {
 		w.group = &wantedGroup{name: group.Name, spec: map[string]any{}}
 		targets := read[[]string](&r, "spec.operatorGroup.targetNamespaces", group.TargetNamespaces)
 		selector := read[map[string]any](&r, "spec.operatorGroup.selector", group.Selector)
-		if t := group.Target; t != nil { // seed 001's spelling of the two; a policy that uses both is not valid
+		if t := group.Target; t != nil { // the proposal's spelling of the two (R-OP-6); a policy that uses both is not valid
 			targets = append(targets, read[[]string](&r, "spec.operatorGroup.target.namespaces", t.Namespaces)...)
 			if selector == nil {
 				selector = read[map[string]any](&r, "spec.operatorGroup.target.selector", t.Selector)

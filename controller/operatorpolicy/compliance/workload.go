@@ -29,7 +29,7 @@ func (e *evaluation) crds() Finding {
 }
 
 // deployments says whether what the ClusterServiceVersion runs is up. One that is missing is as little up as
-// one whose replicas are not (W14).
+// one whose replicas are not (R-ST-11).
 func (e *evaluation) deployments() Finding {
 	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment}
 	switch {

@@ -1,4 +1,4 @@
-{{/* What pods are found by. It is immutable in a Deployment, so nothing that an upgrade changes may be in it. */}}
+{{/* Selector labels of the pods. They are immutable in a Deployment, so they contain nothing that an upgrade changes. */}}
 {{- define "opgate.selectorLabels" -}}
 app.kubernetes.io/name: opgate
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -14,7 +14,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- merge $labels .Values.commonLabels | toYaml }}
 {{- end }}
 
-{{/* Labels of all other objects. Nothing that is set by hand wins over what pods are found by. */}}
+{{/* Labels of all other objects. Selector labels take precedence over values. */}}
 {{- define "opgate.labels" -}}
 {{- merge (include "opgate.selectorLabels" . | fromYaml) (include "opgate.releaseLabels" . | fromYaml) | toYaml }}
 {{- end }}
@@ -36,7 +36,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if eq .Values.certificates.mode "cert-manager" }}true{{ end }}
 {{- end }}
 
-{{/* cert-manager's cainjector fills in caBundle where this annotation says which certificate to trust. */}}
+{{/* cert-manager's cainjector sets caBundle where this annotation names a certificate. */}}
 {{- define "opgate.caAnnotations" -}}
 {{- if include "opgate.certManager" . -}}
 cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
@@ -96,13 +96,13 @@ request.userInfo.username == '{{ (include "opgate.olm" . | fromYaml).identity }}
 authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()
 {{- end }}
 
-{{/* Namespaces that are not judged, by the name that nobody can change (threat G12); Opgate's own is always one (threat G15). */}}
+{{/* Excluded namespaces, by the name, which is immutable (threat G12); Opgate's own is always one (threat G15). */}}
 {{- define "opgate.namespaceSelector" -}}
 matchExpressions:
   - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ concat (list .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}}
 {{- end }}
 
-{{/* The pod's security context. OpenShift gives each namespace users of its own and refuses pods that ask for others. */}}
+{{/* The pod's security context. OpenShift assigns users to each namespace and refuses pods that set others. */}}
 {{- define "opgate.podSecurityContext" -}}
 {{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}
 {{- omit .Values.podSecurityContext "runAsUser" "runAsGroup" "fsGroup" | toYaml }}

@@ -25,41 +25,41 @@ const (
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 3 * time.Second
 
-	// longestPause is how long to rely on a timer: a machine that slept has slept through it. Looking again
-	// asks the API server nothing.
-	longestPause = time.Minute
-	// Writes are bounded in case somebody else keeps writing the same fields.
+	// resyncPeriod bounds timers, which do not advance while the machine sleeps. A resync sends no requests to the
+	// API server.
+	resyncPeriod = time.Minute
+	// Writes are rate limited, in case another client writes the same fields in a loop.
 	writesPerSecond, writesAtOnce = 5, 50
-	firstRetry, longestRetry      = time.Second, 30 * time.Second
+	firstRetry, maxRetry          = time.Second, 30 * time.Second
 )
 
-// Keeper lets one replica write the Secret and the caBundles where certificates are self-managed. Where they are
-// not, every replica sees to the rest: the ownership of the webhook configurations, which have to go with the
-// namespace that Opgate lives in: without a server they would refuse writes for ever.
-type Keeper struct {
+// Controller writes the Secret, the caBundles and the paths with their tokens. Where certificates are self-managed, only the replica that
+// holds the Lease does. The webhook configurations are owned by Opgate's namespace, so that they are deleted with it: without a
+// server they would refuse writes forever.
+type Controller struct {
 	options Options
 	source  Source
 	secret  *object   // nil unless certificates are self-managed
 	ca      *sharedCA // as well
-	// registrations are followed by every replica, since each has to know the paths that the API server calls.
+	// registrations are watched by every replica, since each has to accept the current tokens.
 	registrations []*registration
-	reading       sync.Mutex // so that what is learned last is what was read last
+	reading       sync.Mutex // orders updates of the tokens as they were read
 
 	client  dynamic.Interface
 	leases  coordinationclient.LeasesGetter
 	clock   *serverClock
 	limiter flowcontrol.RateLimiter
-	changed chan struct{} // holds one token
+	changed chan struct{} // of capacity 1: changes are coalesced
 }
 
-// NewKeeper makes a keeper for certificates that something else manages. Start runs it.
-func NewKeeper(o Options, source Source) (*Keeper, error) {
+// NewController returns a controller for certificates that Opgate does not manage itself. Start runs it.
+func NewController(o Options, source Source) (*Controller, error) {
 	o.Metrics.Serving(source)
-	return newKeeper(o, source)
+	return newController(o, source)
 }
 
-func newKeeper(o Options, source Source) (*Keeper, error) {
-	k := &Keeper{options: o, source: source, clock: &serverClock{now: o.Now}, changed: make(chan struct{}, 1),
+func newController(o Options, source Source) (*Controller, error) {
+	k := &Controller{options: o, source: source, clock: &serverClock{now: o.Now}, changed: make(chan struct{}, 1),
 		limiter: flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writesAtOnce)}
 	config := k.clock.measure(o.Config)
 	var err error
@@ -71,32 +71,34 @@ func newKeeper(o Options, source Source) (*Keeper, error) {
 	}
 	k.registrations = registrations()
 	for _, r := range k.registrations {
-		if r.object, err = follow(k.client, r.kind.GroupVersion().WithResource(r.resource), "", r.name, k.seen, k.options.Log); err != nil {
+		resource := r.kind.GroupVersion().WithResource(r.resource)
+		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged, k.options.Log); err != nil {
 			return nil, fmt.Errorf("watch %s %s: %w", r.kind.Kind, r.name, err)
 		}
 	}
 	return k, nil
 }
 
-// Start takes part in the choice of a leader until the context ends.
-func (k *Keeper) Start(ctx context.Context) error {
+// Start runs the controller until the context is cancelled.
+func (k *Controller) Start(ctx context.Context) error {
 	k.run(ctx)
 	return nil
 }
 
-// NeedLeaderElection is false: the keeper sees to that itself, and losing it does not end the process.
-func (k *Keeper) NeedLeaderElection() bool { return false }
+// NeedLeaderElection returns false: the controller has a Lease of its own, and losing it does not end the process.
+func (k *Controller) NeedLeaderElection() bool { return false }
 
-func (k *Keeper) wake() {
+// enqueue triggers a reconciliation.
+func (k *Controller) enqueue() {
 	select {
 	case k.changed <- struct{}{}:
 	default:
 	}
 }
 
-// seen takes over what the API server calls by after a change of a registration.
-func (k *Keeper) seen() {
-	defer k.wake()
+// registrationChanged accepts the tokens of the current registrations and triggers a reconciliation.
+func (k *Controller) registrationChanged() {
+	defer k.enqueue()
 	if k.options.Callers != nil {
 		k.reading.Lock()
 		defer k.reading.Unlock()
@@ -106,11 +108,11 @@ func (k *Keeper) seen() {
 				inUse[r.label] = r.token()
 			}
 		}
-		k.options.Callers.learn(inUse)
+		k.options.Callers.update(inUse)
 	}
 }
 
-func (k *Keeper) run(ctx context.Context) {
+func (k *Controller) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -118,20 +120,20 @@ func (k *Keeper) run(ctx context.Context) {
 	for _, r := range k.registrations {
 		running.Go(func() { r.informer.RunWithContext(ctx) })
 	}
-	turn := k.campaign
+	turn := k.runWithLease
 	if k.secret == nil {
-		turn = k.lead // it does not matter how many say who owns what
+		turn = k.lead // owner references and paths may be written by several replicas
 	}
 	for ctx.Err() == nil {
 		if err := turn(ctx); err != nil && ctx.Err() == nil {
-			k.options.Log.Error(err, "the upkeep of certificates ended here, another replica may go on", "again", leaseDuration.String())
-			pause(ctx, leaseDuration)
+			k.options.Log.Error(err, "certificate controller stopped, retrying", "after", leaseDuration.String())
+			sleep(ctx, leaseDuration)
 		}
 	}
 }
 
-// pause waits, and looks at nothing but the context.
-func pause(ctx context.Context, d time.Duration) {
+// sleep waits for a duration or until the context is cancelled.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -140,8 +142,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// campaign waits for the Lease and leads until it is lost or the context ends.
-func (k *Keeper) campaign(ctx context.Context) error {
+// runWithLease acquires the Lease and leads until the Lease is lost or the context is cancelled.
+func (k *Controller) runWithLease(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var leading sync.Mutex
@@ -162,10 +164,10 @@ func (k *Keeper) campaign(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("take part in the choice of a leader: %w", err)
+		return fmt.Errorf("make the leader elector: %w", err)
 	}
 	elector.Run(ctx)
-	leading.Lock() // what has begun must end before it begins again
+	leading.Lock() // lead must have returned before it is called again
 	defer leading.Unlock()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -173,44 +175,44 @@ func (k *Keeper) campaign(ctx context.Context) error {
 	return nil
 }
 
-// fit tells why this replica had better not lead: certificates that it makes by a wrong clock are of no use.
-func (k *Keeper) fit() error {
+// checkClock returns an error if this replica must not lead: certificates made with a wrong clock are not valid for clients.
+func (k *Controller) checkClock() error {
 	if k.secret == nil {
 		return nil
 	}
 	return k.clock.check()
 }
 
-// lead follows what there is to keep, and keeps it.
-func (k *Keeper) lead(ctx context.Context) error {
-	if err := k.fit(); err != nil || ctx.Err() != nil {
+// lead reconciles on every change until the context is cancelled.
+func (k *Controller) lead(ctx context.Context) error {
+	if err := k.checkClock(); err != nil || ctx.Err() != nil {
 		return err
 	}
-	t := &term{Keeper: k, refused: map[string]bool{}, told: map[string]bool{}}
+	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}}
 	defer k.options.Metrics.stopped()
 	var synced []cache.InformerSynced
-	for _, r := range t.registrations {
+	for _, r := range l.registrations {
 		synced = append(synced, r.synced)
 	}
 	if k.secret != nil {
 		synced = append(synced, k.secret.synced)
 	}
-	k.options.Log.Info("leading the upkeep of certificates")
+	k.options.Log.Info("leading certificate controller")
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	retry := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: longestRetry, Steps: 10}
+	retry := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: maxRetry, Steps: 10}
 	failed := retry
 	for ctx.Err() == nil {
-		if err := k.fit(); err != nil {
+		if err := k.checkClock(); err != nil {
 			return err
 		}
-		next, err := t.keep(ctx)
-		delay := longestPause
+		next, err := l.reconcile(ctx)
+		delay := resyncPeriod
 		switch {
 		case err != nil && ctx.Err() == nil:
 			delay = failed.Step()
-			k.options.Log.Error(err, "the upkeep of certificates failed, it is tried again", "after", delay.String())
+			k.options.Log.Error(err, "certificate reconciliation failed, retrying", "after", delay.String())
 		case !next.IsZero():
 			failed, delay = retry, min(delay, max(next.Sub(k.options.Now()), 0))
 		default:
@@ -227,5 +229,5 @@ func (k *Keeper) lead(ctx context.Context) error {
 	return nil
 }
 
-// conflicted tells whether a write failed since somebody else wrote. The watch tells what.
+// conflicted reports whether a write failed because of a concurrent write, which the watch will deliver.
 func conflicted(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }

@@ -1,0 +1,234 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// leadership is the state of a replica for as long as it leads.
+type leadership struct {
+	*Controller
+	// owner is the UID of Opgate's namespace; "" until it was read.
+	owner types.UID
+	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, by label.
+	refused, reported map[string]bool
+}
+
+// reconcile writes what differs from the desired state. It returns when to reconcile again; zero if only events matter.
+func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
+	var next time.Time
+	// Paths first: without a caBundle the API server cannot call, so it never calls a new configuration without a token.
+	failed := []error{l.reconcilePaths(ctx)}
+	if l.secret != nil {
+		stored, again, err := l.reconcileSecret(ctx)
+		next, failed = again, append(failed, err)
+		if stored != nil {
+			failed = append(failed, l.reconcileBundles(ctx, stored))
+		}
+	}
+	failed = append(failed, l.reconcileOwners(ctx))
+	l.updateMetrics()
+	return next, errors.Join(failed...)
+}
+
+// reconcileSecret writes the Secret if it differs from the desired state, else returns it: caBundles are written from
+// what is stored, never from what is about to be stored.
+func (l *leadership) reconcileSecret(ctx context.Context) (stored *corev1.Secret, next time.Time, err error) {
+	current, err := l.secret.secret()
+	if err != nil {
+		return nil, next, err
+	}
+	now, lifetimes := l.options.Now(), l.options.Lifetimes
+	in := &input{now: now, lifetimes: lifetimes, stored: decode(current), remembered: l.ca.current.Load(),
+		fresh: func() (*authority, error) { return newAuthority(now, lifetimes.CA) }}
+	for _, r := range l.registrations {
+		for _, c := range r.callers() {
+			certs, _ := decodeBundle(c.bundle) // other content is overwritten
+			in.registered = append(in.registered, certs)
+		}
+	}
+	wanted, done, err := decide(in)
+	if err != nil {
+		return nil, next, err
+	}
+	secret, changed, err := encode(&wanted, l.options.Namespace, current)
+	if err != nil {
+		return nil, next, err
+	}
+	next = wanted.nextCheck(now, lifetimes)
+	if !changed {
+		return current, next, nil
+	}
+	written, err := l.writeSecret(ctx, secret)
+	if conflicted(err) || apierrors.IsNotFound(err) {
+		return nil, next, nil // the watch delivers the current Secret
+	}
+	if err != nil {
+		return nil, next, fmt.Errorf("write Secret %s/%s: %w", l.options.Namespace, secretName, err)
+	}
+	if s := decode(written); s.signs(now) {
+		l.ca.use(s)
+	}
+	l.options.Log.Info("wrote CA Secret", "done", done, "problems", problemsOf(in.stored))
+	return nil, next, nil
+}
+
+func problemsOf(s *state) []string {
+	if s == nil {
+		return nil
+	}
+	return s.problems
+}
+
+func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	if err := l.limiter.Wait(ctx); err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if secret.ResourceVersion == "" {
+		u, err = l.secret.client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
+	} else {
+		u, err = l.secret.client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return toSecret(u)
+}
+
+// reconcileBundles copies the bundle of the Secret to every caBundle. Before the first write it reads the Secret again: a
+// replica that was paused may have missed that another one leads.
+func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret) error {
+	bundle := stored.Data[keyBundle]
+	var failed []error
+	verified := false
+	for _, r := range l.registrations {
+		if current := r.get(); current != nil && len(r.bundles(current)) == 0 && !l.reported[r.label] {
+			l.reported[r.label] = true
+			l.options.Log.Info("object has no webhook, skipped", "kind", r.kind.Kind, "name", r.name)
+		}
+		if !r.outdated(bundle) {
+			continue
+		}
+		if !verified {
+			live, err := l.secret.client.Get(ctx, secretName, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) || err == nil && live.GetResourceVersion() != stored.ResourceVersion {
+				return nil // the watch will deliver it
+			}
+			if err != nil {
+				return fmt.Errorf("read Secret %s/%s: %w", l.options.Namespace, secretName, err)
+			}
+			verified = true
+		}
+		if err := l.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		switch written, err := r.write(ctx, bundle); {
+		case err != nil:
+			failed = append(failed, err)
+		case written:
+			delete(l.reported, r.label)
+			l.options.Log.Info("wrote caBundle", "kind", r.kind.Kind, "name", r.name)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in the paths
+// that manifests leave out: a token that another replica has written, as during a change of flags, is harmless there.
+func (l *leadership) reconcilePaths(ctx context.Context) error {
+	var failed []error
+	for _, r := range l.registrations {
+		if l.routed(r) {
+			continue
+		}
+		if err := l.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		var token string
+		if l.options.Callers != nil {
+			token = newToken()
+			l.options.Callers.expect(token)
+		}
+		switch written, err := r.route(ctx, token); {
+		case err != nil:
+			failed = append(failed, err)
+		case written:
+			l.options.Log.Info("wrote paths", "kind", r.kind.Kind, "name", r.name)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// routed reports whether all paths are as they should be.
+func (l *leadership) routed(r *registration) bool {
+	endpoints := r.endpoints()
+	if l.options.Callers == nil {
+		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.plain && e.token() == "" })
+	}
+	token := r.token()
+	return len(endpoints) == 0 || token != "" && !l.options.Callers.expired(r.label, token)
+}
+
+// reconcileOwners adds the namespace as an owner of the webhook configurations.
+func (l *leadership) reconcileOwners(ctx context.Context) error {
+	if l.owner == "" {
+		namespace, err := l.client.Resource(namespacesResource).Get(ctx, l.options.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read namespace %s, which is to own the webhook configurations: %w", l.options.Namespace, err)
+		}
+		l.owner = namespace.GetUID()
+	}
+	var failed []error
+	for _, r := range l.registrations {
+		if l.refused[r.label] || !r.unowned(l.owner) {
+			continue
+		}
+		if err := l.limiter.Wait(ctx); err != nil {
+			return err
+		}
+		switch written, err := r.own(ctx, l.options.Namespace, l.owner); {
+		case apierrors.IsForbidden(err):
+			// Some clusters require the right to delete an object for changing its owners. Retrying would not help.
+			l.refused[r.label] = true
+			l.options.Log.Error(err, "owner not set, object remains if the namespace is deleted first", "kind", r.kind.Kind, "name", r.name)
+		case err != nil:
+			failed = append(failed, err)
+		case written:
+			l.options.Log.Info("set namespace as owner", "kind", r.kind.Kind, "name", r.name)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// updateMetrics updates the metrics of the registrations.
+func (l *leadership) updateMetrics() {
+	now := l.options.Now()
+	for _, r := range l.registrations {
+		callers := r.callers()
+		if len(callers) == 0 && r.get() != nil {
+			l.options.Metrics.unused(r.label)
+			continue
+		}
+		trusting := len(callers) > 0
+		for _, c := range callers {
+			trusting = trusting && trusts(c.bundle, l.source, now)
+		}
+		l.options.Metrics.registered(r.label, trusting)
+	}
+}
