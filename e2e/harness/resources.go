@@ -1,0 +1,53 @@
+package harness
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	OLMVersion       = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
+	Subscriptions    = OLMVersion.WithResource("subscriptions")
+	InstallPlans     = OLMVersion.WithResource("installplans")
+	OperatorPolicies = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta2", Resource: "operatorpolicies"}
+	Policies         = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1", Resource: "policies"}
+	policySets       = schema.GroupVersionResource{Group: "policy.open-cluster-management.io", Version: "v1beta1", Resource: "policysets"}
+	Constraints      = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "constraints"}
+	namespaces       = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+	// Resources are those of the kinds that tests write.
+	Resources = map[string]schema.GroupVersionResource{
+		"Subscription":          Subscriptions,
+		"InstallPlan":           InstallPlans,
+		"ClusterServiceVersion": OLMVersion.WithResource("clusterserviceversions"),
+		"CatalogSource":         OLMVersion.WithResource("catalogsources"),
+		"OperatorGroup":         OperatorGroups,
+		"OperatorPolicy":        OperatorPolicies,
+		"Constraint":            Constraints,
+		"Policy":                Policies,
+		"PolicySet":             policySets,
+		"Namespace":             namespaces,
+	}
+)
+
+var (
+	ValidatingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+	DefinitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
+
+const (
+	Earlier, Present = "v1beta1", "v1beta2"
+)
+
+// OperatorPoliciesIn is the resource in one of its versions.
+func OperatorPoliciesIn(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: OperatorPolicies.Group, Version: version, Resource: OperatorPolicies.Resource}
+}
+
+const (
+	ChartDir = "../../manifests/chart/opgate"
+)
+
+var (
+	OperatorGroups         = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "operatorgroups"}
+	ClusterServiceVersions = OLMVersion.WithResource("clusterserviceversions")
+)
