@@ -27,7 +27,7 @@ import (
 // scriptsAtOnce is how many scripts run at a time. Most of the time they wait.
 const scriptsAtOnce = 8
 
-// TestDependency runs the scripts of directory ordering against an API server with Opgate, which applies the templates of Policies
+// TestDependency runs the scripts of testdata against an API server with Opgate, which applies the templates of Policies
 // in the order of their dependencies. ConfigurationPolicy and CertificatePolicy are plain kinds here, and nothing acts on them:
 // a script writes the states that their controllers would. There is no OLM either; see TestLoop, whose commands are all there.
 //

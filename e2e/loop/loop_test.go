@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// TestLoop runs the scripts of directory loop against an API server with Opgate's background loop. There is no OLM: a script
+// TestLoop runs the scripts of testdata against an API server with Opgate's background loop. There is no OLM: a script
 // writes what OLM would, and so reaches states in which a real one stays for milliseconds. What a real OLM does is in
 // TestLoopOLM.
 //
