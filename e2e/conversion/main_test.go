@@ -1,3 +1,4 @@
+// Package conversion tests OperatorPolicy in its versions on a real API server.
 package conversion
 
 import (

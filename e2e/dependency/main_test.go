@@ -1,3 +1,4 @@
+// Package dependency tests Policies with dependencies: what they wait for, and what is applied in which order.
 package dependency
 
 import (

@@ -1,3 +1,4 @@
+// Package gate tests admission on a real API server, through the real kubectl, and in front of a real OLM.
 package gate
 
 import (

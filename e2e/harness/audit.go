@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/e2e/internal/rights"
 )
 
-// auditEvent is the part of an event of the API server's audit log that tests read.
-type auditEvent struct {
+// AuditEvent is the part of an event of the API server's audit log that tests read.
+type AuditEvent struct {
 	Stage      string `json:"stage"`
 	Verb       string `json:"verb"`
 	RequestURI string `json:"requestURI"`
@@ -33,20 +33,21 @@ type auditEvent struct {
 	At time.Time `json:"stageTimestamp"`
 }
 
-func ReadAudit(path string) ([]auditEvent, error) {
+// ReadAudit reads the events of an audit log that may still be written.
+func ReadAudit(path string) ([]AuditEvent, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	var events []auditEvent
+	var events []AuditEvent
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			return events, nil // what has no end yet is being written
 		}
-		var event auditEvent
+		var event AuditEvent
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// AuthorityName is the common name of what authority makes.
+// AuthorityName is the common name of a CA that Authority makes.
 const AuthorityName = "a CA of the test"
 
 // Authority makes a CA that ends a while from now, and its key, as PEM.

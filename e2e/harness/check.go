@@ -68,12 +68,12 @@ func WantRefused(t testing.TB, c *cluster.Cluster, user cluster.User, stdin stri
 	}
 }
 
-// WantTexts wants all texts in what somebody was told.
-func WantTexts(t testing.TB, told string, texts ...string) {
+// WantTexts checks that a text contains all others.
+func WantTexts(t testing.TB, text string, texts ...string) {
 	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(told, text) {
-			t.Errorf("got\n%s\nwant %q in it", told, text)
+	for _, want := range texts {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
 }

@@ -29,6 +29,7 @@ type Client struct {
 	HTTP *http.Client
 }
 
+// NewClient returns a client that acts as a user of the cluster.
 func NewClient(c *cluster.Cluster, user cluster.User) (*Client, error) {
 	config, err := c.RESTConfig(user)
 	if err != nil {
@@ -73,6 +74,7 @@ type Answer struct {
 	Warnings []string
 }
 
+// DeniedBy comes before the text of the gate in what the API server answers to a refused request.
 const DeniedBy = "denied the request: "
 
 // Send makes a request.
@@ -110,6 +112,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	return a, nil
 }
 
+// OK reports whether the request succeeded.
 func (a Answer) OK() bool { return a.Code >= 200 && a.Code < 300 }
 
 // String is what a failing test shows of an answer.
@@ -153,6 +156,7 @@ func PathOf(resource schema.GroupVersionResource, namespace, name, subresource s
 	return path
 }
 
+// Of returns the interface for the resource and namespace of an object.
 func (c *Client) Of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, ok := Resources[u.GetKind()]
 	if !ok {
@@ -168,7 +172,7 @@ func (c *Client) Of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 }
 
 // Discover lists the subresources of a resource, "" for itself, in every version of its group that has it. A subresource that
-// is new to this test fails it: somebody has to decide what it means for the gate.
+// is new to this test fails it: what it means for the gate is a decision.
 func (e *Env) Discover(t testing.TB, group, resource string) map[schema.GroupVersion][]string {
 	t.Helper()
 	config, err := e.RESTConfig(cluster.Admin)
@@ -198,7 +202,7 @@ func (e *Env) Discover(t testing.TB, group, resource string) map[schema.GroupVer
 				continue
 			}
 			if subresource != "" && subresource != "status" {
-				t.Errorf("%s serves %s: nobody has decided what the gate makes of it", version, served.Name)
+				t.Errorf("%s serves %s: it is not decided how the gate handles it", version, served.Name)
 			}
 			found[version] = append(found[version], subresource)
 		}
@@ -209,6 +213,7 @@ func (e *Env) Discover(t testing.TB, group, resource string) map[schema.GroupVer
 	return found
 }
 
+// MergeQuery returns the parameters of both; those of a win.
 func MergeQuery(a, b url.Values) url.Values {
 	both := maps.Clone(b)
 	maps.Copy(both, a)

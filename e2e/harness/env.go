@@ -223,7 +223,7 @@ func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructure
 	}
 }
 
-// Label gives a namespace the labels of u until the end of the test. The gate knows them after the next sync.
+// Label sets the labels of u on a namespace until the end of the test. The gate knows them after the next sync.
 func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
 	none := map[string]any{}
@@ -249,6 +249,7 @@ func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
 	}
 }
 
+// EnsureNamespace creates a namespace that does not exist yet, as the tenant's where tenants is set.
 func (e *Env) EnsureNamespace(t testing.TB, name string, tenants bool) {
 	t.Helper()
 	client := e.Clients[cluster.Admin].Resource(namespaces)

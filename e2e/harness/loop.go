@@ -53,6 +53,7 @@ func (e *LoopEnv) Connect(t testing.TB) {
 	}
 }
 
+// PackageManifests defines PackageManifest as a plain kind, for clusters without OLM's package server.
 const PackageManifests = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -152,7 +153,7 @@ func (e *LoopEnv) Propose(t testing.TB, namespace, name, version string, more ..
 	e.Write(t, s)
 }
 
-// Approved gives an error until a plan is approved.
+// Approved returns an error until a plan is approved.
 func (e *LoopEnv) Approved(ctx context.Context, namespace, name string) error {
 	p := InstallPlan(namespace, name, AllowedVersion)
 	if err := e.Admin.Get(ctx, crclient.ObjectKeyFromObject(p), p); err != nil {
@@ -164,11 +165,13 @@ func (e *LoopEnv) Approved(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
+// WaitApproved waits until a plan is approved.
 func (e *LoopEnv) WaitApproved(t testing.TB, namespace, name string) {
 	t.Helper()
 	Eventually(t, "approve "+namespace+"/"+name, func(ctx context.Context) error { return e.Approved(ctx, namespace, name) })
 }
 
+// WantApproved checks whether a plan is approved now.
 func (e *LoopEnv) WantApproved(t testing.TB, namespace, name string, want bool) {
 	t.Helper()
 	if err := e.Approved(t.Context(), namespace, name); (err == nil) != want {

@@ -35,6 +35,7 @@ const (
 	OLMAccount         = "olm-operator-serviceaccount"
 )
 
+// Spec returns an object with one field in its spec.
 func Spec(key string, value any) map[string]any {
 	return map[string]any{"spec": map[string]any{key: value}}
 }
@@ -97,6 +98,7 @@ spec:
 `, namespace, cluster.PolicyNamespace, GoodCatalog, AllowedCSV)
 }
 
+// Subscription subscribes to etcd.
 func Subscription(namespace, name, catalog, approval string) *unstructured.Unstructured {
 	return Object(`
 apiVersion: operators.coreos.com/v1alpha1
@@ -140,6 +142,7 @@ status:
 `, name, namespace, version, GoodCatalog)
 }
 
+// AsJSON returns an object as JSON, for kubectl.
 func AsJSON(t testing.TB, u *unstructured.Unstructured) string {
 	t.Helper()
 	var b strings.Builder

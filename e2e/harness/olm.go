@@ -168,8 +168,10 @@ func (e *OLMEnv) WaitForCSV(t testing.TB, namespace, name string) {
 	})
 }
 
+// Approval is the merge patch that approves a plan.
 const Approval = `{"spec":{"approved":true}}`
 
+// Approve approves a plan as a user.
 func (e *OLMEnv) Approve(t testing.TB, user cluster.User, plan *unstructured.Unstructured) {
 	t.Helper()
 	Kubectl(t, e.Cluster, user, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--type=merge", "--patch", Approval)

@@ -34,6 +34,7 @@ var (
 	DefinitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
+// Earlier and Present are the versions of OperatorPolicy.
 const (
 	Earlier, Present = "v1beta1", "v1beta2"
 )
@@ -43,9 +44,8 @@ func OperatorPoliciesIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: OperatorPolicies.Group, Version: version, Resource: OperatorPolicies.Resource}
 }
 
-const (
-	ChartDir = "../../manifests/chart/opgate"
-)
+// ChartDir is the directory of the Helm chart, from a package of tests.
+const ChartDir = "../../manifests/chart/opgate"
 
 var (
 	OperatorGroups         = schema.GroupVersionResource{Group: "operators.coreos.com", Version: "v1", Resource: "operatorgroups"}

@@ -32,6 +32,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
+// Commands are those of scripts about the loop; TestLoop documents them.
 func (e *LoopEnv) Commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"apply":        e.cmdApply,
@@ -54,12 +55,15 @@ func (e *LoopEnv) Commands() map[string]func(ts *testscript.TestScript, neg bool
 // Terse keeps the log of a script to itself unless it fails, also with go test -v.
 type Terse struct{ *testing.T }
 
+// Run runs a script as a subtest.
 func (t Terse) Run(name string, f func(testscript.T)) {
 	t.T.Run(name, func(t *testing.T) { f(Terse{t}) })
 }
 
+// Verbose returns false.
 func (Terse) Verbose() bool { return false }
 
+// Setup creates the namespaces of a script.
 func (e *LoopEnv) Setup(script *testscript.Env) error {
 	id := rand.String(8)
 	script.Setenv("ID", id)
@@ -121,7 +125,7 @@ func (e *LoopEnv) cmdKubectl(ts *testscript.TestScript, neg bool, args []string)
 	}
 }
 
-// Until polls until check gives nil, or, negated, an error.
+// Until polls until check returns nil, or, negated, an error.
 func Until(ts *testscript.TestScript, neg bool, check func(ctx context.Context) error) {
 	var last error
 	err := wait.PollUntilContextTimeout(context.Background(), PollInterval, WaitTimeout, true, func(ctx context.Context) (bool, error) {
@@ -152,6 +156,7 @@ func (e *LoopEnv) policy(ctx context.Context, ts *testscript.TestScript, name st
 	return op, nil
 }
 
+// NeedArgs fails a command that does not have from least to most arguments.
 func NeedArgs(ts *testscript.TestScript, args []string, least, most int, usage string) {
 	if len(args) < least || len(args) > most {
 		ts.Fatalf("usage: %s", usage)

@@ -1,3 +1,4 @@
+// Package install tests how Opgate is installed, upgraded and removed, by helm and kubectl, and its certificates.
 package install
 
 import (

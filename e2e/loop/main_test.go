@@ -1,3 +1,4 @@
+// Package loop tests the background loop, with scripts that write what OLM would, and beside a real OLM.
 package loop
 
 import (
