@@ -35,7 +35,10 @@ func read(t *testing.T, e *harness.Env, version string, p *unstructured.Unstruct
 }
 
 func readIn(ctx context.Context, e *harness.Env, version string, p *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return sendPolicy(ctx, e, harness.Request{Method: http.MethodGet, Path: harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), "")}, nil)
+	return sendPolicy(ctx, e, harness.Request{
+		Method: http.MethodGet,
+		Path:   harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), ""),
+	}, nil)
 }
 
 // replaced writes a policy that was read back, in the version that it was read in.
@@ -193,18 +196,56 @@ func TestConversionEveryVersion(t *testing.T) {
 		warns  string // instead
 		schema bool   // the schema of one version refuses it before admission is asked
 	}{
-		"an unknown field":                   {change: harness.Spec("verions", []any{harness.AllowedCSV}), says: `unknown field "spec.verions"`},
-		"a contradiction":                    {change: approvals("Automatic", "Manual"), says: `remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades`},
-		"the other contradiction":            {change: approvals("None", "Automatic"), says: `remove it; spec.upgradeApproval: None says already what becomes of upgrades`},
-		"a value that fits neither":          {change: approvals("Automatic", "Sometimes"), says: `spec.subscription.installPlanApproval: Invalid value: "\"Sometimes\""`},
-		"a value that fits neither, alone":   {change: approvals(nil, "Sometimes"), says: "spec.upgradeApproval: Required value", schema: true},
-		"neither form":                       {change: approvals(nil, nil), says: "spec.upgradeApproval: Required value", schema: true},
-		"an entry that is no name":           {change: harness.Spec("versions", []any{"etcd operator"}), says: "spec.versions[0]: Invalid value"},
-		"an annotation that is no JSON":      {change: annotated("versionRange"), says: "it is written by conversion alone"},
-		"an annotation with another field":   {change: annotated(`{"channel":"alpha"}`), says: "it is written by conversion alone"},
-		"an annotation of the wrong dialect": {change: annotated(`{"dialect":"upgradesApproval"}`), says: "it is written by conversion alone"},
-		"a range that nothing satisfies":     {change: harness.Spec("versionRange", ">2.0.0 <1.0.0"), says: "spec.versionRange: Invalid value"},
-		"an entry that looks like a version": {change: harness.Spec("versions", []any{"0.9.4"}), warns: "looks like a version and not like the name of a ClusterServiceVersion"},
+		"an unknown field": {
+			change: harness.Spec("verions", []any{harness.AllowedCSV}),
+			says:   `unknown field "spec.verions"`,
+		},
+		"a contradiction": {
+			change: approvals("Automatic", "Manual"),
+			says:   `remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades`,
+		},
+		"the other contradiction": {
+			change: approvals("None", "Automatic"),
+			says:   `remove it; spec.upgradeApproval: None says already what becomes of upgrades`,
+		},
+		"a value that fits neither": {
+			change: approvals("Automatic", "Sometimes"),
+			says:   `spec.subscription.installPlanApproval: Invalid value: "\"Sometimes\""`,
+		},
+		"a value that fits neither, alone": {
+			change: approvals(nil, "Sometimes"),
+			says:   "spec.upgradeApproval: Required value",
+			schema: true,
+		},
+		"neither form": {
+			change: approvals(nil, nil),
+			says:   "spec.upgradeApproval: Required value",
+			schema: true,
+		},
+		"an entry that is no name": {
+			change: harness.Spec("versions", []any{"etcd operator"}),
+			says:   "spec.versions[0]: Invalid value",
+		},
+		"an annotation that is no JSON": {
+			change: annotated("versionRange"),
+			says:   "it is written by conversion alone",
+		},
+		"an annotation with another field": {
+			change: annotated(`{"channel":"alpha"}`),
+			says:   "it is written by conversion alone",
+		},
+		"an annotation of the wrong dialect": {
+			change: annotated(`{"dialect":"upgradesApproval"}`),
+			says:   "it is written by conversion alone",
+		},
+		"a range that nothing satisfies": {
+			change: harness.Spec("versionRange", ">2.0.0 <1.0.0"),
+			says:   "spec.versionRange: Invalid value",
+		},
+		"an entry that looks like a version": {
+			change: harness.Spec("versions", []any{"0.9.4"}),
+			warns:  "looks like a version and not like the name of a ClusterServiceVersion",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			words := map[string]string{}
@@ -221,10 +262,31 @@ func TestConversionEveryVersion(t *testing.T) {
 				}
 				path := harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), "")
 				for way, r := range map[string]harness.Request{
-					"create":            {Method: http.MethodPost, Path: harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), "", ""), ContentType: "application/json", Body: bad(fresh)},
-					"update":            {Method: http.MethodPut, Path: path, ContentType: "application/json", Body: bad(before)},
-					"patch":             {Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(harness.Normal(test.change))},
-					"server-side apply": {Method: http.MethodPatch, Path: harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), fresh.GetName(), ""), Query: url.Values{"fieldManager": {"e2e"}}, ContentType: "application/apply-patch+yaml", Body: bad(fresh)},
+					"create": {
+						Method:      http.MethodPost,
+						Path:        harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), "", ""),
+						ContentType: "application/json",
+						Body:        bad(fresh),
+					},
+					"update": {
+						Method:      http.MethodPut,
+						Path:        path,
+						ContentType: "application/json",
+						Body:        bad(before),
+					},
+					"patch": {
+						Method:      http.MethodPatch,
+						Path:        path,
+						ContentType: "application/merge-patch+json",
+						Body:        []byte(harness.Normal(test.change)),
+					},
+					"server-side apply": {
+						Method:      http.MethodPatch,
+						Path:        harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), fresh.GetName(), ""),
+						Query:       url.Values{"fieldManager": {"e2e"}},
+						ContentType: "application/apply-patch+yaml",
+						Body:        bad(fresh),
+					},
 				} {
 					r.Query = harness.MergeQuery(r.Query, url.Values{"dryRun": {"All"}})
 					got := e.Clients[cluster.Admin].Must(t, r)
@@ -282,8 +344,12 @@ func TestConversionMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		status := map[string]any{"compliant": "NonCompliant", "observedGeneration": float64(1), "overlappingPolicies": []any{"a.b"}}
-		if _, err := sendPolicy(t.Context(), e, harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), "status"),
-			ContentType: "application/merge-patch+json", Body: []byte(harness.Normal(map[string]any{"status": status}))}, nil); err != nil {
+		if _, err := sendPolicy(t.Context(), e, harness.Request{
+			Method:      http.MethodPatch,
+			Path:        harness.PathOf(harness.OperatorPoliciesIn(version), p.GetNamespace(), p.GetName(), "status"),
+			ContentType: "application/merge-patch+json",
+			Body:        []byte(harness.Normal(map[string]any{"status": status})),
+		}, nil); err != nil {
 			t.Fatal(err)
 		}
 		shown := map[string]*unstructured.Unstructured{harness.Earlier: read(t, e, harness.Earlier, p), harness.Present: read(t, e, harness.Present, p)}

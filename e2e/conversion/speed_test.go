@@ -69,8 +69,14 @@ func (i *identity) conversion() apiextensionsv1.CustomResourceConversion {
 }
 
 func webhookConversion(target string, ca []byte) apiextensionsv1.CustomResourceConversion {
-	return apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-		ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &target, CABundle: ca}, ConversionReviewVersions: []string{"v1"}}}
+	return apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				URL:      &target,
+				CABundle: ca,
+			}, ConversionReviewVersions: []string{"v1"}},
+	}
 }
 
 // listed reads the policies of a namespace, of all for "", in v1beta1, and gives the time that it took until the last byte.

@@ -110,11 +110,15 @@ func TestConversionAtStart(t *testing.T) {
 		spec     map[string]any
 		explains string
 	}{
-		"contradiction": {spec: map[string]any{"upgradeApproval": "Automatic", "subscription": map[string]any{"installPlanApproval": "Manual"}},
-			explains: "remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades"},
+		"contradiction": {
+			spec:     map[string]any{"upgradeApproval": "Automatic", "subscription": map[string]any{"installPlanApproval": "Manual"}},
+			explains: "remove it; spec.upgradeApproval: Automatic says already what becomes of upgrades",
+		},
 		"neither": {spec: map[string]any{"upgradeApproval": nil}, explains: "spec.upgradeApproval: Required value"},
-		"unknown": {spec: map[string]any{"verions": []any{harness.AllowedCSV}, "extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}},
-			explains: `unknown field "spec.verions"; correct it or remove it`},
+		"unknown": {
+			spec:     map[string]any{"verions": []any{harness.AllowedCSV}, "extra": map[string]any{"a": []any{float64(1), "Ω"}}, "upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}},
+			explains: `unknown field "spec.verions"; correct it or remove it`,
+		},
 		"good": {spec: map[string]any{"upgradeApproval": nil, "subscription": map[string]any{"installPlanApproval": "Automatic"}}},
 	}
 	written := map[string]*unstructured.Unstructured{}
@@ -126,8 +130,12 @@ func TestConversionAtStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		status := []byte(`{"status":{"installedVersion":"` + harness.ForbiddenCSV + `"}}`)
-		if _, err := sendPolicy(t.Context(), e.Env, harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), p.GetNamespace(), name, "status"),
-			ContentType: "application/merge-patch+json", Body: status}, nil); err != nil {
+		if _, err := sendPolicy(t.Context(), e.Env, harness.Request{
+			Method:      http.MethodPatch,
+			Path:        harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), p.GetNamespace(), name, "status"),
+			ContentType: "application/merge-patch+json",
+			Body:        status,
+		}, nil); err != nil {
 			t.Fatal(err)
 		}
 		written[name] = read(t, e.Env, harness.Earlier, p)
@@ -140,8 +148,13 @@ func TestConversionAtStart(t *testing.T) {
 
 	// Nobody converts until the gate does.
 	nobody := "https://127.0.0.1:1/convert"
-	if err := e.SetConversion(t.Context(), apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter,
-		Webhook: &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"}}}); err != nil {
+	if err := e.SetConversion(t.Context(), apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: &nobody},
+			ConversionReviewVersions: []string{"v1"},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "policies cannot be read", func(ctx context.Context) error {

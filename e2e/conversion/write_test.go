@@ -65,7 +65,10 @@ func roundTrip(ctx context.Context, e *harness.Env, p *unstructured.Unstructured
 	if diff := cmp.Diff(first.GetAnnotations(), after.GetAnnotations()); diff != "" {
 		return fmt.Errorf("annotations changed on the way through %s (-was +is):\n%s", other, diff)
 	}
-	_, err = sendPolicy(ctx, e, harness.Request{Method: http.MethodDelete, Path: harness.PathOf(harness.OperatorPolicies, p.GetNamespace(), p.GetName(), "")}, nil)
+	_, err = sendPolicy(ctx, e, harness.Request{
+		Method: http.MethodDelete,
+		Path:   harness.PathOf(harness.OperatorPolicies, p.GetNamespace(), p.GetName(), ""),
+	}, nil)
 	return err
 }
 
@@ -159,7 +162,11 @@ func TestConversionKubectl(t *testing.T) {
 	}
 	edit := func(version, script string) {
 		t.Helper()
-		result, err := e.Run(t.Context(), cluster.Command{User: cluster.Admin, Env: []string{"KUBE_EDITOR=sed -i '" + script + "'"}, Args: []string{"edit", in(version), "-n", p.GetNamespace(), name}})
+		result, err := e.Run(t.Context(), cluster.Command{
+			User: cluster.Admin,
+			Env:  []string{"KUBE_EDITOR=sed -i '" + script + "'"},
+			Args: []string{"edit", in(version), "-n", p.GetNamespace(), name},
+		})
 		if err != nil || result.ExitCode != 0 {
 			t.Fatalf("kubectl edit: %v, %s", err, result.Stderr)
 		}
@@ -203,8 +210,13 @@ func TestConversionManagers(t *testing.T) {
 	const versions, versionRange = `["` + harness.AllowedCSV + `"]`, ">=0.9.0 <1.0.0"
 	apply := func(version, manager, spec string) *unstructured.Unstructured {
 		t.Helper()
-		got, err := sendPolicy(t.Context(), e, harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.OperatorPoliciesIn(version), base.GetNamespace(), name, ""), Query: url.Values{"fieldManager": {manager}},
-			ContentType: "application/apply-patch+yaml", Body: fmt.Appendf(nil, "apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s}\nspec: %s", harness.OperatorPolicies.Group, version, name, spec)}, nil)
+		got, err := sendPolicy(t.Context(), e, harness.Request{
+			Method:      http.MethodPatch,
+			Path:        harness.PathOf(harness.OperatorPoliciesIn(version), base.GetNamespace(), name, ""),
+			Query:       url.Values{"fieldManager": {manager}},
+			ContentType: "application/apply-patch+yaml",
+			Body:        fmt.Appendf(nil, "apiVersion: %s/%s\nkind: OperatorPolicy\nmetadata: {name: %s}\nspec: %s", harness.OperatorPolicies.Group, version, name, spec),
+		}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,12 +98,22 @@ func TestA2WatchBudget(t *testing.T) {
 
 	csv := func(policy int) func(int) policyv1.PolicyDependency {
 		return func(i int) policyv1.PolicyDependency {
-			return policyv1.PolicyDependency{APIVersion: "operators.coreos.com/v1alpha1", Kind: "ClusterServiceVersion", Namespace: "victim", Name: fmt.Sprintf("x%d-%d", policy, i)}
+			return policyv1.PolicyDependency{
+				APIVersion: "operators.coreos.com/v1alpha1",
+				Kind:       "ClusterServiceVersion",
+				Namespace:  "victim",
+				Name:       fmt.Sprintf("x%d-%d", policy, i),
+			}
 		}
 	}
 	elsewhere := func(policy int) func(int) policyv1.PolicyDependency {
 		return func(i int) policyv1.PolicyDependency {
-			return policyv1.PolicyDependency{APIVersion: "ordering.example.com/v2", Kind: "Widget", Namespace: fmt.Sprintf("victim-%d-%d", policy, i), Name: "x"}
+			return policyv1.PolicyDependency{
+				APIVersion: "ordering.example.com/v2",
+				Kind:       "Widget",
+				Namespace:  fmt.Sprintf("victim-%d-%d", policy, i),
+				Name:       "x",
+			}
 		}
 	}
 	const made = `{"apiVersion":"policy.open-cluster-management.io/v1","kind":"ConfigurationPolicy","metadata":{"name":"made-%s"},"spec":{}}`
@@ -114,9 +124,30 @@ func TestA2WatchBudget(t *testing.T) {
 		watches        func(open float64) bool
 		says           string
 	}{
-		{name: "nothing", template: `{"apiVersion":"v1","kind":"X"}`, on: csv, count: 960, watches: func(open float64) bool { return open == before.watches }, says: "has no metadata.name"},
-		{name: "many", template: made, on: csv, count: 960, watches: func(open float64) bool { return open <= before.watches+2 }, says: "Dependencies were not satisfied"},
-		{name: "wide", template: made, on: elsewhere, count: 400, watches: func(open float64) bool { return open <= before.watches+2*40 }, says: "too many objects are waited for"},
+		{
+			name:     "nothing",
+			template: `{"apiVersion":"v1","kind":"X"}`,
+			on:       csv,
+			count:    960,
+			watches:  func(open float64) bool { return open == before.watches },
+			says:     "has no metadata.name",
+		},
+		{
+			name:     "many",
+			template: made,
+			on:       csv,
+			count:    960,
+			watches:  func(open float64) bool { return open <= before.watches+2 },
+			says:     "Dependencies were not satisfied",
+		},
+		{
+			name:     "wide",
+			template: made,
+			on:       elsewhere,
+			count:    400,
+			watches:  func(open float64) bool { return open <= before.watches+2*40 },
+			says:     "too many objects are waited for",
+		},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			for i := range policies {
@@ -218,7 +249,12 @@ func (e *env) recover(t *testing.T) {
 // curious is a Policy that asks what there is in namespace victim.
 func curious(name string) *policyv1.Policy {
 	p := greedy(name, `{"apiVersion":"v1","kind":"X"}`, func(i int) policyv1.PolicyDependency {
-		return policyv1.PolicyDependency{APIVersion: "operators.coreos.com/v1alpha1", Kind: "Subscription", Namespace: "victim", Name: []string{"secret-project", "nothing"}[i]}
+		return policyv1.PolicyDependency{
+			APIVersion: "operators.coreos.com/v1alpha1",
+			Kind:       "Subscription",
+			Namespace:  "victim",
+			Name:       []string{"secret-project", "nothing"}[i],
+		}
 	}, 2)
 	p.SetGroupVersionKind(policyKind)
 	return p

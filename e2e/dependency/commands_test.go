@@ -23,7 +23,7 @@ import (
 
 // commands are those of scripts about ordering; TestDependency says what they are for.
 func (e *env) commands() map[string]func(*testscript.TestScript, bool, []string) {
-	all := e.LoopEnv.Commands()
+	all := e.Commands()
 	for name, command := range map[string]func(*testscript.TestScript, bool, []string){
 		"fill":      e.cmdFill,
 		"kubectl":   e.cmdKubectlHere,

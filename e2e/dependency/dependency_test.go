@@ -59,9 +59,19 @@ func TestDependency(t *testing.T) {
 	e := start(t)
 	t.Run("script", func(t *testing.T) {
 		crowd := &crowd{Terse: harness.Terse{T: t}, turns: make(chan struct{}, scriptsAtOnce)}
-		testscript.RunT(crowd, testscript.Params{Dir: "testdata", ContinueOnError: true, Setup: e.setup, Cmds: e.commands()})
+		testscript.RunT(crowd, testscript.Params{
+			Dir:             "testdata",
+			ContinueOnError: true,
+			Setup:           e.setup,
+			Cmds:            e.commands(),
+		})
 		document := []string{documentScript(t)}
-		testscript.RunT(crowd, testscript.Params{Files: document, ContinueOnError: true, Setup: e.setupDocument, Cmds: e.commands()})
+		testscript.RunT(crowd, testscript.Params{
+			Files:           document,
+			ContinueOnError: true,
+			Setup:           e.setupDocument,
+			Cmds:            e.commands(),
+		})
 		for name, test := range map[string]func(*testing.T, *env){"namespaces of dependencies": namespaces, "a template of 1 MiB": largeTemplate} {
 			crowd.all.Go(func() { t.Run(name, func(t *testing.T) { test(t, e) }) })
 		}
@@ -133,8 +143,22 @@ var foreignKinds = func() string {
 		template                   bool
 		versions                   []string
 	}{
-		{"policy.open-cluster-management.io", "configurationpolicies", "ConfigurationPolicy", "Namespaced", true, []string{"v1"}},
-		{"policy.open-cluster-management.io", "certificatepolicies", "CertificatePolicy", "Namespaced", true, []string{"v1"}},
+		{
+			group:    "policy.open-cluster-management.io",
+			plural:   "configurationpolicies",
+			kind:     "ConfigurationPolicy",
+			scope:    "Namespaced",
+			template: true,
+			versions: []string{"v1"},
+		},
+		{
+			group:    "policy.open-cluster-management.io",
+			plural:   "certificatepolicies",
+			kind:     "CertificatePolicy",
+			scope:    "Namespaced",
+			template: true,
+			versions: []string{"v1"},
+		},
 		{"ordering.example.com", "widgets", "Widget", "Namespaced", false, []string{"v1", "v2"}},
 		{"ordering.example.com", "zones", "Zone", "Cluster", true, []string{"v1"}},
 		{"forbidden.example.com", "secretpolicies", "SecretPolicy", "Namespaced", true, []string{"v1"}},

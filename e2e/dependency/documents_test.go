@@ -80,9 +80,20 @@ func TestDependencyStatus(t *testing.T) {
 		document, resource, short string
 		columns, row              []string
 	}{
-		{"seed-003", "policies.policy.open-cluster-management.io", "plc",
-			[]string{"NAME", "REMEDIATION", "ACTION", "COMPLIANCE", "STATE", "AGE"}, []string{"my-complicated-policy", "Pending"}},
-		{"set", "policysets.policy.open-cluster-management.io", "plcset", []string{"NAME", "COMPLIANCE", "STATE", "AGE"}, []string{"set", "Pending"}},
+		{
+			document: "seed-003",
+			resource: "policies.policy.open-cluster-management.io",
+			short:    "plc",
+			columns:  []string{"NAME", "REMEDIATION", "ACTION", "COMPLIANCE", "STATE", "AGE"},
+			row:      []string{"my-complicated-policy", "Pending"},
+		},
+		{
+			document: "set",
+			resource: "policysets.policy.open-cluster-management.io",
+			short:    "plcset",
+			columns:  []string{"NAME", "COMPLIANCE", "STATE", "AGE"},
+			row:      []string{"set", "Pending"},
+		},
 	} {
 		namespace := e.NewNamespace(t)
 		admin := func(stdin string, args ...string) string {
@@ -122,9 +133,17 @@ func TestDependencySchema(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"a namespace for a ConfigurationPolicy": {"name: bar\n", "name: bar\n          namespace: elsewhere\n",
 			"spec.policy-templates[0].extraDependencies[0].namespace: Invalid value"},
-		"a state that is none": {"compliance: NonCompliant", "compliance: noncompliant", `Unsupported value: "noncompliant"`},
-		"a misspelt field":     {"extraDependencies:", "extraDependences:", `unknown field "spec.policy-templates[0].extraDependences"`},
-		"no kind":              {"- kind: Policy\n      name:", "- name:", "spec.dependencies[0].kind: Required value"},
+		"a state that is none": {
+			old:  "compliance: NonCompliant",
+			new:  "compliance: noncompliant",
+			want: `Unsupported value: "noncompliant"`,
+		},
+		"a misspelt field": {
+			old:  "extraDependencies:",
+			new:  "extraDependences:",
+			want: `unknown field "spec.policy-templates[0].extraDependences"`,
+		},
+		"no kind": {"- kind: Policy\n      name:", "- name:", "spec.dependencies[0].kind: Required value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := strings.Replace(document, test.old, test.new, 1)

@@ -41,7 +41,11 @@ func policyOf(namespace, name string, dependencies ...string) *policyv1.Policy {
 	p.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{template}
 	for _, dependency := range dependencies {
 		kind, on, _ := strings.Cut(dependency, "/")
-		p.Spec.Dependencies = append(p.Spec.Dependencies, policyv1.PolicyDependency{Kind: kind, Name: on, Compliance: policyv1.Compliant})
+		p.Spec.Dependencies = append(p.Spec.Dependencies, policyv1.PolicyDependency{
+			Kind:       kind,
+			Name:       on,
+			Compliance: policyv1.Compliant,
+		})
 	}
 	return p
 }
@@ -246,7 +250,11 @@ func (e *env) restartOpgate(t *testing.T, args ...string) {
 		t.Fatal(err)
 	}
 	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true, Args: args}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{
+		Binary: e.Opgate(),
+		Loop:   true,
+		Args:   args,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

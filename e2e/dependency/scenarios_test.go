@@ -16,7 +16,20 @@ var scenarioCounts = []struct {
 	id string
 	n  int
 }{
-	{"S", 5}, {"A3", 1}, {"A4", 1}, {"A9", 3}, {"A10", 14}, {"A12", 9}, {"A15", 2}, {"A16", 1}, {"A17", 4}, {"A20", 1}, {"A22", 1}, {"P11", 1}, {"P13", 2}, {"P15", 2},
+	{id: "S", n: 5},
+	{id: "A3", n: 1},
+	{id: "A4", n: 1},
+	{id: "A9", n: 3},
+	{id: "A10", n: 14},
+	{id: "A12", n: 9},
+	{id: "A15", n: 2},
+	{id: "A16", n: 1},
+	{id: "A17", n: 4},
+	{id: "A20", n: 1},
+	{id: "A22", n: 1},
+	{id: "P11", n: 1},
+	{id: "P13", n: 2},
+	{id: "P15", n: 2},
 }
 
 // TestDependencyScenarios holds docs/ordering-scenarios.md to the tests: it has each scenario once and in order, every test that it

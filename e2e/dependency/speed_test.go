@@ -298,7 +298,10 @@ func longChain(t *testing.T, e *env) {
 	harness.Eventually(t, "all of it is known to admission", func(ctx context.Context) error {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(policyKind)
-		if err := e.Admin.Get(ctx, crclient.ObjectKey{Namespace: namespace, Name: fmt.Sprintf("p-%04d", chainLength-1)}, u); err != nil {
+		if err := e.Admin.Get(ctx, crclient.ObjectKey{
+			Namespace: namespace,
+			Name:      fmt.Sprintf("p-%04d", chainLength-1),
+		}, u); err != nil {
 			return err
 		}
 		return e.judgedBy(ctx, u)

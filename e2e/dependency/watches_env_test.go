@@ -47,7 +47,13 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &watched{admin: admin, requests: &requestLog{}, told: map[types.NamespacedName]int{}, news: map[types.NamespacedName]chan struct{}{}, ended: make(chan error, 1)}
+	w := &watched{
+		admin:    admin,
+		requests: &requestLog{},
+		told:     map[types.NamespacedName]int{},
+		news:     map[types.NamespacedName]chan struct{}{},
+		ended:    make(chan error, 1),
+	}
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &recorder{next, w.requests} })
@@ -175,7 +181,11 @@ func (w *watched) of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 
 func watchedResource(admin *harness.Client, u *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := u.GroupVersionKind()
-	resource := admin.Resource(schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: strings.ToLower(gvk.Kind) + "s"})
+	resource := admin.Resource(schema.GroupVersionResource{
+		Group:    gvk.Group,
+		Version:  gvk.Version,
+		Resource: strings.ToLower(gvk.Kind) + "s",
+	})
 	if u.GetNamespace() == "" {
 		return resource
 	}

@@ -111,14 +111,31 @@ func (g *guest) bind(t *testing.T, group, resource, namespace, name string, verb
 	meta := metav1.ObjectMeta{Name: g.name + "-" + resource}
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: g.name}}
-	_, err := g.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	_, err := g.admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: meta,
+		Rules:      []rbacv1.PolicyRule{rule},
+	}, metav1.CreateOptions{})
 	if err == nil && namespace == "" {
-		_, err = g.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects}, metav1.CreateOptions{})
+		_, err = g.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    role,
+			Subjects:   subjects,
+		}, metav1.CreateOptions{})
 	} else if err == nil {
-		_, err = g.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: subjects}, metav1.CreateOptions{})
+		_, err = g.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    role,
+			Subjects:   subjects,
+		}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	allowed(t, g.config, authorizationv1.ResourceAttributes{Group: group, Resource: resource, Namespace: namespace, Name: name, Verb: verbs[0]})
+	allowed(t, g.config, authorizationv1.ResourceAttributes{
+		Group:     group,
+		Resource:  resource,
+		Namespace: namespace,
+		Name:      name,
+		Verb:      verbs[0],
+	})
 }

@@ -224,7 +224,15 @@ func watchImpossible(t *testing.T, c *cluster.Cluster) {
 func watchParents(t *testing.T, c *cluster.Cluster) {
 	w := watchAs(t, c, reader(t, c), watches.Options{})
 	policy := watches.Target{Ref: dependency.PolicyRef("shop", "db"), Version: "v1"}
-	own := watches.Target{Ref: dependency.Ref{Group: dependency.PolicyGroup, Kind: "ConfigurationPolicy", Namespace: "shop", Name: "made"}, Template: true}
+	own := watches.Target{
+		Ref: dependency.Ref{
+			Group:     dependency.PolicyGroup,
+			Kind:      "ConfigurationPolicy",
+			Namespace: "shop",
+			Name:      "made",
+		},
+		Template: true,
+	}
 	w.Set(waiter, []watches.Target{policy, own})
 	w.Set(another, []watches.Target{{Ref: policy.Ref}})
 	if got := w.Dependents(policy.Ref); len(got) != 2 {

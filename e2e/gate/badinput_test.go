@@ -58,36 +58,182 @@ metadata: {name: bad, namespace: %s}
 		says                      string // of the answer, if it matters who refuses and why
 	}{
 		"a Subscription of 2.5 MiB, to a foreign catalog": {
-			http.MethodPost, newSubscription, jsonType, sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(2) + megabytes(1)[:1<<19]}}})), "(subscription/catalog)"},
-		"a Subscription of 3 MiB":                         {http.MethodPost, newSubscription, jsonType, sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(3)}}})), "too large"},
-		"a Subscription without a spec":                   {http.MethodPost, newSubscription, jsonType, sub(map[string]any{"spec": nil}), "spec: Required value"},
-		"a Subscription whose spec is text":               {http.MethodPost, newSubscription, jsonType, sub(map[string]any{"spec": "etcd"}), ""},
-		"a Subscription whose spec is a list":             {http.MethodPost, newSubscription, jsonType, sub(map[string]any{"spec": []any{"etcd"}}), ""},
-		"a Subscription whose package is a number":        {http.MethodPost, newSubscription, jsonType, sub(harness.Spec("name", 7)), ""},
-		"a Subscription whose source is null":             {http.MethodPost, newSubscription, jsonType, bytes.Replace(sub(nil), []byte(`"`+harness.ForeignCatalog+`"`), []byte("null"), 1), ""},
-		"a Subscription with a name that is not ASCII":    {http.MethodPost, newSubscription, jsonType, sub(map[string]any{"metadata": map[string]any{"name": "größe"}}), ""},
-		"a Subscription with 9,000 levels":                {http.MethodPost, newSubscription, jsonType, nested(sub(harness.Spec("config", map[string]any{"affinity": levels})), 9000), ""},
-		"a Subscription with 11,000 levels":               {http.MethodPost, newSubscription, jsonType, nested(sub(harness.Spec("config", levels)), 11000), "depth"},
-		"a Subscription with two sources, the first good": {http.MethodPost, newSubscription, yamlType, yaml("spec: {name: etcd, source: " + harness.GoodCatalog + ", source: " + harness.ForeignCatalog + ", sourceNamespace: olm, channel: a}"), ""},
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(2) + megabytes(1)[:1<<19]}}})),
+			says:        "(subscription/catalog)",
+		},
+		"a Subscription of 3 MiB": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(harness.Spec("config", map[string]any{"env": []any{map[string]any{"name": "X", "value": megabytes(3)}}})),
+			says:        "too large",
+		},
+		"a Subscription without a spec": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(map[string]any{"spec": nil}),
+			says:        "spec: Required value",
+		},
+		"a Subscription whose spec is text": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(map[string]any{"spec": "etcd"}),
+			says:        "",
+		},
+		"a Subscription whose spec is a list": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(map[string]any{"spec": []any{"etcd"}}),
+			says:        "",
+		},
+		"a Subscription whose package is a number": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(harness.Spec("name", 7)),
+			says:        "",
+		},
+		"a Subscription whose source is null": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        bytes.Replace(sub(nil), []byte(`"`+harness.ForeignCatalog+`"`), []byte("null"), 1),
+			says:        "",
+		},
+		"a Subscription with a name that is not ASCII": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        sub(map[string]any{"metadata": map[string]any{"name": "größe"}}),
+			says:        "",
+		},
+		"a Subscription with 9,000 levels": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        nested(sub(harness.Spec("config", map[string]any{"affinity": levels})), 9000),
+			says:        "",
+		},
+		"a Subscription with 11,000 levels": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        nested(sub(harness.Spec("config", levels)), 11000),
+			says:        "depth",
+		},
+		"a Subscription with two sources, the first good": {
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: yamlType,
+			body:        yaml("spec: {name: etcd, source: " + harness.GoodCatalog + ", source: " + harness.ForeignCatalog + ", sourceNamespace: olm, channel: a}"),
+			says:        "",
+		},
 		"a Subscription with two sources, the last good, and a wrong case": {
-			http.MethodPost, newSubscription, jsonType, bytes.Replace(sub(nil), []byte(`"source":`), []byte(`"Source":"`+harness.GoodCatalog+`","source":`), 1), "(subscription/catalog)"},
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        bytes.Replace(sub(nil), []byte(`"source":`), []byte(`"Source":"`+harness.GoodCatalog+`","source":`), 1),
+			says:        "(subscription/catalog)",
+		},
 		"a Subscription with two specs, the last forbidden": {
-			http.MethodPost, newSubscription, jsonType, bytes.Replace(sub(nil), []byte(`"spec":`), []byte(`"spec":{"name":"other","source":"x","sourceNamespace":"y"},"spec":`), 1), "(subscription/catalog)"},
-		"an approval that is written twice": {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":{"approved":false,"approved":true}}`), ""},
-		"an approval among wrong cases":     {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":{"Approved":false,"approved":true,"APPROVED":false}}`), "(plan/version)"},
-		"an approval as text":               {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":{"approved":"true"}}`), ""},
-		"an approval with 2 MiB of reason":  {http.MethodPatch, thePlan, mergeType, []byte(harness.Normal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"opgate.io/override-reason": megabytes(2)}}, "spec": map[string]any{"approved": true}})), ""},
-		"a plan without its spec":           {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":null}`), ""},
-		"a policy without a spec":           {http.MethodPost, newPolicy, jsonType, operatorPolicy(map[string]any{"spec": nil}), "spec: Required value"},
-		"a policy whose spec is text":       {http.MethodPost, newPolicy, jsonType, operatorPolicy(map[string]any{"spec": "etcd"}), ""},
-		"a policy whose versions are one":   {http.MethodPost, newPolicy, jsonType, operatorPolicy(harness.Spec("versions", harness.AllowedCSV)), "spec.versions"},
-		"a policy without a subscription":   {http.MethodPost, newPolicy, jsonType, operatorPolicy(harness.Spec("subscription", nil)), "spec.subscription"},
-		"a policy with 9,000 levels":        {http.MethodPost, newPolicy, jsonType, nested(operatorPolicy(harness.Spec("subscription", map[string]any{"config": levels})), 9000), "spec.subscription.config"},
-		"a policy of 2 MiB":                 {http.MethodPost, newPolicy, jsonType, operatorPolicy(harness.Spec("versions", strings.Split(strings.TrimSuffix(strings.Repeat(harness.AllowedCSV+" ", 2<<20/len(harness.AllowedCSV)), " "), " "))), ""},
-		"a policy with a look-alike name":   {http.MethodPost, newPolicy, jsonType, operatorPolicy(harness.Spec("subscription", map[string]any{"name": "еtcd"})), "must be ASCII"},
+			method:      http.MethodPost,
+			path:        newSubscription,
+			contentType: jsonType,
+			body:        bytes.Replace(sub(nil), []byte(`"spec":`), []byte(`"spec":{"name":"other","source":"x","sourceNamespace":"y"},"spec":`), 1),
+			says:        "(subscription/catalog)",
+		},
+		"an approval that is written twice": {
+			method:      http.MethodPatch,
+			path:        thePlan,
+			contentType: mergeType,
+			body:        []byte(`{"spec":{"approved":false,"approved":true}}`),
+			says:        "",
+		},
+		"an approval among wrong cases": {
+			method:      http.MethodPatch,
+			path:        thePlan,
+			contentType: mergeType,
+			body:        []byte(`{"spec":{"Approved":false,"approved":true,"APPROVED":false}}`),
+			says:        "(plan/version)",
+		},
+		"an approval as text": {
+			method:      http.MethodPatch,
+			path:        thePlan,
+			contentType: mergeType,
+			body:        []byte(`{"spec":{"approved":"true"}}`),
+			says:        "",
+		},
+		"an approval with 2 MiB of reason": {
+			method:      http.MethodPatch,
+			path:        thePlan,
+			contentType: mergeType,
+			body:        []byte(harness.Normal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"opgate.io/override-reason": megabytes(2)}}, "spec": map[string]any{"approved": true}})),
+			says:        "",
+		},
+		"a plan without its spec": {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":null}`), ""},
+		"a policy without a spec": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(map[string]any{"spec": nil}),
+			says:        "spec: Required value",
+		},
+		"a policy whose spec is text": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(map[string]any{"spec": "etcd"}),
+			says:        "",
+		},
+		"a policy whose versions are one": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(harness.Spec("versions", harness.AllowedCSV)),
+			says:        "spec.versions",
+		},
+		"a policy without a subscription": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(harness.Spec("subscription", nil)),
+			says:        "spec.subscription",
+		},
+		"a policy with 9,000 levels": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        nested(operatorPolicy(harness.Spec("subscription", map[string]any{"config": levels})), 9000),
+			says:        "spec.subscription.config",
+		},
+		"a policy of 2 MiB": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(harness.Spec("versions", strings.Split(strings.TrimSuffix(strings.Repeat(harness.AllowedCSV+" ", 2<<20/len(harness.AllowedCSV)), " "), " "))),
+			says:        "",
+		},
+		"a policy with a look-alike name": {
+			method:      http.MethodPost,
+			path:        newPolicy,
+			contentType: jsonType,
+			body:        operatorPolicy(harness.Spec("subscription", map[string]any{"name": "еtcd"})),
+			says:        "must be ASCII",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := e.Clients[cluster.Admin].Must(t, harness.Request{Method: test.method, Path: test.path, ContentType: test.contentType, Body: test.body})
+			got := e.Clients[cluster.Admin].Must(t, harness.Request{
+				Method:      test.method,
+				Path:        test.path,
+				ContentType: test.contentType,
+				Body:        test.body,
+			})
 			if got.OK() {
 				t.Errorf("it is stored: %.300s", got.Body)
 				e.Remove(t, got.Object())
@@ -144,7 +290,13 @@ func TestG20HostileClient(t *testing.T) {
 	e := harness.Shared(t)
 	wantAlive(t, e)
 	before := goroutines(t, e)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: e.Trust(), DisableKeepAlives: true}, Timeout: harness.WaitTimeout}
+	client := &http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig:   e.Trust(),
+			DisableKeepAlives: true,
+		},
+		Timeout: harness.WaitTimeout,
+	}
 	review := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}`)
 	for _, path := range []string{
 		"/mutate/subscriptions", "/mutate/operatorpolicies", "/validate/subscriptions", "/validate/installplans",
@@ -154,16 +306,32 @@ func TestG20HostileClient(t *testing.T) {
 			method, contentType string
 			body                io.Reader
 		}{
-			"nothing":              {http.MethodPost, "application/json", nil},
-			"garbage":              {http.MethodPost, "application/json", bytes.NewReader(bytes.Repeat([]byte{0xff, 0, '{'}, 1000))},
+			"nothing": {http.MethodPost, "application/json", nil},
+			"garbage": {
+				method:      http.MethodPost,
+				contentType: "application/json",
+				body:        bytes.NewReader(bytes.Repeat([]byte{0xff, 0, '{'}, 1000)),
+			},
 			"GET":                  {http.MethodGet, "", nil},
 			"PUT":                  {http.MethodPut, "application/json", bytes.NewReader(review)},
 			"DELETE":               {http.MethodDelete, "", nil},
 			"another content type": {http.MethodPost, "text/plain", bytes.NewReader(review)},
-			"YAML":                 {http.MethodPost, "application/yaml", strings.NewReader("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\n")},
-			"no object":            {http.MethodPost, "application/json", bytes.NewReader(review)},
-			"10 MiB":               {http.MethodPost, "application/json", bytes.NewReader(bytes.Repeat([]byte(" "), 10<<20))},
-			"10 MiB in chunks":     {http.MethodPost, "application/json", struct{ io.Reader }{bytes.NewReader(bytes.Repeat([]byte(" "), 10<<20))}},
+			"YAML": {
+				method:      http.MethodPost,
+				contentType: "application/yaml",
+				body:        strings.NewReader("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\n"),
+			},
+			"no object": {http.MethodPost, "application/json", bytes.NewReader(review)},
+			"10 MiB": {
+				method:      http.MethodPost,
+				contentType: "application/json",
+				body:        bytes.NewReader(bytes.Repeat([]byte(" "), 10<<20)),
+			},
+			"10 MiB in chunks": {
+				method:      http.MethodPost,
+				contentType: "application/json",
+				body:        struct{ io.Reader }{bytes.NewReader(bytes.Repeat([]byte(" "), 10<<20))},
+			},
 		} {
 			t.Run(name+" to "+path, func(t *testing.T) {
 				req, err := http.NewRequestWithContext(t.Context(), request.method, e.Gate.WebhookURL()+path, request.body)

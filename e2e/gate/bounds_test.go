@@ -59,8 +59,12 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 		{"admin.v2", everything, 60_000, "(csv/constraint)"}, // more than is judged
 		{"plain.v2", workloads, 60_000, "(csv/constraint)"},
 	} {
-		a := e.Clients[cluster.OLM].Must(t, harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.ClusterServiceVersions, namespace, "", ""), ContentType: "application/json",
-			Body: object(attack.name, attack.rules, attack.hooks)})
+		a := e.Clients[cluster.OLM].Must(t, harness.Request{
+			Method:      http.MethodPost,
+			Path:        harness.PathOf(harness.ClusterServiceVersions, namespace, "", ""),
+			ContentType: "application/json",
+			Body:        object(attack.name, attack.rules, attack.hooks),
+		})
 		if a.OK() || !strings.Contains(a.Refused, attack.refused) {
 			t.Errorf("%s: %s", attack.name, a)
 		}
@@ -81,8 +85,12 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 			"spec":{"name":"large-%[1]d","channel":"stable","source":"c","sourceNamespace":"olm","config":{"tolerations":[%s]}}}`,
 			i, strings.TrimSuffix(strings.Repeat(`{"key":""},`, tolerations), ","))
 	}
-	if a := e.Clients[cluster.Admin].Must(t, harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, namespace, "", ""), ContentType: "application/json",
-		Body: []byte(subscription(0, 120_000))}); a.OK() || !strings.Contains(a.Refused, "(gate/unreadable)") {
+	if a := e.Clients[cluster.Admin].Must(t, harness.Request{
+		Method:      http.MethodPost,
+		Path:        harness.PathOf(harness.Subscriptions, namespace, "", ""),
+		ContentType: "application/json",
+		Body:        []byte(subscription(0, 120_000)),
+	}); a.OK() || !strings.Contains(a.Refused, "(gate/unreadable)") {
 		t.Errorf("a Subscription of 1.3 MB: %s", a)
 	}
 	names := make([]string, 40_000) // the API server itself takes many seconds for more
@@ -97,10 +105,18 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 			text     string
 		}{
 			{harness.Subscriptions, subscription(i, 60_000)},
-			{harness.OperatorGroups, fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"large-%d"},
-				"spec":{"targetNamespaces":[%s]}}`, i, strings.Join(names, ","))},
+			{
+				resource: harness.OperatorGroups,
+				text: fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"large-%d"},
+				"spec":{"targetNamespaces":[%s]}}`, i, strings.Join(names, ",")),
+			},
 		} {
-			a := e.Clients[cluster.Admin].Must(t, harness.Request{Method: http.MethodPost, Path: harness.PathOf(o.resource, namespace, "", ""), ContentType: "application/json", Body: []byte(o.text)})
+			a := e.Clients[cluster.Admin].Must(t, harness.Request{
+				Method:      http.MethodPost,
+				Path:        harness.PathOf(o.resource, namespace, "", ""),
+				ContentType: "application/json",
+				Body:        []byte(o.text),
+			})
 			if !a.OK() {
 				t.Fatalf("%s: %s", o.resource.Resource, a)
 			}

@@ -134,7 +134,11 @@ func TestG7Bypass(t *testing.T) {
 				{name: "another package", change: harness.Spec("name", "prometheus")},
 				{name: "forbidden first version", change: harness.Spec("startingCSV", harness.ForbiddenCSV)},
 				{name: "automatic approval", change: harness.Spec("installPlanApproval", "Automatic"), mended: true},
-				{name: "approval that OLM takes for automatic", change: harness.Spec("installPlanApproval", ""), mended: true},
+				{
+					name:   "approval that OLM takes for automatic",
+					change: harness.Spec("installPlanApproval", ""),
+					mended: true,
+				},
 			},
 		},
 		"operatorpolicies": {
@@ -143,7 +147,10 @@ func TestG7Bypass(t *testing.T) {
 			protected: [][]string{{"spec", "subscription"}, {"spec", "versions"}},
 			attacks: []attack{
 				// In v1beta1 it contradicts upgradeApproval, in v1beta2 it is not for a policy to say.
-				{name: "approval by hand", change: harness.Spec("subscription", map[string]any{"installPlanApproval": "Manual"})},
+				{
+					name:   "approval by hand",
+					change: harness.Spec("subscription", map[string]any{"installPlanApproval": "Manual"}),
+				},
 				{name: "unknown field", change: harness.Spec("subscription", map[string]any{"chanel": "stable"})},
 				{name: "look-alike version", change: harness.Spec("versions", []any{"etcdoperator.v0.9\u20242"})},
 			},
@@ -156,7 +163,10 @@ func TestG7Bypass(t *testing.T) {
 				{name: "a rule that would run for a minute", change: harness.Spec("constraints", ruleForAMinute)},
 				{name: "no JSON", change: harness.Spec("constraints", "[")},
 				{name: "unknown field", change: harness.Spec("constraint", "[]")},
-				{name: "a property out of shape", change: harness.Spec("properties", `[{"type":"olm.label","value":"secured"}]`)},
+				{
+					name:   "a property out of shape",
+					change: harness.Spec("properties", `[{"type":"olm.label","value":"secured"}]`),
+				},
 			},
 		},
 		"clusterserviceversions": {
@@ -166,10 +176,19 @@ func TestG7Bypass(t *testing.T) {
 			protected: [][]string{{"metadata", "annotations", "operatorframework.io/properties"}, {"metadata", "labels"}, {"spec"}},
 			attacks: []attack{
 				{name: "other contents", change: harness.Spec("displayName", "evil")},
-				{name: "other permissions", change: harness.Spec("install", map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{},
-					"clusterPermissions": []any{map[string]any{"serviceAccountName": "evil", "rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}}}})},
-				{name: "another package", change: annotated("operatorframework.io/properties", propertiesOf("innocent", harness.AllowedVersion))},
-				{name: "the label of a copy", change: map[string]any{"metadata": map[string]any{"labels": map[string]any{"olm.copiedFrom": "elsewhere"}}}},
+				{
+					name: "other permissions",
+					change: harness.Spec("install", map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{},
+						"clusterPermissions": []any{map[string]any{"serviceAccountName": "evil", "rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": []any{"*"}, "verbs": []any{"*"}}}}}}}),
+				},
+				{
+					name:   "another package",
+					change: annotated("operatorframework.io/properties", propertiesOf("innocent", harness.AllowedVersion)),
+				},
+				{
+					name:   "the label of a copy",
+					change: map[string]any{"metadata": map[string]any{"labels": map[string]any{"olm.copiedFrom": "elsewhere"}}},
+				},
 				{name: "properties that nobody can read", change: annotated("operatorframework.io/properties", "[")},
 			},
 		},
@@ -229,7 +248,10 @@ func planAttacks(namespace string) []attack {
 	}
 	return []attack{
 		{name: "approve", change: harness.Spec("approved", true)},
-		{name: "approve under another name", change: map[string]any{"spec": map[string]any{"approved": true, "clusterServiceVersionNames": []any{harness.AllowedCSV}}}},
+		{
+			name:   "approve under another name",
+			change: map[string]any{"spec": map[string]any{"approved": true, "clusterServiceVersionNames": []any{harness.AllowedCSV}}},
+		},
 		{name: "rename", change: harness.Spec("clusterServiceVersionNames", []any{harness.AllowedCSV})},
 		{name: "predict a generation", change: harness.Spec("generation", int64(2))},
 		{name: "approve otherwise", change: harness.Spec("approval", "Automatic")},
@@ -307,7 +329,13 @@ func (m *matrix) try(t *testing.T, e *harness.Env, resource schema.GroupVersionR
 			query = harness.MergeQuery(query, url.Values{"dryRun": {"All"}})
 		}
 		path := harness.PathOf(resource, stored.GetNamespace(), stored.GetName(), subresource)
-		return e.Clients[user].Must(t, harness.Request{Method: way.method, Path: path, Query: query, ContentType: way.contentType, Body: body})
+		return e.Clients[user].Must(t, harness.Request{
+			Method:      way.method,
+			Path:        path,
+			Query:       query,
+			ContentType: way.contentType,
+			Body:        body,
+		})
 	}
 	got := send(before, dry)
 	after := stored(m.target)

@@ -38,12 +38,27 @@ func newHostile(e *harness.Env, certificates ...tls.Certificate) *hostile {
 	if len(certificates) > 0 { // shown whatever the server says that it trusts
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificates[0], nil }
 	}
-	return &hostile{e, &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: harness.WaitTimeout}}
+	return &hostile{
+		Env: e,
+		client: &http.Client{
+			Transport: &http.Transport{
+				TLSClientConfig:   config,
+				DisableKeepAlives: true,
+			},
+			Timeout: harness.WaitTimeout,
+		},
+	}
 }
 
 // post sends a review and returns the status and the body of the answer.
 func (h *hostile) post(ctx context.Context, path string, review *admissionv1.AdmissionRequest) (int, string, error) {
-	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: review})
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: "admission.k8s.io/v1",
+			Kind:       "AdmissionReview",
+		},
+		Request: review,
+	})
 	if err != nil {
 		return 0, "", err
 	}
@@ -63,8 +78,15 @@ func (h *hostile) post(ctx context.Context, path string, review *admissionv1.Adm
 
 func forged(t *testing.T, old, object *unstructured.Unstructured) *admissionv1.AdmissionRequest {
 	t.Helper()
-	review := &admissionv1.AdmissionRequest{UID: "1", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte(harness.AsJSON(t, object))},
-		UserInfo: authenticationv1.UserInfo{Username: string(cluster.Admin), Groups: []string{"system:masters", "system:authenticated"}}}
+	review := &admissionv1.AdmissionRequest{
+		UID:       "1",
+		Operation: admissionv1.Create,
+		Object:    runtime.RawExtension{Raw: []byte(harness.AsJSON(t, object))},
+		UserInfo: authenticationv1.UserInfo{
+			Username: string(cluster.Admin),
+			Groups:   []string{"system:masters", "system:authenticated"},
+		},
+	}
 	if old != nil {
 		review.Operation, review.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(harness.AsJSON(t, old))}
 	}
@@ -242,7 +264,12 @@ func TestA9PathsAreRestored(t *testing.T) {
 			}
 			write := harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual"))
 			harness.Eventually(t, "see another token, and whole messages", func(ctx context.Context) error {
-				got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.Subscriptions, namespace, "", ""), ContentType: "application/json", Body: []byte(write)})
+				got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
+					Method:      http.MethodPost,
+					Path:        harness.PathOf(harness.Subscriptions, namespace, "", ""),
+					ContentType: "application/json",
+					Body:        []byte(write),
+				})
 				if err != nil {
 					return err
 				}
@@ -314,11 +341,22 @@ func TestA9ClientCertificate(t *testing.T) {
 		path         string
 		code         int // 0 for no answer at all
 	}{
-		"no certificate":                {path: "/validate/subscriptions", code: http.StatusUnauthorized},
-		"no certificate, but a token":   {path: "/validate/subscriptions/" + strings.Repeat("a", 26), code: http.StatusUnauthorized},
-		"another name":                  {certificates: []tls.Certificate{client("tenant")}, path: "/validate/subscriptions", code: http.StatusUnauthorized},
-		"another CA":                    {certificates: []tls.Certificate{foreign}, path: "/validate/subscriptions"},
-		"the certificate":               {certificates: []tls.Certificate{signed}, path: "/validate/subscriptions", code: http.StatusOK},
+		"no certificate": {path: "/validate/subscriptions", code: http.StatusUnauthorized},
+		"no certificate, but a token": {
+			path: "/validate/subscriptions/" + strings.Repeat("a", 26),
+			code: http.StatusUnauthorized,
+		},
+		"another name": {
+			certificates: []tls.Certificate{client("tenant")},
+			path:         "/validate/subscriptions",
+			code:         http.StatusUnauthorized,
+		},
+		"another CA": {certificates: []tls.Certificate{foreign}, path: "/validate/subscriptions"},
+		"the certificate": {
+			certificates: []tls.Certificate{signed},
+			path:         "/validate/subscriptions",
+			code:         http.StatusOK,
+		},
 		"conversion, which is not ours": {path: "/convert", code: http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {

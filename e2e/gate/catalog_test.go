@@ -23,7 +23,10 @@ func TestCatalogs(t *testing.T) {
 	t.Parallel()
 	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
 	var err error
-	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{WithoutPackageServer: true, Log: os.Stderr}); err != nil {
+	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
+		WithoutPackageServer: true,
+		Log:                  os.Stderr,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -77,7 +80,11 @@ func TestCatalogs(t *testing.T) {
 		t.Errorf("the channels of kafka are %q, want %q", kafka, want)
 	}
 
-	other, err := e.OLM.AddCatalog(t.Context(), "other-catalog", olm.Package{Name: "etcd", CSV: "etcdoperator", Versions: []string{"0.9.4", "0.9.5"}})
+	other, err := e.OLM.AddCatalog(t.Context(), "other-catalog", olm.Package{
+		Name:     "etcd",
+		CSV:      "etcdoperator",
+		Versions: []string{"0.9.4", "0.9.5"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

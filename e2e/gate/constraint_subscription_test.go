@@ -54,7 +54,11 @@ func wantWarned(t *testing.T, e *harness.OLMEnv, s *unstructured.Unstructured, s
 
 // curatedForTenants is the recipe: tenants are known by a label of their namespaces.
 func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
-	if _, err := e.OLM.AddCatalog(t.Context(), curatedCatalog, olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0"}}); err != nil {
+	if _, err := e.OLM.AddCatalog(t.Context(), curatedCatalog, olm.Package{
+		Name:     "consul",
+		CSV:      "consuloperator",
+		Versions: []string{"1.0.0"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	tenants, others := e.NewNamespace(t), e.NewNamespace(t)

@@ -41,13 +41,23 @@ const (
 // offers. All tests run at the same time on one cluster, so the rules of each are about a namespace of its own.
 func TestConstraintsOLM(t *testing.T) {
 	t.Parallel()
-	e := &harness.OLMEnv{Env: harness.Start(t, cluster.Options{Audit: true, OpenShift: harness.OpenShiftVersion, Log: os.Stderr})}
+	e := &harness.OLMEnv{Env: harness.Start(t, cluster.Options{
+		Audit:     true,
+		OpenShift: harness.OpenShiftVersion,
+		Log:       os.Stderr,
+	})}
 	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, Args: []string{"--excluded-namespace=" + leftOut}}); err != nil {
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{
+		Loop: true,
+		Args: []string{"--excluded-namespace=" + leftOut},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	e.Apply(t, openShiftKind("proxies", "Proxy"), openShiftKind("apiservers", "APIServer"))
-	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Packages: constraintPackages(), Log: os.Stderr}); err != nil {
+	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
+		Packages: constraintPackages(),
+		Log:      os.Stderr,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -108,12 +118,47 @@ func constraintPackages() []olm.Package {
 	}
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	return append(olm.Packages(),
-		olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0"}, Properties: []olm.Property{{Type: "certified", Value: true}}},
-		olm.Package{Name: "trainer", CSV: "traineroperator", Versions: []string{"1.0.0"}, Properties: []olm.Property{{Type: "olm.constraint", Value: needsGPU}}},
-		olm.Package{Name: "superuser", CSV: "superuseroperator", Versions: []string{"1.0.0"}, ClusterPermissions: everything},
-		olm.Package{Name: "superimage", CSV: "superimageoperator", Versions: []string{"1.0.0"}, ClusterPermissions: everything, Images: true},
+		olm.Package{
+			Name:     "consul",
+			CSV:      "consuloperator",
+			Versions: []string{"1.0.0"},
+			Properties: []olm.Property{{
+				Type:  "certified",
+				Value: true,
+			}},
+		},
+		olm.Package{
+			Name:     "trainer",
+			CSV:      "traineroperator",
+			Versions: []string{"1.0.0"},
+			Properties: []olm.Property{{
+				Type:  "olm.constraint",
+				Value: needsGPU,
+			}},
+		},
+		olm.Package{
+			Name:               "superuser",
+			CSV:                "superuseroperator",
+			Versions:           []string{"1.0.0"},
+			ClusterPermissions: everything,
+		},
+		olm.Package{
+			Name:               "superimage",
+			CSV:                "superimageoperator",
+			Versions:           []string{"1.0.0"},
+			ClusterPermissions: everything,
+			Images:             true,
+		},
 		olm.Package{Name: "future", CSV: "futureoperator", Versions: []string{"1.0.0"}, MinKubeVersion: "1.99.0"},
-		olm.Package{Name: "legacy", CSV: "legacyoperator", Versions: []string{"1.0.0"}, Properties: []olm.Property{{Type: "olm.maxOpenShiftVersion", Value: "4.18"}}},
+		olm.Package{
+			Name:     "legacy",
+			CSV:      "legacyoperator",
+			Versions: []string{"1.0.0"},
+			Properties: []olm.Property{{
+				Type:  "olm.maxOpenShiftVersion",
+				Value: "4.18",
+			}},
+		},
 	)
 }
 
@@ -286,26 +331,45 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 			constraints: `[{"type":"olm.constraint","value":{"rule":"properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != 'x')))"}}]`,
 			says:        []string{"spec.constraints[0].value.rule", "(constraint/rule)", "limit"},
 		},
-		"no-bool":    {constraints: `[{"type":"olm.constraint","value":{"rule":"1 + 1"}}]`, says: []string{"(constraint/rule)", "bool"}},
-		"undeclared": {constraints: `[{"type":"olm.constraint","value":{"rule":"package == 'etcd'"}}]`, says: []string{"(constraint/rule)", "packageName"}},
+		"no-bool": {
+			constraints: `[{"type":"olm.constraint","value":{"rule":"1 + 1"}}]`,
+			says:        []string{"(constraint/rule)", "bool"},
+		},
+		"undeclared": {
+			constraints: `[{"type":"olm.constraint","value":{"rule":"package == 'etcd'"}}]`,
+			says:        []string{"(constraint/rule)", "packageName"},
+		},
 		"misspelt": {
 			constraints: `[{"type":"olm.constraint","value":{"rule":"true","mesage":"typo"}}]`, says: []string{"(constraint/syntax)", "mesage"},
 		},
-		"twice":   {constraints: `[{"type":"olm.constraint","value":{"rule":"false","rule":"true"}}]`, says: []string{"(constraint/syntax)", "rule"}},
+		"twice": {
+			constraints: `[{"type":"olm.constraint","value":{"rule":"false","rule":"true"}}]`,
+			says:        []string{"(constraint/syntax)", "rule"},
+		},
 		"cut-off": {constraints: `[{"type":"olm.constraint",`, says: []string{"(constraint/syntax)", "line 1"}},
 		"no-list": {constraints: `{"type":"olm.constraint"}`, says: []string{"(constraint/syntax)"}},
 		"null":    {constraints: `[null]`, says: []string{"(constraint/syntax)"}},
-		"a-range": {constraints: `[{"type":"olm.constraint","value":{"package":{"packageName":"etcd","versionRange":"soon"}}}]`, says: []string{"(constraint/rule)", "soon"}},
+		"a-range": {
+			constraints: `[{"type":"olm.constraint","value":{"package":{"packageName":"etcd","versionRange":"soon"}}}]`,
+			says:        []string{"(constraint/rule)", "soon"},
+		},
 		"nothing": {constraints: `[{"type":"olm.constraint","value":{}}]`, says: []string{"(constraint/rule)"}},
-		"number":  {properties: `[{"type":"olm.package","value":{"packageName":"etcd","version":1}}]`, says: []string{"(constraint/property)", "version"}},
+		"number": {
+			properties: `[{"type":"olm.package","value":{"packageName":"etcd","version":1}}]`,
+			says:       []string{"(constraint/property)", "version"},
+		},
 		"no-semver": {
 			properties: `[{"type":"olm.package","value":{"packageName":"etcd","version":"one"}}]`, says: []string{"(constraint/property)", `one`},
 		},
 		"quoted":  {properties: `"[]"`, says: []string{"(constraint/syntax)"}},
 		"no-type": {properties: `[{"type":"","value":1}]`, says: []string{"spec.properties[0]"}},
 		"deep":    {properties: `[{"type":"a","value":` + nested + `}]`, says: []string{"(constraint/size)", "100"}},
-		"large":   {properties: `[{"type":"a","value":"` + long[:1<<20-100] + `"}]`, constraints: strings.Repeat(" ", 200), says: []string{"(constraint/size)", "1048576"}},
-		"larger":  {properties: `[{"type":"a","value":"` + long + `"}]`, says: []string{"spec.properties"}},
+		"large": {
+			properties:  `[{"type":"a","value":"` + long[:1<<20-100] + `"}]`,
+			constraints: strings.Repeat(" ", 200),
+			says:        []string{"(constraint/size)", "1048576"},
+		},
+		"larger": {properties: `[{"type":"a","value":"` + long + `"}]`, says: []string{"spec.properties"}},
 	} {
 		u := constraintOf("hostile-"+name, "true", "")
 		u.Object["spec"] = map[string]any{"constraints": c.constraints, "properties": c.properties}

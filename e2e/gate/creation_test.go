@@ -30,8 +30,20 @@ func tryCreations(t *testing.T, e *harness.Env, tried map[string]int) {
 	creations := []creation{
 		{name: "POST", method: http.MethodPost, contentType: "application/json"},
 		{name: "POST without a name", method: http.MethodPost, contentType: "application/json", generated: true},
-		{name: "apply", method: http.MethodPatch, contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {"intruder"}}, named: true},
-		{name: "apply by force", method: http.MethodPatch, contentType: "application/apply-patch+yaml", query: url.Values{"fieldManager": {"intruder"}, "force": {"true"}}, named: true},
+		{
+			name:        "apply",
+			method:      http.MethodPatch,
+			contentType: "application/apply-patch+yaml",
+			query:       url.Values{"fieldManager": {"intruder"}},
+			named:       true,
+		},
+		{
+			name:        "apply by force",
+			method:      http.MethodPatch,
+			contentType: "application/apply-patch+yaml",
+			query:       url.Values{"fieldManager": {"intruder"}, "force": {"true"}},
+			named:       true,
+		},
 	}
 	approved := func(namespace string) *unstructured.Unstructured {
 		u := harness.InstallPlan(namespace, "new", harness.ForbiddenVersion)
@@ -71,7 +83,13 @@ func tryCreations(t *testing.T, e *harness.Env, tried map[string]int) {
 						// What is let through must not be in the way of the next.
 						query = harness.MergeQuery(query, url.Values{"dryRun": {"All"}})
 					}
-					got := e.Clients[user].Must(t, harness.Request{Method: c.method, Path: path, Query: query, ContentType: c.contentType, Body: []byte(harness.AsJSON(t, u))})
+					got := e.Clients[user].Must(t, harness.Request{
+						Method:      c.method,
+						Path:        path,
+						Query:       query,
+						ContentType: c.contentType,
+						Body:        []byte(harness.AsJSON(t, u)),
+					})
 					name := fmt.Sprintf("%s of a new %s as %s", c.name, what, user)
 					switch {
 					case namespace == free && !got.OK():
@@ -95,12 +113,20 @@ func tryCreations(t *testing.T, e *harness.Env, tried map[string]int) {
 			u = harness.Subscription(governed, "new", harness.ForeignCatalog, "Automatic")
 		}
 		u.Object["metadata"].(map[string]any)["resourceVersion"] = "1"
-		got := e.Clients[cluster.Tenant].Must(t, harness.Request{Method: http.MethodPut, Path: harness.PathOf(resource, governed, "new", ""), ContentType: "application/json", Body: []byte(harness.AsJSON(t, u))})
+		got := e.Clients[cluster.Tenant].Must(t, harness.Request{
+			Method:      http.MethodPut,
+			Path:        harness.PathOf(resource, governed, "new", ""),
+			ContentType: "application/json",
+			Body:        []byte(harness.AsJSON(t, u)),
+		})
 		if got.OK() {
 			t.Errorf("PUT created a %s", resource.Resource)
 		}
 		tried[refusedByServer]++
-		list := e.Clients[cluster.Admin].Must(t, harness.Request{Method: http.MethodGet, Path: harness.PathOf(resource, governed, "", "")})
+		list := e.Clients[cluster.Admin].Must(t, harness.Request{
+			Method: http.MethodGet,
+			Path:   harness.PathOf(resource, governed, "", ""),
+		})
 		if !bytes.Contains(list.Body, []byte(`"items":[]`)) {
 			t.Errorf("there are %s: %s", resource.Resource, list.Body)
 		}

@@ -32,7 +32,13 @@ const (
 func hostilePod(t *testing.T, e *harness.Env) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	return &http.Client{Timeout: harness.WaitTimeout, Transport: &http.Transport{TLSClientConfig: e.Trust(), DialContext: dialer.DialContext}}
+	return &http.Client{
+		Timeout: harness.WaitTimeout,
+		Transport: &http.Transport{
+			TLSClientConfig: e.Trust(),
+			DialContext:     dialer.DialContext,
+		},
+	}
 }
 
 // stuffed repeats a part until the text is as large as a hostile body.
@@ -75,11 +81,23 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		body       []byte
 	}{
 		{"empty steps", "/validate/installplans-status", stuffed(plan, "{},", "{}"+ended)},
-		{"steps with an empty manifest", "/validate/installplans-status", stuffed(plan, `{"resource":{"manifest":""}},`, "{}"+ended)},
-		{"as many steps as are decoded", "/validate/installplans-status", []byte(plan + strings.Repeat("{},", 50_000) + "{}" + ended)},
+		{
+			name: "steps with an empty manifest",
+			path: "/validate/installplans-status",
+			body: stuffed(plan, `{"resource":{"manifest":""}},`, "{}"+ended),
+		},
+		{
+			name: "as many steps as are decoded",
+			path: "/validate/installplans-status",
+			body: []byte(plan + strings.Repeat("{},", 50_000) + "{}" + ended),
+		},
 		{"one string", "/validate/installplans-status", stuffed(plan+`{"resolving":"`, "a", `"}`+ended)},
 		{"escapes", "/validate/installplans-status", stuffed(plan+`{"resolving":"`, `\u00e9`, `"}`+ended)},
-		{"JSON inside a manifest", "/validate/installplans-status", stuffed(plan+`{"resource":{"manifest":"{\"operatorframework.io/properties\":[`, "{},", `{}]}"}}`+ended)},
+		{
+			name: "JSON inside a manifest",
+			path: "/validate/installplans-status",
+			body: stuffed(plan+`{"resource":{"manifest":"{\"operatorframework.io/properties\":[`, "{},", `{}]}"}}`+ended),
+		},
 		{"a name of megabytes", "/validate/policies", stuffed(head+`{"metadata":{"name":"`, "a", `"}}}}`)},
 		{"no UTF-8", "/validate/subscriptions", stuffed(head+`{"spec":{"name":"`, "\xff", `"}}}}`)},
 		{"levels", "/validate/operatorpolicies", stuffed(head+`{"spec":{"subscription":`, `{"a":`, ``)},
@@ -88,9 +106,17 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		{"templates", "/validate/policies", stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`)},
 		{"objects to convert", "/convert", stuffed(convert, "{},", "{}]}}")},
 		{"one object to convert", "/convert", stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
-		{"values to convert", "/convert", []byte(convert + v1beta1 + `{"versions":[` + strings.Repeat("{},", 50_000) + `{}]}}]}}`)},
+		{
+			name: "values to convert",
+			path: "/convert",
+			body: []byte(convert + v1beta1 + `{"versions":[` + strings.Repeat("{},", 50_000) + `{}]}}]}}`),
+		},
 		{"keys to convert", "/convert", manyKeys(convert+v1beta1+`{`, `{}`, `}}]}}`)},
-		{"levels to convert", "/convert", []byte(convert + v1beta1 + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000) + `}]}}`)},
+		{
+			name: "levels to convert",
+			path: "/convert",
+			body: []byte(convert + v1beta1 + strings.Repeat(`{"a":`, 9_000) + "1" + strings.Repeat("}", 9_000) + `}]}}`),
+		},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			attacking, stop := context.WithCancel(t.Context())
@@ -155,7 +181,13 @@ func wantJudged(t *testing.T, e *harness.Env, namespace string) {
 	path := harness.PathOf(harness.Subscriptions, namespace, "", "")
 	for catalog, allowed := range map[string]bool{harness.ForeignCatalog: false, harness.GoodCatalog: true} {
 		body := []byte(harness.AsJSON(t, harness.Subscription(namespace, "legitimate", catalog, "Manual")))
-		got := e.Clients[cluster.Tenant].Must(t, harness.Request{Method: http.MethodPost, Path: path, Query: url.Values{"dryRun": {"All"}}, ContentType: "application/json", Body: body})
+		got := e.Clients[cluster.Tenant].Must(t, harness.Request{
+			Method:      http.MethodPost,
+			Path:        path,
+			Query:       url.Values{"dryRun": {"All"}},
+			ContentType: "application/json",
+			Body:        body,
+		})
 		if got.OK() != allowed || !allowed && !strings.Contains(got.Refused, "(subscription/catalog)") {
 			t.Errorf("a Subscription to %s is answered %s", catalog, got)
 		}

@@ -67,7 +67,10 @@ func impostor(t *testing.T, e *harness.Env, home, target string) *harness.Client
 	}
 	c := byToken(t, e, home)
 	harness.Eventually(t, "the lent role counts", func(ctx context.Context) error {
-		got, err := c.Send(ctx, harness.Request{Method: http.MethodGet, Path: harness.PathOf(harness.InstallPlans, target, "", "")})
+		got, err := c.Send(ctx, harness.Request{
+			Method: http.MethodGet,
+			Path:   harness.PathOf(harness.InstallPlans, target, "", ""),
+		})
 		if err != nil || !got.OK() {
 			return fmt.Errorf("%s %w", got, err)
 		}
@@ -103,7 +106,15 @@ func thefts(t *testing.T, namespace, waiting string) []theft {
 	t.Helper()
 	encoded := func(u *unstructured.Unstructured) []byte { return []byte(harness.AsJSON(t, u)) }
 	patch := func(name, path, body string) theft {
-		return theft{name, harness.Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(body)}}
+		return theft{
+			name: name,
+			Request: harness.Request{
+				Method:      http.MethodPatch,
+				Path:        path,
+				ContentType: "application/merge-patch+json",
+				Body:        []byte(body),
+			},
+		}
 	}
 	forged := harness.InstallPlan(namespace, "forged", harness.ForbiddenVersion)
 	delete(forged.Object, "status")
@@ -127,7 +138,15 @@ metadata:
 spec: {displayName: etcd, version: %s, install: {strategy: deployment, spec: {deployments: []}}}
 `, harness.ForbiddenCSV, namespace, harness.ForbiddenVersion, harness.ForbiddenVersion)
 	create := func(name, resource string, u *unstructured.Unstructured) theft {
-		return theft{name, harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.OLMVersion.WithResource(resource), namespace, "", ""), ContentType: "application/json", Body: encoded(u)}}
+		return theft{
+			name: name,
+			Request: harness.Request{
+				Method:      http.MethodPost,
+				Path:        harness.PathOf(harness.OLMVersion.WithResource(resource), namespace, "", ""),
+				ContentType: "application/json",
+				Body:        encoded(u),
+			},
+		}
 	}
 	return []theft{
 		create("a plan is forged", "installplans", forged),

@@ -45,7 +45,12 @@ func TestG6Killed(t *testing.T) {
 		path := harness.PathOf(harness.Subscriptions, namespace, "", "")
 		body := []byte(harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")))
 		for trying.Err() == nil {
-			got, err := e.Clients[cluster.Tenant].Send(trying, harness.Request{Method: http.MethodPost, Path: path, ContentType: "application/json", Body: body})
+			got, err := e.Clients[cluster.Tenant].Send(trying, harness.Request{
+				Method:      http.MethodPost,
+				Path:        path,
+				ContentType: "application/json",
+				Body:        body,
+			})
 			switch {
 			case err != nil: // the end of the test
 			case got.OK():
@@ -118,7 +123,13 @@ func TestG6Killed(t *testing.T) {
 // wantOutage wants a write to be refused because the gate cannot be asked.
 func wantOutage(t *testing.T, e *harness.Env, user cluster.User, method, path string, u *unstructured.Unstructured) error {
 	t.Helper()
-	got := e.Clients[user].Must(t, harness.Request{Method: method, Path: path, Query: url.Values{"dryRun": {"All"}}, ContentType: "application/json", Body: []byte(harness.AsJSON(t, u))})
+	got := e.Clients[user].Must(t, harness.Request{
+		Method:      method,
+		Path:        path,
+		Query:       url.Values{"dryRun": {"All"}},
+		ContentType: "application/json",
+		Body:        []byte(harness.AsJSON(t, u)),
+	})
 	if got.OK() || !strings.Contains(got.Message, "failed calling webhook") {
 		return fmt.Errorf("%s %s as %s: %s, want it refused because no webhook answers", method, path, user, got)
 	}
@@ -335,7 +346,12 @@ func TestG2NotReady(t *testing.T) {
 			path := harness.PathOf(harness.Subscriptions, namespace, "", "")
 			good := []byte(harness.AsJSON(t, harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")))
 			harness.Eventually(t, "be told that it is not ready", func(ctx context.Context) error {
-				got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{Method: http.MethodPost, Path: path, ContentType: "application/json", Body: good})
+				got, err := e.Clients[cluster.Tenant].Send(ctx, harness.Request{
+					Method:      http.MethodPost,
+					Path:        path,
+					ContentType: "application/json",
+					Body:        good,
+				})
 				if err != nil || !strings.Contains(got.Refused, "not ready") {
 					return fmt.Errorf("%s %w", got, err)
 				}

@@ -20,7 +20,10 @@ import (
 // a server, and the two must agree.
 func TestScenarios(t *testing.T) {
 	e := harness.Shared(t)
-	scenarios, err := scenario.Load("../scenarios", scenario.Versions{Kubernetes: kubernetesVersion(t, e), OpenShift: harness.OpenShiftVersion})
+	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
+		Kubernetes: kubernetesVersion(t, e),
+		OpenShift:  harness.OpenShiftVersion,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,10 @@ func TestO3ApprovalBecomesManual(t *testing.T) {
 			{args: []string{"apply", "-f", "-"}, stdin: true},
 			{args: []string{"replace", "-f", "-"}, stdin: true},
 			{args: []string{"replace", "--force", "-f", "-"}, stdin: true},
-			{args: []string{"apply", "--server-side", "--field-manager=another", "--force-conflicts", "-f", "-"}, stdin: true},
+			{
+				args:  []string{"apply", "--server-side", "--field-manager=another", "--force-conflicts", "-f", "-"},
+				stdin: true,
+			},
 			{args: []string{"apply", "--server-side", "--field-manager=another", "-f", "-"}, fresh: true, stdin: true},
 			{args: patch("merge", `{"spec":{"installPlanApproval":"Automatic"}}`)},
 			{args: patch("merge", `{"spec":{"installPlanApproval":null}}`)},
@@ -186,7 +189,13 @@ func TestO4AdoptionByOLM(t *testing.T) {
 	forbidden := e.Put(t, withPhase(harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion), "Installing", true))
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
-	for _, u := range []struct{ kind, name string }{{"subscription", foreign.GetName()}, {"installplan", forbidden.GetName()}} {
+	for _, u := range []struct{ kind, name string }{{
+		kind: "subscription",
+		name: foreign.GetName(),
+	}, {
+		kind: "installplan",
+		name: forbidden.GetName(),
+	}} {
 		for _, patch := range []string{
 			`{"metadata":{"labels":{"operators.coreos.com/etcd.` + namespace + `":""}}}`,
 			`{"metadata":{"annotations":{"olm.generated-by":"forbidden"}}}`,

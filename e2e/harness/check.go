@@ -20,7 +20,8 @@ import (
 
 const (
 	// WaitTimeout bounds what takes milliseconds on a machine that has nothing else to do.
-	WaitTimeout  = speed.Wait
+	WaitTimeout = speed.Wait
+	// PollInterval is how often a condition is checked while a test waits for it.
 	PollInterval = 20 * time.Millisecond
 )
 

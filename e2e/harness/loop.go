@@ -209,9 +209,12 @@ func (e *LoopEnv) WaitCondition(t testing.TB, name, conditionType, status, text 
 }
 
 const (
-	// Settled is how long the loop has asked for nothing when it has done all that there was to do, on a machine of usual speed. What a
-	// catalog says of a package is asked for once more catalogAgain after the catalog changed.
-	Settled, CatalogAgain, SettleTimeout = 3 * time.Second, 30 * time.Second, speed.LongWait
+	// Settled is how long the loop has asked for nothing when it has done all that there was to do, on a machine of usual speed.
+	Settled = 3 * time.Second
+	// CatalogAgain is when the loop asks once more what a catalog says of a package, after the catalog changed.
+	CatalogAgain = 30 * time.Second
+	// SettleTimeout bounds the wait until the loop has settled.
+	SettleTimeout = speed.LongWait
 	// PolicyPollInterval is how often a policy is looked at: seldom enough that an approval is not slower for it.
 	PolicyPollInterval = 100 * time.Millisecond
 	// Writers is how many objects are written at once while a test sets up many.

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
+// Versions of etcd in the catalog of OLM.
 const (
 	Etcd0 = "etcdoperator.v0.9.0"
 	Etcd2 = "etcdoperator.v0.9.2"
@@ -32,7 +33,8 @@ const (
 const (
 	// OpenShiftNamespace is where OpenShift has OLM, and where nothing is on the clusters of these tests.
 	OpenShiftNamespace = "openshift-operator-lifecycle-manager"
-	OLMAccount         = "olm-operator-serviceaccount"
+	// OLMAccount is the name of OLM's ServiceAccount.
+	OLMAccount = "olm-operator-serviceaccount"
 )
 
 // Spec returns an object with one field in its spec.

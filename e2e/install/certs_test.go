@@ -32,7 +32,11 @@ const (
 
 var (
 	secretResource   = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	mutatingResource = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	mutatingResource = schema.GroupVersionResource{
+		Group:    "admissionregistration.k8s.io",
+		Version:  "v1",
+		Resource: "mutatingwebhookconfigurations",
+	}
 
 	// registrations are the names of the objects by which the API server calls Opgate.
 	registrations = map[schema.GroupVersionResource]string{
@@ -327,7 +331,11 @@ func (r *certified) settled(t *testing.T) {
 func (r *certified) dial(i int, bundle []byte) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	connection, err := tls.Dial("tcp", r.addresses[i], &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12})
+	connection, err := tls.Dial("tcp", r.addresses[i], &tls.Config{
+		RootCAs:    roots,
+		ServerName: serverName,
+		MinVersion: tls.VersionTLS12,
+	})
 	if err != nil {
 		return fmt.Errorf("replica %d: %w", i, err)
 	}

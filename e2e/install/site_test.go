@@ -61,7 +61,10 @@ func startSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.node, err = node.Start(t.Context(), s.Cluster, node.Options{Images: map[string]node.Program{repository: node.Opgate(binary)}, Log: os.Stderr}); err != nil {
+	if s.node, err = node.Start(t.Context(), s.Cluster, node.Options{
+		Images: map[string]node.Program{repository: node.Opgate(binary)},
+		Log:    os.Stderr,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.PackageManifests, "create", "-f", "-")
@@ -146,7 +149,11 @@ type try struct {
 func tries(namespace string) []try {
 	return []try{
 		{user: cluster.Tenant, object: harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")},
-		{user: cluster.Tenant, object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual"), refused: "(subscription/catalog)"},
+		{
+			user:    cluster.Tenant,
+			object:  harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual"),
+			refused: "(subscription/catalog)",
+		},
 	}
 }
 
@@ -156,8 +163,13 @@ func (s *site) attempt(ctx context.Context, t try) error {
 	if err != nil {
 		return err
 	}
-	got, err := s.Clients[t.user].Send(ctx, harness.Request{Method: http.MethodPost, Path: harness.PathOf(harness.Resources[t.object.GetKind()], t.object.GetNamespace(), "", ""),
-		Query: url.Values{"dryRun": {"All"}}, ContentType: "application/json", Body: body})
+	got, err := s.Clients[t.user].Send(ctx, harness.Request{
+		Method:      http.MethodPost,
+		Path:        harness.PathOf(harness.Resources[t.object.GetKind()], t.object.GetNamespace(), "", ""),
+		Query:       url.Values{"dryRun": {"All"}},
+		ContentType: "application/json",
+		Body:        body,
+	})
 	switch {
 	case err != nil:
 		return err

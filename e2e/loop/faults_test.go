@@ -532,7 +532,10 @@ func leaseHolder(t *testing.T, e *harness.LoopEnv) string {
 	t.Helper()
 	lease := &unstructured.Unstructured{}
 	lease.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
-	if err := e.Admin.Get(t.Context(), crclient.ObjectKey{Namespace: cluster.OpgateNamespace, Name: "opgate-loop"}, lease); err != nil {
+	if err := e.Admin.Get(t.Context(), crclient.ObjectKey{
+		Namespace: cluster.OpgateNamespace,
+		Name:      "opgate-loop",
+	}, lease); err != nil {
 		t.Fatal(err)
 	}
 	name, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity")

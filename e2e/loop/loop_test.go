@@ -41,7 +41,12 @@ import (
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
-	testscript.RunT(harness.Terse{T: t}, testscript.Params{Dir: "testdata", ContinueOnError: true, Setup: e.Setup, Cmds: e.Commands()})
+	testscript.RunT(harness.Terse{T: t}, testscript.Params{
+		Dir:             "testdata",
+		ContinueOnError: true,
+		Setup:           e.Setup,
+		Cmds:            e.Commands(),
+	})
 }
 
 // startLoop starts one for a test alone. PackageManifests are a plain kind here: the real server of them takes what it says

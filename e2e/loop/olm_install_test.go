@@ -30,7 +30,10 @@ func storiesPinned(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	owner := harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s}}`, namespace, cluster.PolicyNamespace)
 	e.Apply(t, owner)
-	owner = e.Get(t, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, owner.GetNamespace(), owner.GetName())
+	owner = e.Get(t, schema.GroupVersionResource{
+		Version:  "v1",
+		Resource: "configmaps",
+	}, owner.GetNamespace(), owner.GetName())
 	p := harness.Object(`
 apiVersion: policy.open-cluster-management.io/v1beta2
 kind: OperatorPolicy
@@ -101,7 +104,10 @@ func waitForEvent(t *testing.T, e *harness.OLMEnv, owner *unstructured.Unstructu
 	t.Helper()
 	pattern := regexp.MustCompile(message)
 	e.Eventually(t, "wait for an event about "+owner.GetName(), func(ctx context.Context) error {
-		list, err := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(owner.GetNamespace()).
+		list, err := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{
+			Version:  "v1",
+			Resource: "events",
+		}).Namespace(owner.GetNamespace()).
 			List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(owner.GetUID())})
 		if err != nil {
 			return err

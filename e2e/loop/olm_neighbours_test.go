@@ -65,7 +65,13 @@ func dependencyIsHeld(t *testing.T, e *harness.OLMEnv) {
 	storefront := harness.GroupedPolicy(namespace, "storefront", "storefrontoperator.v2.0.0")
 	redis := harness.GroupedPolicy(namespace, "redis", "redisoperator.v1.0.0")
 	e.Apply(t, redis, storefront)
-	for _, p := range []struct{ pkg, csv string }{{"storefront", "storefrontoperator.v2.0.0"}, {"redis", "redisoperator.v1.1.0"}} {
+	for _, p := range []struct{ pkg, csv string }{{
+		pkg: "storefront",
+		csv: "storefrontoperator.v2.0.0",
+	}, {
+		pkg: "redis",
+		csv: "redisoperator.v1.1.0",
+	}} {
 		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
 			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(plan/version)", "allowed is redisoperator.v1.0.0"))
 	}

@@ -55,7 +55,11 @@ func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured)
 // unhealthyCatalog stops a catalog of its own.
 func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 	const catalog = "spare-catalog"
-	server, err := e.OLM.AddCatalog(t.Context(), catalog, olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0"}})
+	server, err := e.OLM.AddCatalog(t.Context(), catalog, olm.Package{
+		Name:     "consul",
+		CSV:      "consuloperator",
+		Versions: []string{"1.0.0"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,10 @@ func startLoopOLM(t *testing.T, opts cluster.GateOptions, before ...func(*harnes
 	if e.Gate, err = e.StartOpgate(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Packages: loopPackages(), Log: os.Stderr}); err != nil {
+	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
+		Packages: loopPackages(),
+		Log:      os.Stderr,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -99,7 +102,11 @@ func startLoopOLM(t *testing.T, opts cluster.GateOptions, before ...func(*harnes
 // each that is has a package that no other test uses.
 func loopPackages() []olm.Package {
 	return append(olm.Packages(),
-		olm.Package{Name: "strimzi-kafka-operator", CSV: "strimzi-cluster-operator", Versions: []string{"0.35.0", "0.35.1"}},
+		olm.Package{
+			Name:     "strimzi-kafka-operator",
+			CSV:      "strimzi-cluster-operator",
+			Versions: []string{"0.35.0", "0.35.1"},
+		},
 		olm.Package{Name: "jaeger", CSV: "jaeger-operator", Versions: []string{"1.0.0", "1.1.0"}},
 		olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"}},
 		olm.Package{Name: "scylla", CSV: "scyllaoperator", Versions: []string{"1.0.0"}, Owns: "Scylla"},

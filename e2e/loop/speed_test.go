@@ -123,7 +123,25 @@ func largePlan(namespace, name string, size int) *unstructured.Unstructured {
 		percent int
 	}{
 		{"ClusterServiceVersion", 30}, {"CustomResourceDefinition", 32}, {"CustomResourceDefinition", 24},
-		{"ServiceAccount", 1}, {"Role", 3}, {"RoleBinding", 1}, {"ClusterRole", 3}, {"ClusterRoleBinding", 1}, {"Service", 1},
+		{
+			kind:    "ServiceAccount",
+			percent: 1,
+		}, {
+			kind:    "Role",
+			percent: 3,
+		}, {
+			kind:    "RoleBinding",
+			percent: 1,
+		}, {
+			kind:    "ClusterRole",
+			percent: 3,
+		}, {
+			kind:    "ClusterRoleBinding",
+			percent: 1,
+		}, {
+			kind:    "Service",
+			percent: 1,
+		},
 	} {
 		text := manifest(step.kind, "etcd", size*step.percent/100)
 		if step.kind == "ClusterServiceVersion" {
@@ -169,7 +187,10 @@ func (e *speedEnv) waitsForApproval(ctx context.Context, p *unstructured.Unstruc
 func (e *speedEnv) told(ctx context.Context, namespace, plan, text string) error {
 	op := &policyv1beta2.OperatorPolicy{}
 	return wait.PollUntilContextTimeout(ctx, harness.PolicyPollInterval, harness.WaitTimeout, false, func(ctx context.Context) (bool, error) {
-		if err := e.Admin.Get(ctx, crclient.ObjectKey{Namespace: cluster.PolicyNamespace, Name: namespace}, op); err != nil {
+		if err := e.Admin.Get(ctx, crclient.ObjectKey{
+			Namespace: cluster.PolicyNamespace,
+			Name:      namespace,
+		}, op); err != nil {
 			return false, err
 		}
 		related := slices.ContainsFunc(op.Status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
@@ -480,7 +501,10 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 	}
 	if !slices.Equal(got, want) {
 		op := &policyv1beta2.OperatorPolicy{}
-		if err := e.Admin.Get(ctx, crclient.ObjectKey{Namespace: cluster.PolicyNamespace, Name: namespace}, op); err != nil {
+		if err := e.Admin.Get(ctx, crclient.ObjectKey{
+			Namespace: cluster.PolicyNamespace,
+			Name:      namespace,
+		}, op); err != nil {
 			t.Error(err)
 		}
 		var history strings.Builder
