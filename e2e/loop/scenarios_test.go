@@ -21,7 +21,7 @@ func TestScenariosDocument(t *testing.T) {
 	}
 	document := string(data)
 	var tests strings.Builder
-	paths, err := filepath.Glob("*_test.go")
+	paths, err := filepath.Glob("../*/*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
