@@ -46,19 +46,24 @@ test-e2e: ## Run the tests against a real API server
 	@echo "==> end-to-end tests: a real API server, etcd, kubectl and OLM, and the gate as its own process"
 	cd e2e && go vet ./...
 	cd e2e && assets="$$(go run ./cmd/local assets --olm --install)" && export KUBEBUILDER_ASSETS="$$assets" && \
-		go test $(E2E_FLAGS) $$(go list ./... | grep -v '/e2e$$') && \
-		go test $(E2E_FLAGS) -v . | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS'
+		export OPGATE_E2E_RIGHTS="$$(mktemp -d)" && trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT && \
+		go test $(E2E_FLAGS) $$(go list ./... | grep -v $(E2E:%=-e '/e2e/%$$')) && \
+		go test $(E2E_FLAGS) -v $(E2E:%=./%) | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS' && \
+		go run ./cmd/rights "$$OPGATE_E2E_RIGHTS"
 
-# As many tests with a cluster of their own run together as the machine carries (e2e/internal/speed); -parallel=N says it instead. The
-# timeout is for a machine several times slower than usual.
+# The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop
+E2E = loop gate install dependency conversion
+
+# As many tests with a cluster run together, over all packages, as the machine carries (e2e/internal/speed); -parallel=N says it instead.
+# The timeout is for a machine several times slower than usual.
 E2E_FLAGS = -race -shuffle=on -count=1 -timeout 75m
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./controller/...
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
-		go test -run '^$$' -bench Approval -benchtime 200x . && \
-		go test -run '^$$' -bench 'ConversionList|OrderingChain' -benchtime 1x .
+		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
+		go test -p 1 -run '^$$' -bench 'ConversionList|DependencyChain' -benchtime 1x ./conversion ./dependency
 
 .PHONY: demo
 demo: ## See the gate refuse and admit real kubectl commands on a local API server; with OLM=1, install and upgrade with a real OLM

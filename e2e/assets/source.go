@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/opgate/opgate/e2e/internal/filelock"
+	"github.com/gofrs/flock"
+
 	"github.com/opgate/opgate/e2e/internal/gotool"
 	"github.com/opgate/opgate/e2e/internal/stopwatch"
 	"github.com/opgate/opgate/e2e/internal/tail"
@@ -26,6 +26,9 @@ const (
 
 // program is a binary and the package that it is built from.
 type program struct{ name, path string }
+
+// lockInterval is how often a process that waits for another one's build looks whether it has ended.
+const lockInterval = 200 * time.Millisecond
 
 // source says what to build, and where to.
 type source struct {
@@ -51,15 +54,19 @@ func fromSource(ctx context.Context, src source) (string, error) {
 		return result, nil
 	}
 
-	lock, err := filelock.TryAcquire(result + ".lock")
-	if errors.Is(err, filelock.ErrHeld) {
-		fmt.Fprintf(src.log, "another process is building %s %s, waiting for it\n", src.title, src.version)
-		lock, err = filelock.Acquire(ctx, result+".lock")
-	}
-	if err != nil {
+	if err := os.MkdirAll(src.cache, 0o750); err != nil {
 		return "", err
 	}
-	defer lock.Release()
+	lock := flock.New(result + ".lock")
+	locked, err := lock.TryLock()
+	if err == nil && !locked {
+		fmt.Fprintf(src.log, "another process is building %s %s, waiting for it\n", src.title, src.version)
+		_, err = lock.TryLockContext(ctx, lockInterval)
+	}
+	if err != nil {
+		return "", fmt.Errorf("wait for lock %s: %w", lock.Path(), err)
+	}
+	defer func() { _ = lock.Close() }()
 	if src.check(result) == nil {
 		return result, nil
 	}

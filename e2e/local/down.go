@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gofrs/flock"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/opgate/opgate/e2e/internal/filelock"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -37,19 +37,19 @@ func Down(ctx context.Context, out io.Writer) error {
 		return nil
 	}
 
-	lock, err := filelock.TryAcquire(l.lock())
-	switch {
-	case err == nil:
-		fmt.Fprintln(out, "nothing is up")
-	case errors.Is(err, filelock.ErrHeld):
-		if lock, err = l.stopHolder(ctx, out); err != nil {
+	lock, held, err := l.tryLock()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if held {
+		if err := l.stopHolder(ctx, out, lock); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "stopped")
-	default:
-		return err
+	} else {
+		fmt.Fprintln(out, "nothing is up")
 	}
-	defer lock.Release()
 
 	if err := l.clean(ctx, out); err != nil {
 		return err
@@ -64,32 +64,35 @@ func Down(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// stopHolder stops the background process, and returns the lock that it held.
-func (l layout) stopHolder(ctx context.Context, out io.Writer) (*filelock.Lock, error) {
+// stopHolder stops the background process, and takes the lock that it held.
+func (l layout) stopHolder(ctx context.Context, out io.Writer, lock *flock.Flock) error {
 	var pid int
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, holderTimeout, true, func(context.Context) (bool, error) {
 		pid = l.holder()
 		return pid != 0, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find out who holds %s: %w", l.lock(), err)
+		return fmt.Errorf("find out who holds %s: %w", l.lock(), err)
 	}
 	fmt.Fprintf(out, "stopping process %d\n", pid)
-	lock, err := l.signalHolder(ctx, pid, syscall.SIGTERM, stopTimeout)
+	err = signalHolder(ctx, lock, pid, syscall.SIGTERM, stopTimeout)
 	if !errors.Is(err, context.DeadlineExceeded) {
-		return lock, err
+		return err
 	}
 	fmt.Fprintf(out, "it did not stop within %s, killing it\n", stopTimeout)
-	return l.signalHolder(ctx, pid, syscall.SIGKILL, killTimeout)
+	return signalHolder(ctx, lock, pid, syscall.SIGKILL, killTimeout)
 }
 
-// signalHolder signals the process that holds the lock and waits until it has let go. The lock is proof that the process is
-// ours: it is held only while that process lives.
-func (l layout) signalHolder(ctx context.Context, pid int, sig syscall.Signal, timeout time.Duration) (*filelock.Lock, error) {
+// signalHolder signals the process that holds the lock, waits until it has ended and takes the lock. The lock is proof that the process
+// is ours: it is held only while that process lives.
+func signalHolder(ctx context.Context, lock *flock.Flock, pid int, sig syscall.Signal, timeout time.Duration) error {
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return nil, fmt.Errorf("send %s to process %d: %w", sig, pid, err)
+		return fmt.Errorf("send %s to process %d: %w", sig, pid, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return filelock.Acquire(ctx, l.lock())
+	if _, err := lock.TryLockContext(ctx, pollInterval); err != nil {
+		return fmt.Errorf("wait for lock %s: %w", lock.Path(), err)
+	}
+	return nil
 }

@@ -2,10 +2,13 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gofrs/flock"
 
 	"github.com/opgate/opgate/e2e/internal/repo"
 )
@@ -52,4 +55,28 @@ func (l layout) holder() (pid int) {
 		return 0
 	}
 	return pid
+}
+
+// tryLock takes the lock, or reports that another process holds it. The caller must close lock, held or not.
+func (l layout) tryLock() (lock *flock.Flock, held bool, err error) {
+	if err := os.MkdirAll(l.dir, 0o750); err != nil {
+		return nil, false, err
+	}
+	for {
+		lock = flock.New(l.lock())
+		locked, err := lock.TryLock()
+		switch {
+		case err != nil:
+			return nil, false, fmt.Errorf("lock %s: %w", lock.Path(), err)
+		case !locked:
+			return lock, true, nil
+		}
+		// Down may have removed the file between our open and our lock: take the lock on the file that has the name now.
+		if ours, err := lock.Stat(); err == nil {
+			if named, err := os.Stat(l.lock()); err == nil && os.SameFile(ours, named) {
+				return lock, false, nil
+			}
+		}
+		_ = lock.Close()
+	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/e2e/internal/filelock"
 	"github.com/opgate/opgate/e2e/olm"
 )
 
@@ -36,13 +35,16 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 	progress := os.NewFile(progressFD, "progress")
 	defer func() { _ = progress.Close() }()
 
-	lock, err := filelock.TryAcquire(l.lock())
-	if err != nil {
+	lock, held, err := l.tryLock()
+	switch {
+	case err != nil:
 		return err
+	case held:
+		return fmt.Errorf("lock %s is held by another process", l.lock())
 	}
-	defer lock.Release()
-	if err := lock.Note(strconv.Itoa(os.Getpid()) + "\n"); err != nil {
-		return err
+	defer func() { _ = lock.Close() }()
+	if err := os.WriteFile(l.lock(), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write lock file: %w", err)
 	}
 
 	out := io.MultiWriter(log, progress)

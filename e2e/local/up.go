@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/opgate/opgate/e2e/internal/filelock"
 	"github.com/opgate/opgate/e2e/internal/orphans"
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
@@ -48,14 +47,14 @@ func Up(ctx context.Context, out io.Writer, runCommand ...string) error {
 
 // prepare makes an empty directory, unless a background process is using it.
 func (l layout) prepare(ctx context.Context, out io.Writer) error {
-	lock, err := filelock.TryAcquire(l.lock())
-	if errors.Is(err, filelock.ErrHeld) {
+	lock, held, err := l.tryLock()
+	switch {
+	case err != nil:
+		return err
+	case held:
 		return errors.Join(l.printNext(out), fmt.Errorf("already up (process %d)", l.holder()))
 	}
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
+	defer func() { _ = lock.Close() }()
 	return l.clean(ctx, out)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/reaper"
+	"github.com/opgate/opgate/e2e/internal/slots"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 	if code, ok := reaper.Main(context.Background()); ok {
 		os.Exit(code)
 	}
+	if err := speed.SetParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -42,6 +47,7 @@ type env struct {
 
 func start(t *testing.T) *env {
 	t.Helper()
+	slots.Take(t)
 	dir, err := os.MkdirTemp("", "opgate-e2e-")
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,8 @@ func Parallel() int {
 	return max(n, 1)
 }
 
-// SetParallel makes Parallel the number of tests that run at once, unless the command line says one. It is to be called before the tests run.
+// SetParallel makes Parallel the number of tests that run at once, unless the command line sets one. It is to be called before the tests
+// run.
 func SetParallel() error {
 	const name = "test.parallel"
 	flag.Parse()

@@ -1,0 +1,204 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// TestA4 stores the largest objects that the API server takes. All are valid and none needs a right that tenants, or authors of bundles,
+// do not have.
+func TestA4(t *testing.T) {
+	t.Parallel()
+	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})
+	var err error
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory}); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a ClusterServiceVersion that takes long to judge is not stored", func(t *testing.T) { hostileCSV(t, e) })
+	t.Run("large Subscriptions and OperatorGroups take no memory", func(t *testing.T) { hostileSubscriptions(t, e) })
+}
+
+// hostileCSV writes, as OLM, what a bundle asks for. The webhook that sees it has failurePolicy Ignore: if judging took longer than its
+// timeout, the object would be stored.
+func hostileCSV(t *testing.T, e *harness.Env) {
+	namespace := e.NewNamespace(t)
+	constrain(t, e, constraintOf(namespace, only(namespace, "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"), "no cluster admins"))
+	constrain(t, e, constraintOf(namespace+"-hooks", only(namespace, "!webhooks.exists(w, '*' in w.apiGroups)"), "no webhooks on everything"))
+	object := func(name, rules string, hooks int) []byte {
+		return []byte(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"` + name + `","namespace":"` + namespace + `"},
+			"spec":{"displayName":"evil","version":"1.0.0","install":{"strategy":"deployment","spec":{"deployments":[],"clusterPermissions":[{"serviceAccountName":"evil","rules":` + rules + `}]}},
+			"webhookdefinitions":[{"type":"ValidatingAdmissionWebhook","generateName":"a.example.com","sideEffects":"None","admissionReviewVersions":["v1"],
+			"rules":[` + strings.TrimSuffix(strings.Repeat("{},", hooks), ",") + `]}]}}`)
+	}
+	const (
+		everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
+		workloads  = `[{"apiGroups":["apps"],"resources":["*"],"verbs":["*"]}]`
+	)
+	for _, attack := range []struct {
+		name, rules string
+		hooks       int
+		refused     string
+	}{
+		{"admin.v1", everything, 390_000, "(gate/unreadable)"}, // more than is decoded
+		{"plain.v1", workloads, 390_000, "(gate/unreadable)"},
+		{"admin.v2", everything, 60_000, "(csv/constraint)"}, // more than is judged
+		{"plain.v2", workloads, 60_000, "(csv/constraint)"},
+	} {
+		a := e.Clients[cluster.OLM].Must(t, harness.Request{
+			Method:      http.MethodPost,
+			Path:        harness.PathOf(harness.ClusterServiceVersions, namespace, "", ""),
+			ContentType: "application/json",
+			Body:        object(attack.name, attack.rules, attack.hooks),
+		})
+		if a.OK() || !strings.Contains(a.Refused, attack.refused) {
+			t.Errorf("%s: %s", attack.name, a)
+		}
+	}
+	if stored, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(stored.Items) > 0 {
+		t.Errorf("%d ClusterServiceVersions are stored (%v)", len(stored.Items), err)
+	}
+}
+
+// hostileSubscriptions stores the five largest that reviews let pass, and groups that are not reviewed. A decoder makes 21 MiB of each.
+func hostileSubscriptions(t *testing.T, e *harness.Env) {
+	const most = 40 << 20
+	namespace := e.NewNamespace(t)
+	e.Put(t, harness.OperatorPolicy(namespace))
+	e.Sync(t)
+	subscription := func(i, tolerations int) string {
+		return fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"large-%d"},
+			"spec":{"name":"large-%[1]d","channel":"stable","source":"c","sourceNamespace":"olm","config":{"tolerations":[%s]}}}`,
+			i, strings.TrimSuffix(strings.Repeat(`{"key":""},`, tolerations), ","))
+	}
+	if a := e.Clients[cluster.Admin].Must(t, harness.Request{
+		Method:      http.MethodPost,
+		Path:        harness.PathOf(harness.Subscriptions, namespace, "", ""),
+		ContentType: "application/json",
+		Body:        []byte(subscription(0, 120_000)),
+	}); a.OK() || !strings.Contains(a.Refused, "(gate/unreadable)") {
+		t.Errorf("a Subscription of 1.3 MB: %s", a)
+	}
+	names := make([]string, 40_000) // the API server itself takes many seconds for more
+	for i := range names {
+		names[i] = fmt.Sprintf(`"n%d"`, i)
+	}
+	before := resident(t, e)
+	peak, stop := watchResident(t, e)
+	for i := range 5 {
+		for _, o := range []struct {
+			resource schema.GroupVersionResource
+			text     string
+		}{
+			{harness.Subscriptions, subscription(i, 60_000)},
+			{
+				resource: harness.OperatorGroups,
+				text: fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"large-%d"},
+				"spec":{"targetNamespaces":[%s]}}`, i, strings.Join(names, ",")),
+			},
+		} {
+			a := e.Clients[cluster.Admin].Must(t, harness.Request{
+				Method:      http.MethodPost,
+				Path:        harness.PathOf(o.resource, namespace, "", ""),
+				ContentType: "application/json",
+				Body:        []byte(o.text),
+			})
+			if !a.OK() {
+				t.Fatalf("%s: %s", o.resource.Resource, a)
+			}
+		}
+	}
+	e.Sync(t)
+	// The policy is evaluated with them beside its own Subscription.
+	harness.Eventually(t, "wait for the status of the policy", func(ctx context.Context) error {
+		p, err := e.Clients[cluster.Admin].Of(harness.OperatorPolicy(namespace)).Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if status, _ := json.Marshal(p.Object["status"]); !strings.Contains(string(status), "large-") {
+			return fmt.Errorf("it says nothing of the groups: %.300s", status)
+		}
+		return nil
+	})
+	stop()
+	if grown := *peak - before; grown > most {
+		t.Errorf("the process grew by %d MiB to %d, at most %d is right", grown>>20, *peak>>20, most>>20)
+	}
+	t.Logf("resident %d MiB before, at most %d", before>>20, *peak>>20)
+	// Another leader reads them all at once.
+	if _, err := e.Gate.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "wait for the loop to lead", func(ctx context.Context) error {
+		_, body, err := harness.GetURL(ctx, e.Gate.MetricsURL())
+		if err == nil && !strings.Contains(body, "opgate_loop_leading 1") {
+			err = fmt.Errorf("it does not lead yet")
+		}
+		return err
+	})
+	if again := resident(t, e); again > before+most {
+		t.Errorf("the next leader takes %d MiB, the first took %d before", again>>20, before>>20)
+	}
+}
+
+var residentMetric = regexp.MustCompile(`(?m)^process_resident_memory_bytes (\S+)$`)
+
+// resident is how much memory the process has now, in bytes.
+func resident(t *testing.T, e *harness.Env) int {
+	t.Helper()
+	n, err := residentNow(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func residentNow(ctx context.Context, e *harness.Env) (int, error) {
+	_, body, err := harness.GetURL(ctx, e.Gate.MetricsURL())
+	if err != nil {
+		return 0, err
+	}
+	match := residentMetric.FindStringSubmatch(body)
+	if match == nil {
+		return 0, fmt.Errorf("no process_resident_memory_bytes in %.500s", body)
+	}
+	n, err := strconv.ParseFloat(match[1], 64)
+	return int(n), err
+}
+
+// watchResident follows how much memory the process has at most, until it is stopped.
+func watchResident(t *testing.T, e *harness.Env) (peak *int, stop func()) {
+	t.Helper()
+	peak = new(int)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		wait.UntilWithContext(ctx, func(context.Context) {
+			if now, err := residentNow(ctx, e); err == nil {
+				*peak = max(*peak, now)
+			}
+		}, harness.PollInterval)
+	})
+	return peak, func() {
+		cancel()
+		running.Wait()
+	}
+}

@@ -1,0 +1,255 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// TestA5PlanLendsItsName borrows from InstallPlans for ClusterServiceVersions that no policy allows, in front of a real OLM:
+// the name, the account that OLM writes steps as, and an approval from before the policy (threat O9).
+func TestA5PlanLendsItsName(t *testing.T) {
+	t.Parallel()
+	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
+	var err error
+	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+		t.Fatal(err)
+	}
+	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Log: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.OLM.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
+		"a plan that is created approved lends its name": planLendsName,
+		"A6: installed contents are exchanged":           contentsExchanged,
+		// One after the other: OLM v0.42 crashes at times while it asks for tokens of two accounts at once.
+		"accounts of plans": func(t *testing.T, e *harness.OLMEnv) {
+			t.Run("write other contents while the plan runs", func(t *testing.T) { accountWritesOthers(t, e) })
+			t.Run("write what was approved before the policy", func(t *testing.T) { approvedBefore(t, e) })
+		},
+	})
+}
+
+// planLendsName creates a plan before a policy is there. It has no status, so OLM leaves it alone for ever.
+func planLendsName(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	early := func(name, more string) *unstructured.Unstructured {
+		return harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: InstallPlan
+metadata: {name: %s, namespace: %s%s}
+spec: {approval: Manual, approved: true, clusterServiceVersionNames: [etcdoperator.v9.9.9]}
+`, name, namespace, more)
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, early("early", "")), "create", "-f", "-")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, early("reason", ", annotations: {opgate.io/override-reason: trust me}")), []string{"create", "-f", "-"}, "(plan/override-reason)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", "-n", namespace, "early", "opgate.io/override-reason=trust me"}, "(plan/override-reason)")
+	e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.2"))
+	e.Sync(t)
+	for _, version := range []string{"9.9.8", "9.9.9"} {
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, version)), []string{"create", "-f", "-"},
+			"etcdoperator.v"+version+", which comes from no catalog, is not allowed", "(csv/policy)")
+	}
+}
+
+// etcdCSV is a ClusterServiceVersion of etcd with contents that no catalog has.
+func etcdCSV(namespace, version string) *unstructured.Unstructured {
+	u := installedCSV(namespace, "etcdoperator.v"+version, version)
+	u.Object["spec"].(map[string]any)["displayName"] = "evil"
+	return u
+}
+
+// accountWritesOthers writes as the ServiceAccount by which OLM writes the steps of a plan: the contents have to be those of the
+// plan. OLM itself passes, for a bundle in the catalog and for one that is an image.
+func accountWritesOthers(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	attenuatedGroup(t, e, namespace)
+	e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.4"))
+	image := harness.OLMPolicy(namespace, "Automatic", "redisoperator.v1.1.0")
+	image.SetName(namespace + "-image")
+	image.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = "redis"
+	e.Put(t, image)
+	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.4", "forbidden")
+	account := "--as=system:serviceaccount:" + namespace + ":weak"
+	grantWeakAccount(t, e, namespace)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, "0.9.4")), []string{account, "create", "-f", "-"}, "(csv/policy)")
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
+	e.WaitForCSV(t, namespace, "redisoperator.v1.1.0")
+	stored := e.Stored(t, etcdCSV(namespace, "0.9.4"))
+	if name, _, _ := unstructured.NestedString(stored.Object, "spec", "displayName"); name == "evil" {
+		t.Error("the contents are those that the account wrote by hand")
+	}
+}
+
+// approvedBefore approves a plan in a namespace that no policy governs, which OLM cannot carry out for lack of rights. By the
+// time it can, a policy pins another version.
+func approvedBefore(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	attenuatedGroup(t, e, namespace)
+	e.Subscribe(t, namespace, "etcd", "etcdoperator.v0.9.2", "Manual")
+	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"))
+	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.2", "forbidden")
+	p := e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.0"))
+	e.Sync(t)
+	grantWeakAccount(t, e, namespace)
+	waitForRefusal(t, e, namespace, "etcdoperator.v0.9.2", "(csv/policy)")
+	waitForCondition(t, e, p, "InstallPlanRefused")
+	if in := csvsNamed(t, e.Env, "etcdoperator.v0.9.2"); strings.Contains(strings.Join(in, " "), namespace) {
+		t.Error("the version that the policy does not allow is installed")
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
+		`{"spec":{"versions":["etcdoperator.v0.9.2"]}}`)
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.2")
+}
+
+// contentsExchanged changes what a policy has let in. What changes all the same, here by OLM's identity, is reported.
+func contentsExchanged(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	p := e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.4"))
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
+	waitForCondition(t, e, p, "Compliant True")
+	evil := func(image string) []string {
+		return []string{"patch", "csv", "-n", namespace, "etcdoperator.v0.9.4", "--type=json", "--patch",
+			`[{"op":"replace","path":"/spec/install/spec/deployments/0/spec/template/spec/containers/0/image","value":"` + image + `"}]`}
+	}
+	csv := e.Stored(t, etcdCSV(namespace, "0.9.4"))
+	deployments, _, err := unstructured.NestedSlice(csv.Object, "spec", "install", "spec", "deployments")
+	if err != nil || len(deployments) == 0 {
+		t.Fatalf("deployments are %v (%v)", deployments, err)
+	}
+	containers, _, err := unstructured.NestedSlice(deployments[0].(map[string]any), "spec", "template", "spec", "containers")
+	if err != nil || len(containers) == 0 {
+		t.Fatalf("containers are %v (%v)", containers, err)
+	}
+	image := containers[0].(map[string]any)["image"].(string)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", evil("evil.example/x:1"), "changing spec of etcdoperator.v0.9.4 is not allowed", "(csv/frozen)")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "label", "csv", "-n", namespace, "etcdoperator.v0.9.4", "team=a")
+	harness.Kubectl(t, e.Cluster, cluster.OLM, "", evil("evil.example/x:1")...)
+	waitForCondition(t, e, p, "ContentsChanged")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", evil("evil.example/x:2"), "(csv/frozen)")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", evil(image)...)
+	waitForCondition(t, e, p, "Compliant True")
+}
+
+// attenuatedGroup makes OLM write the steps of plans as a ServiceAccount that has no rights yet.
+func attenuatedGroup(t *testing.T, e *harness.OLMEnv, namespace string) {
+	t.Helper()
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", "-n", namespace, "weak")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Object(`
+apiVersion: operators.coreos.com/v1
+kind: OperatorGroup
+metadata: {name: %[1]s, namespace: %[1]s}
+spec: {targetNamespaces: [%[1]s], serviceAccountName: weak}
+`, namespace)), "create", "-f", "-")
+}
+
+func grantWeakAccount(t *testing.T, e *harness.OLMEnv, namespace string) {
+	t.Helper()
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "weak", "--clusterrole=cluster-admin", "--serviceaccount="+namespace+":weak")
+}
+
+// waitForRefusal waits until OLM says in the status of a plan why it cannot carry it out.
+func waitForRefusal(t *testing.T, e *harness.OLMEnv, namespace, csv, why string) {
+	t.Helper()
+	e.Eventually(t, "see OLM refused with "+why, func(ctx context.Context) error {
+		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		said := []string{}
+		for i := range plans.Items {
+			names, _, _ := unstructured.NestedStringSlice(plans.Items[i].Object, "spec", "clusterServiceVersionNames")
+			message, _, _ := unstructured.NestedString(plans.Items[i].Object, "status", "message")
+			if slices.Contains(names, csv) && strings.Contains(message, why) {
+				return nil
+			}
+			said = append(said, fmt.Sprintf("%v: %s", names, message))
+		}
+		return fmt.Errorf("plans say %q", said)
+	})
+}
+
+// waitForCondition waits until the conditions of a policy say something: a reason, or a type and its status.
+func waitForCondition(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, what string) {
+	t.Helper()
+	e.Eventually(t, "see policy "+p.GetName()+" say "+what, func(ctx context.Context) error {
+		now, err := find(ctx, e.Env, p)
+		if err != nil || now == nil {
+			return fmt.Errorf("policy is %v: %w", now, err)
+		}
+		conditions, _, err := unstructured.NestedSlice(now.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		said := []string{}
+		for _, entry := range conditions {
+			c := entry.(map[string]any)
+			if c["reason"] == what || fmt.Sprint(c["type"], " ", c["status"]) == what {
+				return nil
+			}
+			said = append(said, fmt.Sprint(c["type"], " ", c["status"], " ", c["reason"], " ", c["message"]))
+		}
+		return fmt.Errorf("conditions are\n%s", strings.Join(said, "\n"))
+	})
+}
+
+// TestA10CopyMadeReal takes the label off a copy that OLM has made, or changes it, so that OLM would run what it shows.
+func TestA10CopyMadeReal(t *testing.T) {
+	e := harness.Shared(t)
+	governed, free := e.NewNamespace(t), e.NewNamespace(t)
+	e.Put(t, harness.OperatorPolicy(governed))
+	e.Sync(t)
+	copied := func(namespace string) *unstructured.Unstructured {
+		u := etcdCSV(namespace, harness.ForbiddenVersion)
+		u.SetLabels(map[string]string{"olm.copiedFrom": "elsewhere"})
+		harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), "create", "-f", "-")
+		return u
+	}
+	target, control := copied(governed), copied(free)
+	for name, change := range map[string]string{
+		"removed":                     `{"metadata":{"labels":{"olm.copiedFrom":null}}}`,
+		"removed with other contents": `{"metadata":{"labels":{"olm.copiedFrom":null}},"spec":{"displayName":"worse"}}`,
+		"emptied":                     `{"metadata":{"labels":{"olm.copiedFrom":""}}}`,
+		"changed":                     `{"metadata":{"labels":{"olm.copiedFrom":"another"}}}`,
+	} {
+		patch := func(u *unstructured.Unstructured) []string {
+			return []string{"patch", "csv", "-n", u.GetNamespace(), u.GetName(), "--type=merge", "--dry-run=server", "--patch", change}
+		}
+		t.Log(name)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(target), harness.ForbiddenCSV+" is not allowed", "(csv/policy)")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(control)...)
+		harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(target)...)
+	}
+}
+
+// TestA6ContentsExchanged changes what makes up an operator that a policy allows. TestG7Bypass does it in every way of writing.
+func TestA6ContentsExchanged(t *testing.T) {
+	e := harness.Shared(t)
+	governed := e.NewNamespace(t)
+	target := e.Put(t, installedCSV(governed, harness.AllowedCSV, harness.AllowedVersion))
+	e.Put(t, harness.OperatorPolicy(governed))
+	e.Sync(t)
+	patch := func(change string) []string {
+		return []string{"patch", "csv", "-n", governed, target.GetName(), "--type=merge", "--patch", change}
+	}
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"install":{"spec":{"deployments":[{"name":"evil","spec":{"selector":{},"template":{}}}]}}}}`), "(csv/frozen)")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", patch(`{"spec":{"version":"0.9.9"}}`), "(csv/frozen)")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.OLM, "", patch(`{"spec":{"version":"0.9.9"}}`)...)
+}

@@ -1,0 +1,276 @@
+package gate
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// seedDocuments are the OperatorPolicies of the designs, word for word.
+func seedDocuments(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../../api/policy/v1beta2/testdata/seed-*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Fatal("there are no seed documents")
+	}
+	documents := map[string]string{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, document := range strings.Split("\n"+string(data), "\n---\n") {
+			documents[fmt.Sprintf("%s#%d", filepath.Base(path), i+1)] = document
+		}
+	}
+	return documents
+}
+
+// TestDocumentsApply applies every OperatorPolicy of the designs as it stands there, again, and by a second tool: what the gate
+// fills in must be nobody's drift.
+func TestDocumentsApply(t *testing.T) {
+	e := harness.Shared(t)
+	for name, document := range seedDocuments(t) {
+		t.Run(name, func(t *testing.T) {
+			var u unstructured.Unstructured
+			if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+				t.Fatal(err)
+			}
+			if u.GetNamespace() == "" {
+				u.SetNamespace(cluster.PolicyNamespace)
+			}
+			e.EnsureNamespace(t, u.GetNamespace(), false)
+			t.Cleanup(func() { e.Remove(t, &u) })
+			apply := func(args ...string) string {
+				t.Helper()
+				args = append([]string{"apply", "-n", u.GetNamespace(), "-f", "-"}, args...)
+				return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, document, args...))
+			}
+			if out := apply(); !strings.HasSuffix(out, " created") {
+				t.Errorf("the first apply says %q", out)
+			}
+			first := e.Stored(t, &u)
+			// kubectl would like to write a status that a document has, which the API server drops.
+			if _, hasStatus := u.Object["status"]; !strings.HasSuffix(apply(), " unchanged") && !hasStatus {
+				t.Error("the second apply does not say that the policy is unchanged")
+			}
+			if second := e.Stored(t, &u); second.GetResourceVersion() != first.GetResourceVersion() {
+				t.Errorf("the second apply changed the policy from\n%s\nto\n%s", harness.Normal(first.Object), harness.Normal(second.Object))
+			}
+			apply("--server-side", "--field-manager=another")
+			apply("--server-side", "--field-manager=another")
+			after := e.Stored(t, &u)
+			if after.GetGeneration() != first.GetGeneration() || harness.Normal(after.Object["spec"]) != harness.Normal(first.Object["spec"]) {
+				t.Errorf("the spec moved from\n%s\nto\n%s", harness.Normal(first.Object["spec"]), harness.Normal(after.Object["spec"]))
+			}
+			// All that the author wrote is there as they wrote it.
+			if written := map[string]any{"spec": u.Object["spec"]}; harness.Normal(harness.MergePatch(after.Object, written)) != harness.Normal(after.Object) {
+				t.Errorf("stored is\n%s\nwant it to have\n%s", harness.Normal(after.Object["spec"]), harness.Normal(u.Object["spec"]))
+			}
+		})
+	}
+}
+
+// TestConstraintDocument applies the Constraint of the design as it stands there, and the same in v1.
+func TestConstraintDocument(t *testing.T) {
+	e := harness.Shared(t)
+	data, err := os.ReadFile("../../api/constraint/testdata/seed-004-example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name, written = "cluster-constraints", "operators.coreos.com/v2"
+	if !strings.Contains(string(data), written) {
+		t.Fatalf("the document is not of %s", written)
+	}
+	admin := func(stdin string, args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Admin, stdin, args...))
+	}
+	read := func(t *testing.T, version string) (u unstructured.Unstructured) {
+		t.Helper()
+		if err := yaml.Unmarshal([]byte(admin("", "get", "constraints."+version+".operators.coreos.com", name, "-o", "json")), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	for _, version := range []string{"v2", "v1"} {
+		t.Run(version, func(t *testing.T) {
+			document := strings.ReplaceAll(string(data), written, "operators.coreos.com/"+version)
+			var want unstructured.Unstructured
+			if err := yaml.Unmarshal([]byte(document), &want.Object); err != nil {
+				t.Fatal(err)
+			}
+			// It binds every namespace: no other test may be judged by it.
+			t.Cleanup(func() {
+				e.Remove(t, &want)
+				e.Sync(t)
+			})
+			if out := admin(document, "apply", "-f", "-"); !strings.HasSuffix(out, " created") {
+				t.Errorf("the first apply says %q", out)
+			}
+			if out := admin(document, "apply", "-f", "-"); !strings.HasSuffix(out, " unchanged") {
+				t.Errorf("the second apply says %q", out)
+			}
+			admin(document, "apply", "--server-side", "--field-manager=another", "-f", "-")
+			for _, other := range []string{"v1", "v2"} {
+				got := read(t, other)
+				if got.GetAPIVersion() != "operators.coreos.com/"+other || harness.Normal(got.Object["spec"]) != harness.Normal(want.Object["spec"]) {
+					t.Errorf("in %s it is\n%s\nwant the spec\n%s", other, harness.Normal(got.Object), harness.Normal(want.Object["spec"]))
+				}
+			}
+			admin("", "patch", "constraint", name, "--subresource=status", "--type=merge", "--patch", `{"status": {"violating": 2, "conditions": [
+				{"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-11-21T14:42:11Z"}]}}`)
+			// The short name is the singular one. Where Gatekeeper has a category of that name, kubectl needs the full name.
+			for _, resource := range []string{"constraint", "constraints", "constraints." + version + ".operators.coreos.com"} {
+				table := strings.Split(admin("", "get", resource, name), "\n")
+				if got, want := strings.Fields(table[0]), []string{"NAME", "READY", "VIOLATING", "AGE"}; !slices.Equal(got, want) {
+					t.Errorf("columns of %s are %v, want %v", resource, got, want)
+				}
+				if got, want := strings.Fields(table[1]), []string{name, "True", "2"}; len(got) != 4 || !slices.Equal(got[:3], want) {
+					t.Errorf("the row of %s is %v, want %v and an age", resource, got, want)
+				}
+			}
+			// Everybody reads it, and only admins write it.
+			if got := strings.TrimSpace(harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "get", "constraints", "-o", "name")); got != "constraint.operators.coreos.com/"+name {
+				t.Errorf("the tenant sees %q", got)
+			}
+			harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"delete", "constraint", name}, `cannot delete resource "constraints"`)
+		})
+	}
+	definition := admin("", "get", "customresourcedefinition", "constraints.operators.coreos.com", "-o",
+		`jsonpath={.status.storedVersions} {.status.acceptedNames.shortNames} {.status.conditions[?(@.type=="NamesAccepted")].status}`)
+	if want := `["v1"] ["constraint"] True`; definition != want {
+		t.Errorf("stored versions, short names and whether they are accepted are %s, want %s", definition, want)
+	}
+	for _, field := range []string{"spec.constraints", "spec.properties", "status.constraints.violating"} {
+		out := admin("", "explain", "constraint."+field)
+		if _, description, _ := strings.Cut(out, "DESCRIPTION:"); strings.TrimSpace(description) == "" {
+			t.Errorf("kubectl explain constraint.%s says\n%s", field, out)
+		}
+	}
+}
+
+// TestPrinterColumns looks at a policy as people do.
+func TestPrinterColumns(t *testing.T) {
+	e := harness.Shared(t)
+	p := harness.OperatorPolicy("columns-" + rand.String(6))
+	p.Object["status"] = map[string]any{"compliant": "NonCompliant", "installedVersion": harness.AllowedCSV}
+	stored := e.Put(t, p)
+	columns := strings.Fields(strings.Split(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName()), "\n")[0])
+	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "AGE"}; !slices.Equal(columns, want) {
+		t.Errorf("columns are %v, want %v", columns, want)
+	}
+	row := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName(), "--no-headers"))
+	if want := []string{stored.GetName(), "NonCompliant", "enforce", "etcd", harness.AllowedCSV}; len(row) != 6 || !slices.Equal(row[:5], want) {
+		t.Errorf("the row is %v, want %v and an age", row, want)
+	}
+}
+
+// TestExplain wants a description of every field of the spec, and of the status.
+func TestExplain(t *testing.T) {
+	e := harness.Shared(t)
+	var crd unstructured.Unstructured
+	data := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinition", "operatorpolicies.policy.open-cluster-management.io", "-o", "json")
+	if err := yaml.Unmarshal([]byte(data), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range versions {
+		version := version.(map[string]any)
+		properties, _, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema", "properties")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := 0
+		for _, top := range []string{"spec", "status"} {
+			fields += wantDescriptions(t, "operatorpolicy."+top, properties[top])
+		}
+		t.Logf("%s has %d fields", version["name"], fields)
+		if fields < 40 {
+			t.Errorf("%s has no more than %d fields", version["name"], fields)
+		}
+	}
+	for _, field := range []string{"spec", "spec.subscription.channel", "spec.versions", "spec.versionRange", "spec.operatorGroup.target.namespaces", "spec.complianceConfig.upgradesProgressing"} {
+		out := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "explain", "operatorpolicy."+field)
+		_, description, found := strings.Cut(out, "DESCRIPTION:")
+		if description = strings.TrimSpace(description); !found || description == "" || strings.HasPrefix(description, "<empty>") {
+			t.Errorf("kubectl explain operatorpolicy.%s says\n%s", field, out)
+		}
+	}
+}
+
+// wantDescriptions walks a schema and returns the number of its fields.
+func wantDescriptions(t *testing.T, path string, schema any) (fields int) {
+	t.Helper()
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return 0
+	}
+	properties, _ := s["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		field, _ := properties[name].(map[string]any)
+		if description, _ := field["description"].(string); strings.TrimSpace(description) == "" {
+			t.Errorf("%s.%s has no description", path, name)
+		}
+		fields += 1 + wantDescriptions(t, path+"."+name, field)
+	}
+	return fields + wantDescriptions(t, path, s["items"]) + wantDescriptions(t, path, s["additionalProperties"])
+}
+
+// TestUnknownFields misspells fields. They are refused with their path, however lenient kubectl is asked to be: a policy that
+// silently loses a field lets through what its author forbade.
+func TestUnknownFields(t *testing.T) {
+	e := harness.Shared(t)
+	for path, set := range map[string]map[string]any{ // merge patches of the spec
+		"spec.subscription.chanel":            {"subscription": map[string]any{"chanel": "stable"}},
+		"spec.operatorGroup.targetNamespace":  {"operatorGroup": map[string]any{"name": "group", "targetNamespace": "shop"}},
+		"spec.operatorGroup.target.namespace": {"operatorGroup": map[string]any{"name": "group", "target": map[string]any{"namespace": "shop"}}},
+		"spec.version":                        {"version": []any{harness.AllowedCSV}},
+		"spec.Versions":                       {"Versions": []any{harness.AllowedCSV}},
+		"spec.removalBehavior.plans":          {"removalBehavior": map[string]any{"plans": "Keep"}},
+		"spec.complianceConfig.upgrades":      {"complianceConfig": map[string]any{"upgrades": "Compliant"}},
+		"spec.statusConfig.upgrades":          {"statusConfig": map[string]any{"upgrades": "Condition"}},
+	} {
+		for _, validate := range []string{"true", "warn", "ignore", "false"} {
+			t.Run(path+" validate="+validate, func(t *testing.T) {
+				p := harness.OperatorPolicy("unknown-" + rand.String(6))
+				p.Object["spec"] = harness.MergePatch(p.Object["spec"], set)
+				t.Cleanup(func() { e.Remove(t, p) })
+				harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), []string{"apply", "--validate=" + validate, "-f", "-"}, `unknown field "`+path+`"`)
+			})
+		}
+	}
+}
+
+// TestNormalizedTwice sends a stored policy back unchanged, as tools do which read and write whole objects: nothing is written.
+func TestNormalizedTwice(t *testing.T) {
+	e := harness.Shared(t)
+	stored := e.Put(t, harness.OperatorPolicy("twice-"+rand.String(6)))
+	for range 2 {
+		got := e.Clients[cluster.Admin].Must(t, harness.Request{
+			Method: http.MethodPut, Path: harness.PathOf(harness.OperatorPolicies, stored.GetNamespace(), stored.GetName(), ""),
+			ContentType: "application/json", Body: []byte(harness.AsJSON(t, stored)),
+		})
+		if !got.OK() || got.Object().GetResourceVersion() != stored.GetResourceVersion() {
+			t.Errorf("a write of what is stored changed it: %s", got)
+		}
+	}
+}

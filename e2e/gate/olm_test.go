@@ -1,0 +1,275 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no stand-in can
+// tell. OLM has a cluster of its own, since it takes an interest in whatever other tests write.
+func TestOLM(t *testing.T) {
+	t.Parallel()
+	e := harness.StartWithoutGate(t)
+
+	// A Subscription that no webhook saw, and then a policy that nobody enforces yet.
+	born := e.NewNamespace(t)
+	e.OperatorGroup(t, born)
+	e.Subscribe(t, born, "etcd", "", "Automatic")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.OLMPolicy(born, "Automatic", "etcdoperator.v0.9.2")), "create", "-f", "-")
+
+	var err error
+	e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &harness.OLMEnv{Env: e, Born: born}
+	full.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := full.OLM.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	// The first, since OLM tries a refused create only a few times and then waits for its next resync: a switch to Manual heals
+	// within seconds while it tries, and took minutes once it had stopped.
+	t.Run("a plan that is born approved is refused and heals", func(t *testing.T) { bornApprovedHeals(t, full) })
+
+	// Each in a namespace of its own, and as many at once as go test allows, since most of the time OLM is waiting.
+	t.Run("scenario", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *harness.OLMEnv){
+			"an upgrade is held until the policy lists it":     upgradeIsHeld,
+			"upgradeApproval None allows the first only":       upgradeApprovalNone,
+			"a dependency is judged by its own policy":         dependencyIsJudged,
+			"a dependency that is an image is judged as well":  dependencyImageIsJudged,
+			"an override reaches the dependencies":             overrideReachesDependency,
+			"an override reaches dependencies that are images": overrideReachesDependencyImage,
+			"an operator without a policy is left alone":       ungovernedIsLeftAlone,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, full)
+			})
+		}
+	})
+	wantRefusalsOfOLM(t, full)
+}
+
+func upgradeIsHeld(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	p := harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.2")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), "create", "-f", "-")
+	e.Sync(t)
+
+	if approval := e.Subscribe(t, namespace, "etcd", "etcdoperator.v0.9.2", "Automatic"); approval != "Manual" {
+		t.Errorf("installPlanApproval is %q, want it changed to Manual", approval)
+	}
+	install := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2")
+	wantPhaseRefused(t, e, install, "(plan/status-phase)")
+	e.Approve(t, cluster.Admin, install)
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.2")
+
+	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.4")
+	wantPhaseRefused(t, e, upgrade, "(plan/status-phase)", "(plan/version)")
+	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
+		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(plan/version)", "allowed is etcdoperator.v0.9.2")
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
+		`{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`)
+	e.Sync(t)
+	e.Approve(t, cluster.Tenant, upgrade)
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
+}
+
+func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.OLMPolicy(namespace, "None")), "create", "-f", "-")
+	e.Sync(t)
+	e.Subscribe(t, namespace, "etcd", "etcdoperator.v0.9.0", "Automatic")
+	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.0"))
+	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.0")
+
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2"), "etcdoperator.v0.9.2", "(plan/upgrade)")
+}
+
+// dependencyIsJudged subscribes to an operator that no policy is about, and that needs one which a policy pins. The package is
+// read from the properties in the plan: nothing else could tell, as no Subscription names the dependency yet.
+func dependencyIsJudged(t *testing.T, e *harness.OLMEnv) {
+	judgeDependency(t, e, "vault", "vaultoperator.v1.0.0", "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
+}
+
+// dependencyImageIsJudged is for bundles that are images. OLM writes other plans for these: the properties stand apart, and the
+// Subscription to the dependency comes first.
+func dependencyImageIsJudged(t *testing.T, e *harness.OLMEnv) {
+	judgeDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
+}
+
+func overrideReachesDependency(t *testing.T, e *harness.OLMEnv) {
+	overrideDependency(t, e, "vault", "vaultoperator.v1.0.0", "etcd", "etcdoperator.v0.9.2", "etcdoperator.v0.9.4")
+}
+
+func overrideReachesDependencyImage(t *testing.T, e *harness.OLMEnv) {
+	overrideDependency(t, e, "storefront", "storefrontoperator.v2.0.0", "redis", "redisoperator.v1.0.0", "redisoperator.v1.1.0")
+}
+
+// pinDependency pins a package and subscribes to an operator that requires it, in a namespace of its own. It returns the policy
+// and the plan, in which OLM has the newest version of the dependency, that waits.
+func pinDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) (p, both *unstructured.Unstructured) {
+	t.Helper()
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	p = harness.OLMPolicy(namespace, "Automatic", allowed)
+	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = dependency
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), "create", "-f", "-")
+	e.Sync(t)
+	e.Subscribe(t, namespace, operator, "", "Manual")
+	both = e.WaitForPlan(t, namespace, operatorCSV, newest)
+	return p, both
+}
+
+// overrideDependency breaks the glass for a plan with a dependency that is not allowed. OLM then writes a Subscription that
+// starts at the forbidden version; it is a step of the plan that was overridden, and passes with it.
+func overrideDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) {
+	t.Helper()
+	_, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
+	namespace := both.GetNamespace()
+	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(plan/version)")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, both.GetName(), "--type=merge", "--patch",
+		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
+	e.WaitForCSV(t, namespace, newest)
+	e.WaitForCSV(t, namespace, operatorCSV)
+	e.Eventually(t, "see the plan complete", func(context.Context) error {
+		if phase, _, _ := unstructured.NestedString(e.Stored(t, both).Object, "status", "phase"); phase != "Complete" {
+			return fmt.Errorf("its phase is %s", phase)
+		}
+		return nil
+	})
+}
+
+func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dependency, allowed, newest string) {
+	t.Helper()
+	p, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
+	namespace := both.GetNamespace()
+	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
+		refusal := e.WantApprovalRefused(t, user, both, newest, "(plan/version)")
+		if strings.Contains(refusal, "plan/unknown-csv") || strings.Contains(refusal, operatorCSV) {
+			t.Errorf("got %s\nwant %s alone to be the trouble, its package known", refusal, newest)
+		}
+	}
+
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
+		`{"spec":{"versions":["`+newest+`"]}}`)
+	e.Sync(t)
+	e.Approve(t, cluster.Tenant, both)
+	e.WaitForCSV(t, namespace, newest)
+	e.WaitForCSV(t, namespace, operatorCSV)
+	// The Subscription that OLM has written for the dependency is one like others.
+	subscribed, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range subscribed.Items {
+		if approval, _, _ := unstructured.NestedString(s.Object, "spec", "installPlanApproval"); approval != "Manual" {
+			t.Errorf("installPlanApproval of %s is %q, want Manual", s.GetName(), approval)
+		}
+	}
+}
+
+// bornApprovedHeals is about the Subscription that slipped through. OLM wants to create its plan as approved. What it is told
+// stands in the Subscription for its owner to read. After a few tries OLM waits for a change, such as the one that heals.
+func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
+	e.Eventually(t, "see the refusal in the Subscription", func(ctx context.Context) error {
+		s, err := e.Clients[cluster.Tenant].Resource(harness.Subscriptions).Namespace(e.Born).Get(ctx, "etcd", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(s.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		told := slices.ContainsFunc(conditions, func(c any) bool {
+			message, _, _ := unstructured.NestedString(c.(map[string]any), "message")
+			return strings.Contains(message, "(plan/born-approved)") && strings.Contains(message, "set spec.installPlanApproval")
+		})
+		if !told {
+			return fmt.Errorf("conditions are %v", conditions)
+		}
+		return nil
+	})
+	plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(e.Born).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plans.Items) > 0 {
+		t.Errorf("there are plans: %v", plans.Items)
+	}
+
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", e.Born, "etcd", "--type=merge", "--patch", `{"spec":{"installPlanApproval":"Manual"}}`)
+	waiting := e.WaitForPlan(t, e.Born, "etcdoperator.v0.9.4")
+	e.WantApprovalRefused(t, cluster.Admin, waiting, "etcdoperator.v0.9.4", "(plan/version)")
+}
+
+// ungovernedIsLeftAlone installs and upgrades with nobody approving anything.
+func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.OperatorGroup(t, namespace)
+	if approval := e.Subscribe(t, namespace, "prometheus", "prometheusoperator.v0.46.0", "Automatic"); approval != "Automatic" {
+		t.Errorf("installPlanApproval is %q, want Automatic as written", approval)
+	}
+	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
+}
+
+// wantPhaseRefused tries to start a plan past its approval.
+func wantPhaseRefused(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, says ...string) {
+	t.Helper()
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{
+		"patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`,
+	}, append(says, harness.DeniedBy)...)
+}
+
+// wantRefusalsOfOLM wants OLM to have been refused nothing but plans that are born approved. In particular no status: OLM would
+// leave the plan behind and write another, again and again (threat O4).
+func wantRefusalsOfOLM(t *testing.T, e *harness.OLMEnv) {
+	t.Helper()
+	file, err := os.Open(e.Gate.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	born, lines := 0, 0
+	for scanner := bufio.NewScanner(file); scanner.Scan(); lines++ {
+		var r harness.Refusal
+		if err := json.Unmarshal(scanner.Bytes(), &r); err != nil {
+			t.Fatalf("%q: %v", scanner.Text(), err)
+		}
+		if r.Message != "review refused" || r.User != "system:serviceaccount:olm:olm-operator-serviceaccount" {
+			continue
+		}
+		if r.Operation == "CREATE" && strings.HasPrefix(r.Object, "installplan "+e.Born+"/") && slices.Equal(r.Rules, []string{"plan/born-approved"}) {
+			born++
+			continue
+		}
+		t.Errorf("OLM was refused: %s", scanner.Text())
+	}
+	if born == 0 {
+		t.Errorf("no plan that is born approved was refused in %d lines", lines)
+	}
+	t.Logf("OLM was refused %d plans that were born approved", born)
+}

@@ -1,0 +1,132 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/speed"
+)
+
+const (
+	// WaitTimeout bounds what takes milliseconds on a machine that has nothing else to do.
+	WaitTimeout = speed.Wait
+	// PollInterval is how often a condition is checked while a test waits for it.
+	PollInterval = 20 * time.Millisecond
+)
+
+// Eventually waits until check returns nil.
+func Eventually(t testing.TB, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), PollInterval, WaitTimeout, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, errors.Join(err, last))
+	}
+}
+
+// Kubectl runs kubectl as a user and wants it to succeed. It returns what it printed, warnings included.
+func Kubectl(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args ...string) string {
+	t.Helper()
+	result, err := c.Kubectl(t.Context(), user, stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.ExitCode != 0 {
+		t.Fatalf("kubectl %s as %s: exit code %d\n%s", strings.Join(args, " "), user, result.ExitCode, result.Stderr)
+	}
+	return result.Stdout
+}
+
+// WantRefused runs kubectl as a user and wants the API server to refuse, with all of the texts in its answer.
+func WantRefused(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args []string, says ...string) {
+	t.Helper()
+	result, err := c.Kubectl(t.Context(), user, stdin, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.ExitCode == 0 {
+		t.Errorf("kubectl %s as %s was not refused:\n%s", strings.Join(args, " "), user, result.Stdout)
+		return
+	}
+	for _, text := range says {
+		if !strings.Contains(result.Stderr, text) {
+			t.Errorf("kubectl %s as %s: got\n%s\nwant %q in it", strings.Join(args, " "), user, result.Stderr, text)
+		}
+	}
+}
+
+// WantTexts checks that a text contains all others.
+func WantTexts(t testing.TB, text string, texts ...string) {
+	t.Helper()
+	for _, want := range texts {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
+		}
+	}
+}
+
+// Names lists the objects of a kind in a namespace, without the copies that OLM makes of what is installed for all namespaces.
+func (e *Env) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	list, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, u := range list.Items {
+		names = append(names, u.GetName())
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// WantNames wants the objects of a kind in a namespace to be these.
+func (e *Env) WantNames(t testing.TB, resource schema.GroupVersionResource, namespace string, want ...string) {
+	t.Helper()
+	got, err := e.Names(t.Context(), resource, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s in %s are %v, want %v", resource.Resource, namespace, got, want)
+	}
+}
+
+// Get reads an object as an admin.
+func (e *Env) Get(t testing.TB, resource schema.GroupVersionResource, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	u, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// WantField wants a field of an object to have a value, written as JSON.
+func WantField(t testing.TB, u *unstructured.Unstructured, want string, path ...string) {
+	t.Helper()
+	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s of %s %s is %s, want %s", strings.Join(path, "."), u.GetKind(), u.GetName(), got, want)
+	}
+}

@@ -1,0 +1,277 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/reaper"
+	"github.com/opgate/opgate/e2e/internal/slots"
+)
+
+// Env is a control plane with Opgate in front of it, and clients.
+type Env struct {
+	*cluster.Cluster
+	// Gate is the process that answers at present.
+	Gate    *cluster.Gate
+	Clients map[cluster.User]*Client
+}
+
+func newEnv(c *cluster.Cluster) (*Env, error) {
+	e := &Env{Cluster: c, Clients: map[cluster.User]*Client{}}
+	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant, cluster.OLM} {
+		var err error
+		if e.Clients[user], err = NewClient(c, user); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// opgate is the binary that all clusters of this process run. Linking it takes seconds each time.
+var opgate binary
+
+type binary struct {
+	path   string
+	err    error
+	once   sync.Once
+	remove func() error
+}
+
+func init() { opgate.remove = func() error { return nil } }
+
+// build builds it when it is first asked for.
+func (b *binary) build(ctx context.Context) (string, error) {
+	b.once.Do(func() {
+		dir, err := os.MkdirTemp("", "opgate-e2e-")
+		if err != nil {
+			b.err = err
+			return
+		}
+		dismiss, err := reaper.Start(ctx, dir)
+		if err != nil {
+			b.err = errors.Join(err, os.RemoveAll(dir))
+			return
+		}
+		b.remove = func() error { return errors.Join(os.RemoveAll(dir), dismiss()) }
+		b.path, b.err = cluster.BuildOpgate(ctx, dir, os.Stderr)
+	})
+	return b.path, b.err
+}
+
+// OpenShiftVersion is the version that the shared cluster says it is.
+const OpenShiftVersion = "4.19.3"
+
+// ContainerMemory is the memory limit of the chart, in bytes, under which hostile tests run Opgate.
+const ContainerMemory = 512 << 20
+
+// sharedEnv is the environment that most tests of a package use, one after another.
+var sharedEnv struct {
+	env  *Env
+	stop func() error
+	err  error
+	once sync.Once
+}
+
+func init() { sharedEnv.stop = func() error { return nil } }
+
+// Shared returns the environment that the tests of a package share, with Opgate running. The first test that asks starts it. Tests
+// that use it must not be parallel, and leave neither policies nor objects behind.
+func Shared(t testing.TB) *Env {
+	t.Helper()
+	slots.Take(t)
+	sharedEnv.once.Do(func() {
+		sharedEnv.env, sharedEnv.stop, sharedEnv.err = startShared(t.Context())
+	})
+	if sharedEnv.err != nil {
+		t.Fatal(sharedEnv.err)
+	}
+	e := sharedEnv.env
+	select {
+	case <-e.Gate.Exited():
+		e.Restart(t, cluster.GateOptions{})
+	default:
+	}
+	return e
+}
+
+// startShared starts the shared environment. The caller must call stop, whatever the error.
+func startShared(ctx context.Context) (e *Env, stop func() error, err error) {
+	c, stopCluster, err := runCluster(ctx, cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr})
+	if err != nil {
+		return nil, stopCluster, err
+	}
+	if e, err = newEnv(c); err != nil {
+		return nil, stopCluster, err
+	}
+	if e.Gate, err = c.StartOpgate(ctx, cluster.GateOptions{}); err != nil {
+		return nil, stopCluster, err
+	}
+	return e, func() error {
+		return errors.Join(checkLeastPrivilege(c), stopCluster()) // before the log is removed
+	}, nil
+}
+
+// Restart stops Opgate if it runs, and starts another.
+func (e *Env) Restart(t testing.TB, opts cluster.GateOptions) {
+	t.Helper()
+	if _, err := e.Gate.Stop(); err != nil {
+		t.Error(err)
+	}
+	if opts.Binary == "" {
+		opts.Binary = e.Opgate() // built already
+	}
+	gate, err := e.StartOpgate(context.WithoutCancel(t.Context()), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Gate = gate
+}
+
+// StartWithoutGate starts a cluster for one test alone.
+func StartWithoutGate(t testing.TB) *Env {
+	t.Helper()
+	return Start(t, cluster.Options{Audit: true, Log: os.Stderr})
+}
+
+// Start is startWithoutGate for tests that need other options. They need the audit log, which shows at the end that Opgate used
+// no right that it is not shipped with.
+func Start(t testing.TB, opts cluster.Options) *Env {
+	t.Helper()
+	e := StartUnchecked(t, opts)
+	t.Cleanup(func() {
+		if err := checkLeastPrivilege(e.Cluster); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// StartUnchecked starts a cluster for one test alone, and does not check the rights that Opgate used in it.
+func StartUnchecked(t testing.TB, opts cluster.Options) *Env {
+	t.Helper()
+	e, err := newEnv(StartCluster(t, opts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// StartCluster starts a control plane for one test alone.
+func StartCluster(t testing.TB, opts cluster.Options) *cluster.Cluster {
+	t.Helper()
+	slots.Take(t)
+	c, stop, err := runCluster(t.Context(), opts)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// runCluster starts a control plane, and a reaper for the case that this process cannot stop it. The caller must call stop,
+// whatever the error.
+func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, stop func() error, err error) {
+	stop = func() error { return nil }
+	if opts.Opgate, err = opgate.build(context.WithoutCancel(ctx)); err != nil {
+		return nil, stop, err
+	}
+	opts.Dir, err = os.MkdirTemp("", "opgate-e2e-")
+	if err != nil {
+		return nil, stop, err
+	}
+	dismiss, err := reaper.Start(ctx, opts.Dir)
+	if err != nil {
+		return nil, stop, errors.Join(err, os.RemoveAll(opts.Dir))
+	}
+	c, err = cluster.Start(ctx, opts)
+	if err != nil {
+		return nil, dismiss, err
+	}
+	return c, func() error { return errors.Join(c.Stop(), dismiss()) }, nil
+}
+
+// NewNamespace creates a namespace of the tenant's. Nothing deletes namespaces here, so each has a name of its own.
+func (e *Env) NewNamespace(t testing.TB) string {
+	t.Helper()
+	name := "shop-" + rand.String(8)
+	e.EnsureNamespace(t, name, true)
+	return name
+}
+
+// EnsureNamespaces creates the namespaces of objects that do not exist yet; those of OLM's objects are the tenant's.
+func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, u := range objects {
+		switch {
+		case u.GetKind() == "Namespace":
+			e.EnsureNamespace(t, u.GetName(), true)
+		case u.GetNamespace() != "":
+			e.EnsureNamespace(t, u.GetNamespace(), u.GetKind() != "OperatorPolicy")
+		}
+	}
+}
+
+// Label sets the labels of u on a namespace until the end of the test. The gate knows them after the next sync.
+func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
+	t.Helper()
+	none := map[string]any{}
+	for name := range u.GetLabels() {
+		none[name] = nil
+	}
+	patch := func(labels any) error {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		_, err = e.Clients[cluster.Admin].Of(u).Patch(context.WithoutCancel(t.Context()), u.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
+		return err
+	}
+	t.Cleanup(func() {
+		if err := patch(none); err != nil {
+			t.Error(err)
+		}
+		e.Sync(t)
+	})
+	if err := patch(u.GetLabels()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// EnsureNamespace creates a namespace that does not exist yet, as the tenant's where tenants is set.
+func (e *Env) EnsureNamespace(t testing.TB, name string, tenants bool) {
+	t.Helper()
+	client := e.Clients[cluster.Admin].Resource(namespaces)
+	_, err := client.Get(t.Context(), name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return
+	case !apierrors.IsNotFound(err):
+		t.Fatal(err)
+	case tenants:
+		err = e.CreateTenantNamespace(context.WithoutCancel(t.Context()), name)
+	default:
+		namespace := &unstructured.Unstructured{}
+		namespace.SetAPIVersion("v1")
+		namespace.SetKind("Namespace")
+		namespace.SetName(name)
+		_, err = client.Create(t.Context(), namespace, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

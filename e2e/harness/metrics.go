@@ -1,0 +1,67 @@
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opgate/opgate/e2e/cluster"
+)
+
+// NewScraper makes a ServiceAccount, which may read metrics or not, and returns its token.
+func (e *Env) NewScraper(t testing.TB, name string, may bool) string {
+	t.Helper()
+	Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", name, "-n", "default")
+	if may {
+		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrole", name, "--verb=get", "--non-resource-url=/metrics")
+		Kubectl(t, e.Cluster, cluster.Admin, "", "create", "clusterrolebinding", name, "--clusterrole="+name, "--serviceaccount=default:"+name)
+	}
+	return strings.TrimSpace(Kubectl(t, e.Cluster, cluster.Admin, "", "create", "token", name, "-n", "default"))
+}
+
+// Scrape reads metrics with a token, or without one.
+func (e *Env) Scrape(ctx context.Context, token string) (code int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Gate.MetricsURL(), nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	transport := &http.Transport{TLSClientConfig: e.Trust(), DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport, Timeout: WaitTimeout}).Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// Trust is the TLS configuration of a client that trusts the gate.
+func (e *Env) Trust() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(e.Gate.CA())
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+}
+
+// GetURL makes a plain HTTP request.
+func GetURL(ctx context.Context, target string) (code int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	client := http.Client{Timeout: 30 * time.Second}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(data), err
+}

@@ -1,0 +1,116 @@
+package install
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// TestInstallCertManager has Opgate installed with certificates from the real cert-manager, by helm and by kubectl.
+func TestInstallCertManager(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	s.startCertManager(t)
+	s.install(t, "certificates.mode=cert-manager", patiently())
+	namespace := s.govern(t)
+	s.wantGate(t, namespace)
+	if err := s.converts(namespace)(t.Context()); err != nil {
+		t.Error(err)
+	}
+	t.Run("another certificate is served without a restart", func(t *testing.T) {
+		pods := s.pods(t)
+		served := s.served(t)
+		s.underLoad(t, namespace, func() {
+			s.admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls") // cert-manager makes another at once
+			harness.Eventually(t, "all pods serve it", func(context.Context) error {
+				now := s.served(t)
+				for i := range now {
+					if now[i].Equal(served[i]) {
+						return fmt.Errorf("pod %d does not", i)
+					}
+				}
+				return nil
+			})
+		})
+		for i, pod := range s.pods(t) {
+			if pod.PID != pods[i].PID {
+				t.Errorf("pod %s has been restarted", pod.Name)
+			}
+		}
+	})
+	t.Run("from one mode to the other", func(t *testing.T) {
+		s.underLoad(t, namespace, func() {
+			for _, mode := range []string{"self-managed", "cert-manager"} {
+				s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "certificates.mode="+mode, "--wait")
+			}
+		})
+	})
+	t.Run("kubectl", func(t *testing.T) {
+		s.helm(t, "uninstall", "opgate", "--wait")
+		// They would wait for the API server to let go of its connections.
+		s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
+		s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+		s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "cert-manager"), "apply", "--server-side", "-f", "-")
+		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.writePolicy(t, namespace)
+		s.wantGate(t, namespace)
+	})
+}
+
+// startCertManager runs cert-manager's controllers and its CA injector until the end of the test.
+func (s *site) startCertManager(t *testing.T) {
+	t.Helper()
+	binaries, err := assets.FindCertManager(t.Context(), assets.Options{Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "apply", "--server-side", "-f", binaries.CRDs)
+	s.admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=10m")
+	for name, path := range map[string]string{"cert-manager": binaries.Controller, "cainjector": binaries.CAInjector} {
+		process, err := s.StartCompanion(t.Context(), name, nil, path, "--kubeconfig", s.Kubeconfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.AtStop(process.Stop)
+		t.Cleanup(func() {
+			if err := process.Err(); err != nil {
+				t.Error(err)
+			}
+			if t.Failed() {
+				log, err := os.ReadFile(process.LogPath())
+				t.Logf("%s logged at last (%v):\n%s", name, err, log[max(0, len(log)-4000):])
+			}
+		})
+	}
+}
+
+// served are the certificates that the pods serve.
+func (s *site) served(t *testing.T) []*x509.Certificate {
+	t.Helper()
+	var all []*x509.Certificate
+	for _, pod := range s.pods(t) {
+		certificate, err := certificateAt(pod.Addresses["webhook"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, certificate)
+	}
+	return all
+}
+
+// certificateAt is what a server says that it is, whether or not that is to be trusted.
+func certificateAt(address string) (*x509.Certificate, error) {
+	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
+	if err != nil {
+		return nil, err
+	}
+	return connection.ConnectionState().PeerCertificates[0], connection.Close()
+}

@@ -1,0 +1,234 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
+)
+
+// TestInstall has Opgate installed by helm with certificates of its own, and go through what an installation goes through in
+// its life.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+
+	// Nothing can start yet: no node has the image.
+	s.helm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", quick+",image.repository=registry.invalid/opgate")
+	t.Run("without a ready pod nothing else is locked", func(t *testing.T) { s.wantOnlyOursLocked(t) })
+
+	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.repository="+repository, "--wait")
+	namespace := s.govern(t)
+	t.Run("it judges", func(t *testing.T) {
+		s.wantGate(t, namespace)
+		harness.WantRefused(t, s.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"apply", "-f", "-"},
+			harness.DeniedBy, "OperatorPolicy policies/"+namespace, "(subscription/catalog)")
+	})
+	t.Run("it converts", func(t *testing.T) {
+		got := s.admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
+		if got != "Automatic" {
+			t.Errorf("installPlanApproval is %q", got)
+		}
+	})
+	t.Run("its loop works", func(t *testing.T) {
+		harness.Eventually(t, "the policy has a status", func(ctx context.Context) error {
+			got := s.admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.status.compliant}")
+			if got == "" {
+				return errors.New("it has none")
+			}
+			return nil
+		})
+	})
+	t.Run("what is overwritten is restored", func(t *testing.T) { s.overwrite(t, namespace) })
+	t.Run("what is deleted comes back with the next upgrade", func(t *testing.T) {
+		s.admin(t, "delete", "validatingwebhookconfiguration", "opgate")
+		s.wantUngated(t, namespace)
+		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait")
+		s.wantGate(t, namespace)
+	})
+	t.Run("rotations and restarts are not noticed", func(t *testing.T) { s.rotateAndRestart(t, namespace) })
+	t.Run("neither is an upgrade", func(t *testing.T) { s.upgrade(t, namespace) })
+	t.Run("certificates that expire", func(t *testing.T) { s.expire(t, namespace) })
+	t.Run("a crash of all pods", func(t *testing.T) { s.crash(t, namespace) })
+	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
+	s.wantNothingForbidden(t)
+	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
+}
+
+// wantOnlyOursLocked wants that with webhooks that nobody answers, the API server takes everything but what Opgate judges.
+func (s *site) wantOnlyOursLocked(t *testing.T) {
+	namespace := s.NewNamespace(t)
+	harness.Eventually(t, "what nobody judges is refused", func(ctx context.Context) error {
+		err := s.attempt(ctx, tries(namespace)[0])
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	for _, object := range []*unstructured.Unstructured{
+		harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: free, namespace: %s}}`, namespace),
+		harness.Object(`{apiVersion: v1, kind: Secret, metadata: {name: free, namespace: kube-system}}`),
+		harness.Object(`{apiVersion: v1, kind: Namespace, metadata: {name: free}}`),
+		harness.Object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: free, namespace: %s}, spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}`, namespace),
+		harness.Object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: free}}`),
+		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: free, namespace: olm}, spec: {sourceType: grpc, address: "127.0.0.1:1"}}`),
+		// Ours, in the one namespace that is never judged.
+		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: free, namespace: %s}, spec: {name: etcd, source: a, sourceNamespace: olm}}`, cluster.OpgateNamespace),
+	} {
+		if result, err := s.Kubectl(t.Context(), cluster.Admin, harness.AsJSON(t, object), "create", "--dry-run=server", "-f", "-"); err != nil || result.ExitCode != 0 {
+			t.Errorf("%s %s: %s (%v)", object.GetKind(), object.GetName(), result.Stderr, err)
+		}
+	}
+}
+
+// overwrite damages what the pods have filled in.
+func (s *site) overwrite(t *testing.T, namespace string) {
+	before := s.caBundles(t)[0]
+	pem, _ := harness.Authority(t, time.Hour)
+	foreign := base64.StdEncoding.EncodeToString(pem)
+	s.admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	s.admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	s.admin(t, "patch", "customresourcedefinition", registrations[harness.DefinitionResource], "--type=json", "--patch",
+		`[{"op":"replace","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	harness.Eventually(t, "the caBundles are restored", func(context.Context) error {
+		for _, bundle := range s.caBundles(t) {
+			if !bytes.Equal(bundle, before) {
+				return fmt.Errorf("one is\n%s", bundle)
+			}
+		}
+		return nil
+	})
+	s.wantGate(t, namespace)
+}
+
+// upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no release
+// of Opgate to begin with yet; what there was before differs from this by its version.
+func (s *site) upgrade(t *testing.T, namespace string) {
+	previous := t.TempDir()
+	if err := os.CopyFS(previous, os.DirFS(harness.ChartDir)); err != nil {
+		t.Fatal(err)
+	}
+	chart, err := os.ReadFile(previous + "/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := yaml.Unmarshal(chart, &fields); err != nil {
+		t.Fatal(err)
+	}
+	fields["version"], fields["appVersion"] = "0.0.1", "0.0.1"
+	if chart, err = yaml.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.underLoad(t, namespace, func() {
+		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", quick, "--wait")
+	})
+	if got := s.admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
+		t.Errorf("the image is %s after the upgrade", got)
+	}
+}
+
+// expire has a pod paused until its certificate has ended, where they are short-lived.
+func (s *site) expire(t *testing.T, namespace string) {
+	// The liveness probe ends a pod that is paused for a minute.
+	life := min(speed.Scale(15*time.Second), 45*time.Second)
+	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait", "--set", fmt.Sprintf(
+		"certificates.selfManaged.caLifetime=%s,certificates.selfManaged.certificateLifetime=%s", seconds(4*life), seconds(life)))
+	paused := s.pods(t)[0]
+	before, err := certificateAt(paused.Addresses["webhook"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.node.Signal(paused, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the certificate has ended", func(context.Context) error {
+		if left := time.Until(before.NotAfter); left > 0 {
+			return fmt.Errorf("it has %s left", left)
+		}
+		return nil
+	})
+	s.wantGate(t, namespace) // the other pod has renewed its own
+	if err := s.node.Signal(paused, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the pod has another", func(context.Context) error {
+		now, err := certificateAt(paused.Addresses["webhook"])
+		if err == nil && !now.NotAfter.After(time.Now()) {
+			err = fmt.Errorf("the one it has ended at %s", now.NotAfter)
+		}
+		return err
+	})
+	if after := s.pods(t)[0]; after.Name != paused.Name || after.PID != paused.PID {
+		t.Errorf("pod %s has been restarted", paused.Name)
+	}
+	s.wantGate(t, namespace)
+	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--wait", "--set", quick)
+}
+
+// crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.
+func (s *site) crash(t *testing.T, namespace string) {
+	holder := func() string {
+		return s.admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o", "jsonpath={.spec.holderIdentity}")
+	}
+	harness.Eventually(t, "one leads", func(context.Context) error {
+		if holder() == "" {
+			return errors.New("none does")
+		}
+		return nil
+	})
+	killed := holder()
+	for _, pod := range s.pods(t) {
+		if err := s.node.Signal(pod, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	harness.Eventually(t, "another leads", func(context.Context) error {
+		if now := holder(); now == killed || now == "" {
+			return fmt.Errorf("%q does", now)
+		}
+		return nil
+	})
+	s.overwrite(t, namespace)
+}
+
+// storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them before it can
+// read them and be ready.
+func (s *site) storedBefore(t *testing.T, namespace string) {
+	if err := s.SetStorageVersion(t.Context(), harness.Earlier); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "a policy is stored in v1beta1", func(ctx context.Context) error {
+		s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
+		stored, err := s.StoredPolicies(ctx)
+		if key := cluster.PolicyNamespace + "/" + namespace; err == nil && !strings.HasSuffix(stored[key], harness.Earlier) {
+			err = fmt.Errorf("it is stored in %s", stored[key])
+		}
+		return err
+	})
+	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
+	s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+	if err := s.SetStorageVersion(t.Context(), harness.Present); err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.wantGate(t, namespace)
+}

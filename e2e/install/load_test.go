@@ -1,0 +1,141 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
+)
+
+const (
+	// loadRate is how many requests come in each second on a machine of usual speed, loadMost how many at most, whatever happens.
+	loadRate = 200
+	loadMost = 60_000
+	// loadWaiting is how many may be under way at the same time.
+	loadWaiting = 100
+	// rotations and restarts are how many there are under load.
+	rotations, restarts = 10, 10
+)
+
+// underLoad makes requests that the API server has Opgate judge or convert, while something goes on. None may fail.
+func (s *site) underLoad(t *testing.T, namespace string, during func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var (
+		loading, waiting sync.WaitGroup
+		slots            = make(chan struct{}, loadWaiting)
+		mu               sync.Mutex
+		sent             int
+		failures         []error
+	)
+	requests := []func(context.Context) error{s.converts(namespace)}
+	for _, try := range tries(namespace) {
+		requests = append(requests, func(ctx context.Context) error { return s.attempt(ctx, try) })
+	}
+	began := time.Now()
+	loading.Go(func() {
+		ticker := time.NewTicker(speed.Scale(time.Second / loadRate))
+		defer ticker.Stop()
+		for ; ctx.Err() == nil && sent < loadMost; sent++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			slots <- struct{}{}
+			request := requests[sent%len(requests)]
+			waiting.Go(func() {
+				defer func() { <-slots }()
+				// Those that are under way at the end are to end well, too.
+				if err := request(t.Context()); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failures = append(failures, fmt.Errorf("after %s: %w", time.Since(began).Round(time.Millisecond), err))
+				}
+			})
+		}
+	})
+	func() {
+		defer loading.Wait()
+		defer cancel() // also if during ends the test
+		during()
+	}()
+	waiting.Wait()
+	took := time.Since(began)
+	t.Logf("%d requests in %s, %.0f each second, %d failed", sent, took.Round(time.Second), float64(sent)/took.Seconds(), len(failures))
+	if sent == loadMost {
+		t.Errorf("it was not over after %d requests", sent)
+	}
+	for i, err := range failures {
+		if i == 10 {
+			t.Errorf("and %d more", len(failures)-i)
+			break
+		}
+		t.Error(err)
+	}
+}
+
+// converts reads a policy in the version in which it is not stored.
+func (s *site) converts(namespace string) func(context.Context) error {
+	path := harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), cluster.PolicyNamespace, namespace, "")
+	return func(ctx context.Context) error {
+		got, err := s.Clients[cluster.Admin].Send(ctx, harness.Request{Method: http.MethodGet, Path: path})
+		if err == nil && !got.OK() {
+			err = fmt.Errorf("read %s in %s: got %s", namespace, harness.Earlier, got)
+		}
+		return err
+	}
+}
+
+// rotateAndRestart replaces the CA, and the pods, again and again, both at the same time.
+func (s *site) rotateAndRestart(t *testing.T, namespace string) {
+	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", patiently(), "--wait")
+	harness.Eventually(t, "the pods that are less patient are gone", func(context.Context) error {
+		if all, staying := len(s.node.Pods(cluster.OpgateNamespace)), len(s.pods(t)); all > staying {
+			return fmt.Errorf("there are %d, and %d stay", all, staying)
+		}
+		return nil
+	})
+	signers := map[string]bool{}
+	s.underLoad(t, namespace, func() {
+		var restarting sync.WaitGroup
+		defer restarting.Wait()
+		restarting.Go(func() {
+			for range restarts {
+				for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=10m"}} {
+					result, err := s.Kubectl(t.Context(), cluster.Admin, "", append(args, "deployment", "-n", cluster.OpgateNamespace, "opgate")...)
+					if err != nil || result.ExitCode != 0 {
+						t.Errorf("%v: %s%s (%v)", args, result.Stdout, result.Stderr, err)
+						return
+					}
+				}
+			}
+		})
+		signers[s.signer(t)] = true
+		for i := range rotations {
+			s.admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "--overwrite", fmt.Sprintf("opgate.io/rotate-ca=%d", i))
+			harness.Eventually(t, "another CA signs", func(context.Context) error {
+				now := s.signer(t)
+				if signers[now] {
+					return fmt.Errorf("that of rotation %d does", i)
+				}
+				signers[now] = true
+				return nil
+			})
+		}
+	})
+	if want := rotations + 1; len(signers) != want {
+		t.Errorf("%d CAs have signed, want %d", len(signers), want)
+	}
+}
+
+// signer is the certificate of the CA that signs.
+func (s *site) signer(t *testing.T) string {
+	return s.admin(t, "get", "secret", "-n", cluster.OpgateNamespace, caSecret, "-o", `jsonpath={.data.tls\.crt}`)
+}

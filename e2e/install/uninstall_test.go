@@ -1,0 +1,179 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// TestUninstall takes releases away, in the order of the manual and in orders in which people go about it. Afterwards the API
+// takes everything again, without further ado, and the next release can be installed. What begins it is what an admin types first;
+// the rest follows.
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	namespace := s.NewNamespace(t)
+	uninstall := func(t *testing.T) { s.helm(t, "uninstall", "opgate", "--wait") }
+	t.Run("ordering off and on", func(t *testing.T) { s.switchOrdering(t) })
+	for _, order := range []struct {
+		name  string
+		steps func(t *testing.T)
+	}{
+		{"helm", uninstall},
+		{"the namespace first", func(t *testing.T) {
+			s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+			// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
+			s.wantUngated(t, namespace)
+			// Roles stay, and are taken over by the next release.
+		}},
+		{"the webhook configurations first", func(t *testing.T) {
+			s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+			s.wantUngated(t, namespace)
+			uninstall(t)
+		}},
+		{"the definition first", func(t *testing.T) {
+			s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+			uninstall(t)
+		}},
+		{"the permissions first", func(t *testing.T) {
+			s.admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
+			s.admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
+			uninstall(t)
+		}},
+		{"the pods first", func(t *testing.T) {
+			s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
+			harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
+				err := s.attempt(ctx, tries(namespace)[0])
+				if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+					return fmt.Errorf("got %w", err)
+				}
+				return nil
+			})
+			uninstall(t)
+		}},
+	} {
+		t.Run(order.name, func(t *testing.T) {
+			s.install(t, "replicas=1")
+			s.writePolicy(t, namespace)
+			s.wantGate(t, namespace)
+			order.steps(t)
+			s.wantUngated(t, namespace)
+			s.wantPolicies(t, namespace)
+			s.admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com") // and what it defines
+		})
+	}
+	t.Run("kubectl", func(t *testing.T) {
+		manifests := s.overlay(t, "self-managed")
+		apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
+		apply()
+		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.writePolicy(t, namespace)
+		s.wantGate(t, namespace)
+		apply() // once more, over what the pods have filled in
+		s.wantGate(t, namespace)
+		for _, step := range shellSteps(t, "../../docs/install.md", "delete -k") {
+			s.shell(t, step)
+		}
+		s.wantUngated(t, namespace)
+		s.wantPolicies(t, namespace)
+	})
+	t.Run("a definition that was there before", func(t *testing.T) { s.takeOver(t) })
+}
+
+// takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone and a policy
+// in it, as docs/install.md says.
+func (s *site) takeOver(t *testing.T) {
+	data, err := os.ReadFile("../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &definition); err != nil {
+		t.Fatal(err)
+	}
+	definition.Spec.Versions = slices.DeleteFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name != harness.Earlier })
+	definition.Spec.Versions[0].Storage = true
+	if data, err = yaml.Marshal(definition); err != nil {
+		t.Fatal(err)
+	}
+	harness.Kubectl(t, s.Cluster, cluster.Admin, string(data), "create", "-f", "-")
+	s.admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=10m")
+	namespace := s.NewNamespace(t)
+	stored := harness.OperatorPolicy(namespace)
+	stored.SetAPIVersion("policy.open-cluster-management.io/" + harness.Earlier)
+	harness.Eventually(t, "the policy is stored", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, harness.AsJSON(t, stored), "create", "-f", "-")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+	for _, step := range shellSteps(t, "../../docs/install.md", "--take-ownership --force-conflicts") {
+		s.shell(t, strings.TrimSpace(step)+" --set "+quick)
+	}
+	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.wantGate(t, namespace)
+	if got := s.admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, harness.AllowedCSV) {
+		t.Errorf("the policy has versions %s", got)
+	}
+}
+
+// overlay builds one of the overlays, for a server that does not wait long for connections to end.
+func (s *site) overlay(t *testing.T, name string) string {
+	t.Helper()
+	manifests := s.admin(t, "kustomize", filepath.Join("..", "manifests", "overlays", name))
+	quick := strings.ReplaceAll(manifests, "--drain-timeout=100s", "--drain-timeout=1s")
+	if quick == manifests {
+		t.Fatal("the overlay says nothing of --drain-timeout=100s")
+	}
+	return quick
+}
+
+func (s *site) writePolicy(t *testing.T, namespace string) {
+	t.Helper()
+	harness.Eventually(t, "the policy is stored", func(ctx context.Context) error {
+		_, err := s.Create(ctx, harness.OperatorPolicy(namespace))
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// wantPolicies wants that policies, where their definition was kept, can still be read and written, as they are stored, and in
+// both versions after the command that docs/install.md has for it.
+func (s *site) wantPolicies(t *testing.T, namespace string) {
+	t.Helper()
+	_, err := s.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), registrations[harness.DefinitionResource], metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	for _, step := range shellSteps(t, "../../docs/install.md", "strategy") {
+		s.shell(t, step)
+	}
+	harness.Eventually(t, "policies can be written in v1beta1", func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, "", "annotate", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/earlier=yes")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+	s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+}

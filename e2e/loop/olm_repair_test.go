@@ -1,0 +1,195 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// slip writes a Subscription that no webhook sees, and a policy that nobody enforces yet, and returns the policy.
+func slip(t *testing.T, e *harness.Env) *unstructured.Unstructured {
+	t.Helper()
+	namespace := e.NewNamespace(t)
+	e.Subscribe(t, namespace, "etcd", "", "Automatic")
+	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
+	e.OperatorGroup(t, namespace)
+	e.Apply(t, p)
+	return p
+}
+
+// slippedHeals is about a Subscription whose plans OLM wants to create as approved. OLM repeats a failure a few times and then
+// waits for its next resync, in a quarter of an hour; but what it is told here has the name that the plan would have had, so
+// that it changes the Subscription each time, and looks at it anew.
+func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
+	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
+	e.Eventually(t, "see OLM try", func(context.Context) error {
+		if tries := len(e.RefusalsOfOLM(t)); tries < 3 {
+			return fmt.Errorf("it tried %d times", tries)
+		}
+		return nil
+	})
+	e.WantNames(t, harness.InstallPlans, namespace)
+	if sub := e.Get(t, harness.Subscriptions, namespace, "etcd"); !strings.Contains(fmt.Sprint(sub.Object["status"]), "(plan/born-approved)") {
+		t.Errorf("the Subscription does not tell of the refusal: %v", sub.Object["status"])
+	}
+
+	e.Restart(t, cluster.GateOptions{Loop: true})
+	start := time.Now()
+	e.WaitForPlan(t, namespace, harness.Etcd4)
+	t.Logf("there was a plan %s after the loop started", time.Since(start).Round(100*time.Millisecond))
+	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"Manual"`, "spec", "installPlanApproval")
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4, "(plan/version)"))
+	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd4+`"]}}`)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+}
+
+// unhealthyCatalog stops a catalog of its own.
+func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
+	const catalog = "spare-catalog"
+	server, err := e.OLM.AddCatalog(t.Context(), catalog, olm.Package{
+		Name:     "consul",
+		CSV:      "consuloperator",
+		Versions: []string{"1.0.0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := e.NewNamespace(t)
+	p := harness.WithField(harness.GroupedPolicy(namespace, "consul"), catalog, "spec", "subscription", "source")
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitForPolicy(t, e, p, is(compliant), has("consuloperator.v1.0.0"), says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy"))
+	e.Edit(t, p, `{"spec":{"complianceConfig":{"catalogSourceUnhealthy":"NonCompliant"}}}`)
+	waitForPolicy(t, e, p, is(nonCompliant), says("CatalogSourcesUnhealthy=True CatalogSourcesFoundUnhealthy"))
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitForPolicy(t, e, p, is(compliant), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+}
+
+// planDeleted is about a Subscription that refers to a plan which is gone. OLM would wait for it for ever.
+func planDeleted(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
+	upgrade := e.WaitForPlan(t, namespace, harness.Etcd4)
+	start := time.Now()
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "installplan", "-n", namespace, upgrade.GetName())
+	again := e.WaitForPlan(t, namespace, harness.Etcd4)
+	t.Logf("there was another plan %s after the first was deleted", time.Since(start).Round(100*time.Millisecond))
+	if again.GetName() == upgrade.GetName() {
+		t.Errorf("the plan is still %s", upgrade.GetName())
+	}
+	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+}
+
+// lostLink deletes the Subscription of an operator that runs. OLM sees that the version is installed, and does not see that it
+// belongs to the Subscription that the loop makes.
+func lostLink(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2), harness.Etcd2, "spec", "subscription", "startingCSV")
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2))
+	before := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID()
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", namespace, "etcd")
+	op := waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd2), says("SubscriptionCompliant=False ConstraintsNotSatisfiable", "it lost track of its ClusterServiceVersion "+harness.Etcd2))
+	if op.Status.SubscriptionInterventionTime == nil {
+		t.Error("status.subscriptionInterventionTime is not set")
+	}
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("SubscriptionCompliant=True SubscriptionMatches"))
+	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"`+harness.Etcd2+`"`, "status", "installedCSV")
+	if after := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID(); after != before {
+		t.Errorf("the ClusterServiceVersion was made anew: %s, before %s", after, before)
+	}
+}
+
+// withoutPackageServer leaves nobody to ask about packages, which a policy that says everything does not need.
+func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
+	server := e.OLM.PackageServer()
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	namespace := e.NewNamespace(t)
+	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+}
+
+// opgateAway stops Opgate while OLM goes on, first with webhooks that refuse what nobody answers for, and then without any.
+func opgateAway(t *testing.T, e *harness.OLMEnv) {
+	namespace, past := e.NewNamespace(t), e.NewNamespace(t)
+	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2, "spec", "subscription", "startingCSV")
+	e.Apply(t, p)
+	e.Eventually(t, "see the installation begin", func(ctx context.Context) error {
+		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx, harness.Etcd2, metav1.GetOptions{})
+		return err
+	})
+	if _, err := e.Gate.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	e.WaitForCSV(t, namespace, harness.Etcd2)
+	// OLM tells, and then gives up until its next resync, in a quarter of an hour.
+	e.Eventually(t, "see OLM fail to plan the upgrade", func(ctx context.Context) error {
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(sub.Object["status"]); !strings.Contains(text, "EnsureInstallPlanFailed") || !strings.Contains(text, "failed calling webhook") {
+			return fmt.Errorf("its status is %s", text)
+		}
+		return nil
+	})
+	start := time.Now()
+	e.Restart(t, cluster.GateOptions{Loop: true})
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+	t.Logf("the upgrade was installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
+
+	// As if somebody had uninstalled it.
+	if _, err := e.Gate.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "--all")
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", namespace, "etcd", "--type=merge", "--patch", `{"spec":{"installPlanApproval":"Automatic"}}`)
+	e.OperatorGroup(t, past)
+	e.Subscribe(t, past, "prometheus", "", "Automatic")
+	e.WaitForCSV(t, past, "prometheusoperator.v0.47.0")
+
+	e.Restart(t, cluster.GateOptions{Loop: true})
+	late := harness.GroupedPolicy(past, "prometheus", "prometheusoperator.v0.46.0")
+	unstructured.RemoveNestedField(late.Object, "spec", "operatorGroup")
+	e.Apply(t, late)
+	e.Eventually(t, "see the Subscription changed back", func(ctx context.Context) error {
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if mode, _, _ := unstructured.NestedString(sub.Object, "spec", "installPlanApproval"); mode != "Manual" {
+			return fmt.Errorf("installPlanApproval is %s", mode)
+		}
+		return nil
+	})
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), says("SubscriptionCompliant=True SubscriptionMatches"))
+	waitForPolicy(t, e, late, is(nonCompliant), has("prometheusoperator.v0.47.0"),
+		says("ClusterServiceVersionCompliant=False UnapprovedVersion", "prometheusoperator.v0.47.0"),
+		says("SubscriptionCompliant=True SubscriptionMatches"))
+	harness.WantField(t, e.Get(t, harness.Subscriptions, past, "prometheus"), `"Manual"`, "spec", "installPlanApproval")
+}

@@ -1,0 +1,213 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// TestLoopOLM puts the background loop beside a real OLM: policies are all that anybody writes, and OLM does the rest. What OLM
+// does when the loop is slow, away, or in its way, no stand-in can tell.
+//
+// OLM sends five requests a second, and no option makes it send more. So there are two of it, each on a cluster of its own.
+func TestLoopOLM(t *testing.T) {
+	t.Parallel()
+	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble})
+}
+
+// loopOperators is about operators that come, stay and go as policies say.
+func loopOperators(t *testing.T) {
+	e := startLoopOLM(t, cluster.GateOptions{Loop: true})
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
+		"stories 1 to 3, a pinned version and its upgrade": storiesPinned,
+		"story 4, inform":                                          storyInform,
+		"story 5, one namespace":                                   storyNamespace,
+		"story 6, removal":                                         storyRemoval,
+		"story 6, removal of definitions and plans":                storyRemovalOfAll,
+		"story 7, removal of a version":                            storyRemovalOfVersion,
+		"an operator that is installed for all namespaces already": existingInstallation,
+		"A7 a stranger's operator for all namespaces":              strangersInstallation,
+		"an operator that supports its own namespace only":         ownNamespaceOnly,
+		"defaults from the catalog":                                defaultsFromCatalog,
+		"deprecations and minor channels":                          deprecationsAndChannels,
+		"an operator waits for another one":                        operatorWaits,
+	})
+	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
+	wantNoRefusalOfOLM(t, e.Env)
+}
+
+// loopTrouble is about operators that are in each other's way, and about what goes wrong.
+func loopTrouble(t *testing.T) {
+	var slipped *unstructured.Unstructured
+	e := startLoopOLM(t, cluster.GateOptions{}, func(e *harness.Env) { slipped = slip(t, e) })
+	// The first, before the loop runs and heals it.
+	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, slipped) }) {
+		return // the loop may not run
+	}
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
+		"a pinned operator and free ones share a namespace":       pinnedAndFree,
+		"free operators are held where the namespace says so":     freeAreHeld,
+		"a dependency comes along":                                dependencyComesAlong,
+		"a dependency that is an image is held by its own policy": dependencyIsHeld,
+		"an operator that does not come up":                       notComingUp,
+		"an unhealthy catalog":                                    unhealthyCatalog,
+		"a policy is edited while a plan waits":                   editedWhilePending,
+		"a tenant deletes the plan that waits":                    planDeleted,
+		"a Subscription that lost its ClusterServiceVersion":      lostLink,
+	})
+	wantNoRefusalOfOLM(t, e.Env)
+	t.Run("Opgate is away while OLM works", func(t *testing.T) { opgateAway(t, e) })
+}
+
+// startLoopOLM starts a cluster with OLM for one test alone. What is to be there before Opgate goes before.
+func startLoopOLM(t *testing.T, opts cluster.GateOptions, before ...func(*harness.Env)) *harness.OLMEnv {
+	t.Helper()
+	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
+	for _, prepare := range before {
+		prepare(e.Env)
+	}
+	var err error
+	if e.Gate, err = e.StartOpgate(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
+		Packages: loopPackages(),
+		Log:      os.Stderr,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.OLM.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// loopPackages are what the catalog offers here. An operator that is installed for all namespaces is visible in all of them, so
+// each that is has a package that no other test uses.
+func loopPackages() []olm.Package {
+	return append(olm.Packages(),
+		olm.Package{
+			Name:     "strimzi-kafka-operator",
+			CSV:      "strimzi-cluster-operator",
+			Versions: []string{"0.35.0", "0.35.1"},
+		},
+		olm.Package{Name: "jaeger", CSV: "jaeger-operator", Versions: []string{"1.0.0", "1.1.0"}},
+		olm.Package{Name: "consul", CSV: "consuloperator", Versions: []string{"1.0.0", "1.1.0"}},
+		olm.Package{Name: "scylla", CSV: "scyllaoperator", Versions: []string{"1.0.0"}, Owns: "Scylla"},
+		olm.Package{Name: "nats", CSV: "natsoperator", Versions: []string{"2.0.0"}},
+		olm.Package{
+			Name: "minio", CSV: "miniooperator", Versions: []string{"4.0.0"},
+			InstallModes: []operatorsv1alpha1.InstallModeType{operatorsv1alpha1.InstallModeTypeOwnNamespace},
+		},
+	)
+}
+
+// want is something that a policy's status should say.
+type want func(op *policyv1beta2.OperatorPolicy) error
+
+// is wants the policy to be Compliant or NonCompliant.
+func is(state policyv1beta2.ComplianceState) want {
+	return func(op *policyv1beta2.OperatorPolicy) error {
+		if op.Status.Compliant != state {
+			return fmt.Errorf("it is %q, want %s", op.Status.Compliant, state)
+		}
+		return nil
+	}
+}
+
+// has wants a version to be installed.
+func has(csv string) want {
+	return func(op *policyv1beta2.OperatorPolicy) error {
+		if op.Status.InstalledVersion != csv {
+			return fmt.Errorf("status.installedVersion is %q, want %q", op.Status.InstalledVersion, csv)
+		}
+		return nil
+	}
+}
+
+// says wants a condition, such as "InstallPlanCompliant=False InstallPlanRequiresApproval", with all of the texts in its message.
+func says(condition string, texts ...string) want {
+	return func(op *policyv1beta2.OperatorPolicy) error {
+		for _, c := range op.Status.Conditions {
+			if fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Reason) != condition {
+				continue
+			}
+			for _, text := range texts {
+				if !strings.Contains(c.Message, text) {
+					return fmt.Errorf("condition %s has no %q in its message %q", condition, text, c.Message)
+				}
+			}
+			return nil
+		}
+		return fmt.Errorf("there is no condition %s", condition)
+	}
+}
+
+// relates wants a related object, such as "InstallPlan NonCompliant", of any name.
+func relates(kind string, state policyv1beta2.ComplianceState, reason string) want {
+	return func(op *policyv1beta2.OperatorPolicy) error {
+		var seen []string
+		for _, r := range op.Status.RelatedObjects {
+			if r.Object.Kind == kind && r.Compliant == state && r.Reason == reason {
+				return nil
+			}
+			seen = append(seen, fmt.Sprintf("%s %s %q", r.Object.Kind, r.Compliant, r.Reason))
+		}
+		return fmt.Errorf("there is no related object %s %s %q, but %v", kind, state, reason, seen)
+	}
+}
+
+// waitForPolicy waits until the status of a policy, in its newest generation, says all that is wanted at the same time.
+func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, wants ...want) *policyv1beta2.OperatorPolicy {
+	t.Helper()
+	op := &policyv1beta2.OperatorPolicy{}
+	e.Eventually(t, "wait for policy "+p.GetName(), func(ctx context.Context) error {
+		got, err := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(p.GetNamespace()).Get(ctx, p.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		*op = policyv1beta2.OperatorPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, op); err != nil {
+			return err
+		}
+		if op.Status.ObservedGeneration != op.Generation {
+			return fmt.Errorf("generation %d was not evaluated yet", op.Generation)
+		}
+		var errs []error
+		for _, want := range wants {
+			errs = append(errs, want(op))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("%w\nits conditions:\n%s", err, harness.Conditions(op))
+		}
+		return nil
+	})
+	return op
+}
+
+// wantNoRefusalOfOLM wants OLM to have been refused nothing: with the loop, Subscriptions are right before OLM plans anything.
+// The exception is a plan that it made from a Subscription that was switched to Manual at the same moment.
+func wantNoRefusalOfOLM(t *testing.T, e *harness.Env) {
+	t.Helper()
+	for _, r := range e.RefusalsOfOLM(t) {
+		if r.Operation != "CREATE" || !slices.Equal(r.Rules, []string{"plan/born-approved"}) {
+			t.Errorf("OLM was refused: %+v", r)
+		}
+	}
+}
