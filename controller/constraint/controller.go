@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 // Options configure the Controller.
 type Options struct {
 	// Store gives the snapshot that admission judges by. Required.
-	Store *admission.Store
+	Store *snapshot.Store
 	// Metrics show what installed operators violate. Required.
 	Metrics *Metrics
 	// Wrote is told of every write and what became of it. Default: nobody is told.

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // nameTaken is the reason of namespaces in which something else has the name of a virtual operator.
@@ -36,15 +36,15 @@ func (r *reconciler) live(ctx context.Context, options ...client.ListOption) ([]
 
 // reconcileOperators makes the virtual operators of a namespace what they should be. Until it is known what the
 // cluster is they stay as they are: they say which version of Kubernetes it has.
-func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission.Snapshot, name string, ns *rules.Namespace) error {
-	if snapshot.Constraints().Cluster().Version == "" {
+func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
+	if current.Constraints().Cluster().Version == "" {
 		return nil
 	}
 	live, err := r.live(ctx, client.InNamespace(name))
 	if err != nil {
 		return err
 	}
-	operators := r.wanted.by(snapshot)
+	operators := r.wanted.by(current)
 	decision := virtual.Decide(ns, operators, live)
 	reasons := map[string]string{}
 	for _, constraint := range decision.Taken {

@@ -10,44 +10,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // tallies remembers what was counted over a snapshot: all statuses are made of one count. The zero value is ready for use.
 type tallies struct {
-	mu       sync.Mutex
-	snapshot *admission.Snapshot
-	tally    *rules.Tally
+	mu      sync.Mutex
+	current *snapshot.Snapshot
+	tally   *rules.Tally
 }
 
-func (t *tallies) of(snapshot *admission.Snapshot) *rules.Tally {
+func (t *tallies) of(current *snapshot.Snapshot) *rules.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.snapshot != snapshot {
-		t.snapshot, t.tally = snapshot, rules.NewTally(snapshot.All())
+	if t.current != current {
+		t.current, t.tally = current, rules.NewTally(current.All())
 	}
 	return t.tally
 }
 
 // reconcileStatus writes the status of a Constraint if it differs. Until it is known what the cluster is, the last one
 // stays: what is counted depends on it.
-func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Snapshot, name string) error {
-	object, definition := find(snapshot, name)
+func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snapshot, name string) error {
+	object, definition := find(current, name)
 	if object == nil {
 		r.Metrics.forget(name)
 		return nil
 	}
-	if snapshot.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
+	if current.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
 		return nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
-	tally := r.tallies.of(snapshot)
-	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(snapshot, name),
+	tally := r.tallies.of(current)
+	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(current, name),
 		Troubles: r.troubles.of(name), Escaped: r.Escaped(name), Now: r.Now()}
-	if err := r.countOperators(ctx, snapshot, in); err != nil {
+	if err := r.countOperators(ctx, current, in); err != nil {
 		return err
 	}
 	next := evaluate(in)
@@ -59,7 +59,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Sn
 }
 
 // countOperators counts the virtual operators of a Constraint.
-func (r *reconciler) countOperators(ctx context.Context, snapshot *admission.Snapshot, in *statusInput) error {
+func (r *reconciler) countOperators(ctx context.Context, current *snapshot.Snapshot, in *statusInput) error {
 	live, err := r.live(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *reconciler) countOperators(ctx context.Context, snapshot *admission.Sna
 	if in.Operator == nil {
 		return nil
 	}
-	for ns := range snapshot.All() {
+	for ns := range current.All() {
 		if ns.Deleting() || ns.Facts().Unknown || !in.Operator.WantedIn(ns) {
 			continue
 		}

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Mode says what becomes of an escape.
@@ -48,7 +48,7 @@ var gvkCSV = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1
 // Options configure the Controller.
 type Options struct {
 	// Store has the snapshot that admission judges by. Required.
-	Store *admission.Store
+	Store *snapshot.Store
 	// Lease is that of the background loop. Required.
 	Lease *Lease
 	// Mode says what becomes of an escape. Default: Report.
@@ -199,14 +199,14 @@ func csvKind() *unstructured.Unstructured {
 
 // provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate writes
 // status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(snapshot *admission.Snapshot) map[rules.Guard]int64 {
+func provenBy(current *snapshot.Snapshot) map[rules.Guard]int64 {
 	proven := map[rules.Guard]int64{}
-	for _, c := range snapshot.ConstraintObjects() {
+	for _, c := range current.ConstraintObjects() {
 		if c.Status.ObservedGeneration == c.Generation {
 			proven[rules.Guard{Kind: rules.GuardConstraint, Name: c.Name}] = c.Generation
 		}
 	}
-	for ns := range snapshot.All() {
+	for ns := range current.All() {
 		for _, p := range ns.Policies() {
 			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
 				proven[rules.Guard{Kind: rules.GuardPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation

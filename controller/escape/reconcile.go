@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // retryDelay is how long to wait for what is not known yet.
@@ -68,8 +68,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	if gone || !recorded && (!r.candidate(head) || r.judged[head.GetUID()]) {
 		return reconcile.Result{}, nil
 	}
-	snapshot := r.Store.Load()
-	ns := snapshot.Namespace(key.Namespace)
+	current := r.Store.Load()
+	ns := current.Namespace(key.Namespace)
 	if !ns.Decidable() {
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
@@ -83,7 +83,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
 		r.judged[head.GetUID()] = true
-		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(snapshot, ns, e.Guard, head) })
+		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(current, ns, e.Guard, head) })
 	}
 	next := record{UID: head.GetUID(), Namespace: key.Namespace, Name: key.Name}
 	switch {
@@ -141,11 +141,11 @@ func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) 
 
 // before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
 // same one as the guard is not reported.
-func (r *reconciler) before(snapshot *admission.Snapshot, ns *rules.Namespace, g rules.Guard, csv *unstructured.Unstructured) bool {
+func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.Guard, csv *unstructured.Unstructured) bool {
 	at := csv.GetCreationTimestamp()
 	var created metav1.Time
 	if g.Kind == rules.GuardConstraint {
-		for _, c := range snapshot.ConstraintObjects() {
+		for _, c := range current.ConstraintObjects() {
 			if c.Name == g.Name {
 				created = c.CreationTimestamp
 			}

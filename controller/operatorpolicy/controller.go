@@ -192,12 +192,12 @@ func (r *reconciler) ownersOf(o client.Object) []string {
 
 // PackageChanged wakes the loop for the policies of a package.
 func (l *Loop) PackageChanged(pkg string) {
-	snapshot := l.options.Store.Load()
-	if snapshot == nil {
+	current := l.options.Store.Load()
+	if current == nil {
 		return
 	}
-	for _, namespace := range snapshot.Governed() {
-		for _, p := range snapshot.Namespace(namespace).Policies() {
+	for _, namespace := range current.Governed() {
+		for _, p := range current.Namespace(namespace).Policies() {
 			if p.Package == pkg {
 				l.options.Changes.Namespaces([]string{namespace})
 				break

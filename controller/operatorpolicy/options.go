@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Options configure the loop.
@@ -20,7 +20,7 @@ type Options struct {
 	// Config reaches the API server. Required.
 	Config *rest.Config
 	// Store gives the snapshot that admission judges by. Required.
-	Store *admission.Store
+	Store *snapshot.Store
 	// Changes says when the snapshot has changed. Required.
 	Changes *Changes
 	// Packages is what catalogs say of packages. Required.

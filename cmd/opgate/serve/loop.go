@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/catalog"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
@@ -29,15 +28,16 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *catalog.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *catalog.Cache, error) {
 	var (
 		changes  operatorpolicy.Changes
-		feed     *admission.Feed
+		feed     *snapshot.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
 	)
@@ -81,22 +81,22 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	resolver, err = resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
-		Publish: func(key types.NamespacedName, r resolve.Resolution) { feed.Completed(key, admission.Completion(r)) }})
+		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
-	feed = admission.NewFeed(admission.FeedOptions{
+	feed = snapshot.NewFeed(snapshot.FeedOptions{
 		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
-		Changed: func(namespaces []string) {
-			changes.Namespaces(namespaces)
-			guards.Namespaces(namespaces)
-			escapes.Namespaces(namespaces)
-		},
-		ConstraintsChanged: func() {
+		Interrupted: versions.Refresh,
+	})
+	store.Subscribe(func(c *snapshot.Change) {
+		changes.Namespaces(c.Namespaces)
+		guards.Namespaces(c.Namespaces)
+		escapes.Namespaces(c.Namespaces)
+		if c.Constraints {
 			guards.Changed()
 			escapes.Everything()
-		},
-		Interrupted: versions.Refresh,
+		}
 	})
 	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
