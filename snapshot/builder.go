@@ -21,6 +21,8 @@ type Change struct {
 	Snapshot *Snapshot
 	// Namespaces are those in which something differs, sorted; "" stands for the policies that govern nothing yet.
 	Namespaces []string
+	// Workloads are those in which only what the leader alone reads differs, sorted.
+	Workloads []string
 	// Constraints is set where Constraints, their annotations, or the facts about the cluster differ.
 	Constraints bool
 	// Objects are those that concern the cluster and differ, in the order of their events.
@@ -239,8 +241,11 @@ func (d *draft) entryOf(namespace string) *draftEntry {
 func (d *draft) setNamespaces() {
 	namespaces := d.next.namespaces.edit()
 	for name, e := range d.entries {
-		if e.notify {
+		switch {
+		case e.notify && e.judged:
 			d.change.Namespaces = append(d.change.Namespaces, name)
+		case e.notify:
+			d.change.Workloads = append(d.change.Workloads, name)
 		}
 		if len(e.objects) == 0 {
 			namespaces.remove(name)
@@ -256,6 +261,7 @@ func (d *draft) setNamespaces() {
 	}
 	d.next.namespaces = namespaces.next
 	slices.Sort(d.change.Namespaces)
+	slices.Sort(d.change.Workloads)
 }
 
 // judged makes what is judged by of the objects of a namespace, nil if none of them counts.

@@ -141,21 +141,22 @@ func TestChanges(t *testing.T) {
 		name       string
 		old, now   *Object
 		namespaces []string
+		workloads  []string
 		objects    int
 	}{
 		{name: "a Subscription", now: sub("1"), namespaces: []string{"shop"}},
 		{name: "a new version of it", old: sub("1"), now: sub("2"), namespaces: []string{"shop"}},
-		{name: "a Deployment", now: deployment("1", "0"), namespaces: []string{"shop"}},
+		{name: "a Deployment", now: deployment("1", "0"), workloads: []string{"shop"}},
 		{name: "fields of it that are not kept", old: deployment("1", "0"), now: deployment("3", "0")},
-		{name: "fields of it that are kept", old: deployment("3", "0"), now: deployment("4", "1"), namespaces: []string{"shop"}},
+		{name: "fields of it that are kept", old: deployment("3", "0"), now: deployment("4", "1"), workloads: []string{"shop"}},
 		{name: "a catalog", now: catalog("1", "CONNECTING"), objects: 1},
 		{name: "a catalog that was polled", old: catalog("1", "CONNECTING"), now: catalog("5", "CONNECTING")},
 		{name: "a catalog that is ready", old: catalog("5", "CONNECTING"), now: catalog("6", "READY"), objects: 1},
-		{name: "a Deployment that is gone", old: deployment("4", "1"), namespaces: []string{"shop"}},
+		{name: "a Deployment that is gone", old: deployment("4", "1"), workloads: []string{"shop"}},
 	} {
 		last := b.last
 		next, change := b.build(time.Time{}, []event{{old: step.old, now: step.now}})
-		if !slices.Equal(change.Namespaces, step.namespaces) || len(change.Objects) != step.objects {
+		if !slices.Equal(change.Namespaces, step.namespaces) || !slices.Equal(change.Workloads, step.workloads) || len(change.Objects) != step.objects {
 			t.Errorf("%s: changed are %q and %d objects, want %q and %d", step.name, change.Namespaces, len(change.Objects), step.namespaces, step.objects)
 		}
 		if step.now != nil {

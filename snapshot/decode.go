@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -34,6 +35,35 @@ type storedConstraint struct {
 	definition *constraint.Definition
 }
 
+// Key names the Policy.
+func (p *Policy) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Known is what was read, nil where there is no Policy or nothing could be read.
+func (p *Policy) Known() *dependency.Policy {
+	if p == nil {
+		return nil
+	}
+	return p.Read
+}
+
+// Disabled reports whether the Policy is disabled.
+func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
+
+// Key names the PolicySet.
+func (s *PolicySet) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Known is what was read, nil where there is no PolicySet or nothing could be read.
+func (s *PolicySet) Known() *dependency.Set {
+	if s == nil {
+		return nil
+	}
+	return s.Read
+}
+
 // Policy is a Policy as it is stored, and what was read of it.
 type Policy struct {
 	metav1.ObjectMeta
@@ -58,8 +88,8 @@ type storedNamespace struct {
 
 // storedCSV is what is kept of a ClusterServiceVersion; here is false for one that is installed elsewhere, or installs nothing.
 type storedCSV struct {
-	installed rules.Installed
-	here      bool
+	installed             rules.Installed
+	here, virtual, copied bool
 }
 
 // decodeObject reads an object that must not be kept from the status, finalizers and annotations that controllers write. What
@@ -203,14 +233,15 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 	if !here { // only its package is read
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
 	}
-	return &storedCSV{installed, here}, InNamespace(csv.Metadata.Namespace), nil
+	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: csv.Metadata.Labels.CopiedFrom != ""},
+		InNamespace(csv.Metadata.Namespace), nil
 }
 
 // salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
 // it are left out, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
 	copied := pickText(raw, "labels", labelCopiedFrom) != ""
-	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied}, InNamespace(m.Namespace)
+	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
 }
 
 func addCSV(to *rules.Cluster, in string, value any) {
@@ -240,6 +271,12 @@ func concernsNamespace(raw []byte) (any, Subject, error) {
 
 // concernsCluster is concernsNamespace for kinds that every namespace may refer to.
 func concernsCluster([]byte) (any, Subject, error) { return nil, InCluster(), nil }
+
+// hasLabel reports whether an object has a label, whatever its value.
+func hasLabel(raw []byte, label string) bool {
+	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw, stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)
+	return found && err == nil
+}
 
 // pickText returns a string field of the metadata, "" where there is none.
 func pickText(raw []byte, path ...string) string {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -23,6 +24,8 @@ type Definition struct {
 	Template bool
 	// Established reports whether the kind is served.
 	Established bool
+	// Operators are the labels by which OLM marks the operators that it belongs to.
+	Operators []string
 }
 
 // GroupKind is the kind that is defined.
@@ -69,6 +72,12 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		Namespaced: o.Spec.Scope == "Namespaced",
 		Template:   o.Metadata.Labels[dependency.LabelTemplate] == dependency.LabelTemplateValue,
 	}
+	for label := range o.Metadata.Labels {
+		if strings.HasPrefix(label, olmGroup+"/") {
+			d.Operators = append(d.Operators, label)
+		}
+	}
+	slices.Sort(d.Operators)
 	for _, v := range o.Spec.Versions {
 		if v.Served {
 			d.Versions = append(d.Versions, v.Name)

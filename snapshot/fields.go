@@ -68,7 +68,7 @@ func keeping(fields stream.Fields) func(raw []byte) map[string]any {
 
 // keepCSV also keeps the names of the Deployments in the install strategy, as spec.deployments.
 func keepCSV(raw []byte) map[string]any {
-	if pickText(raw, "labels", rules.VirtualOperatorLabel) != "" {
+	if hasLabel(raw, rules.VirtualOperatorLabel) {
 		return stream.Pick(raw, keptOfVirtualOperator)
 	}
 	picked := stream.Pick(raw, keptOfCSV)

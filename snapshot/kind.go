@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -108,6 +109,26 @@ func numbered(kinds ...*Kind) []*Kind {
 
 // Kinds returns the kinds of the store.
 func Kinds() []*Kind { return slices.Clone(kinds) }
+
+// KindOf returns the kind of objects of a group, version and kind; nil for one that the store does not hold.
+func KindOf(gvk schema.GroupVersionKind) *Kind {
+	i := slices.IndexFunc(kinds, func(k *Kind) bool { return k.GroupVersionKind == gvk })
+	if i < 0 {
+		return nil
+	}
+	return kinds[i]
+}
+
+// subject is what an object of the kind concerns by its name. OperatorPolicies are in the namespace that they say.
+func (k *Kind) subject(key types.NamespacedName) Subject {
+	switch k {
+	case Namespaces:
+		return InNamespace(key.Name)
+	case Constraints, Policies, PolicySets, CatalogSources, CustomResourceDefinitions:
+		return InCluster()
+	}
+	return InNamespace(key.Namespace)
+}
 
 // GroupVersionResource is where the API server serves the kind.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {

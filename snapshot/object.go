@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +19,7 @@ import (
 
 // Object is what the store keeps of one object. It is immutable.
 type Object struct {
-	// ObjectMeta has the identity, the resourceVersion and the generation, and nothing else.
+	// ObjectMeta has the identity, the resourceVersion, the generation, and when it was created and deleted.
 	metav1.ObjectMeta
 
 	kind     *Kind
@@ -64,6 +65,7 @@ func compare(a, b *Object) int {
 
 // identity are the fields by which an informer knows an object.
 var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil, "generation": nil,
+	"creationTimestamp": nil, "deletionTimestamp": nil,
 	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
 
 // Reader reads objects from their JSON. The zero value lets panics of decoding pass.
@@ -83,6 +85,12 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	}
 	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"), UID: types.UID(text("uid")),
 		ResourceVersion: text("resourceVersion")}}
+	if at, err := time.Parse(time.RFC3339, text("creationTimestamp")); err == nil {
+		o.CreationTimestamp = metav1.NewTime(at)
+	}
+	if at, err := time.Parse(time.RFC3339, text("deletionTimestamp")); err == nil {
+		o.DeletionTimestamp = new(metav1.NewTime(at))
+	}
 	o.Generation, _, _ = unstructured.NestedInt64(picked, "metadata", "generation")
 	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends a list that comes by a watch
 		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
@@ -150,6 +158,18 @@ func (o *Object) PolicySet() *PolicySet {
 func (o *Object) Definition() *Definition {
 	d, _ := o.value.(*Definition)
 	return d
+}
+
+// VirtualOperator reports whether a ClusterServiceVersion has the label of those that Opgate makes.
+func (o *Object) VirtualOperator() bool {
+	csv, ok := o.value.(*storedCSV)
+	return ok && csv.virtual
+}
+
+// Copied reports whether a ClusterServiceVersion is a copy that OLM made of one that is installed elsewhere.
+func (o *Object) Copied() bool {
+	csv, ok := o.value.(*storedCSV)
+	return ok && csv.copied
 }
 
 // Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty where there are none.

@@ -7,6 +7,7 @@ import (
 	"sort"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
@@ -31,8 +32,6 @@ type Snapshot struct {
 	built      time.Time
 	seen       [maxKinds]Seen
 	synced     [maxKinds]bool
-	// replaced is closed when there is a newer snapshot.
-	replaced chan struct{}
 }
 
 // maxKinds bounds the kinds of the store.
@@ -112,6 +111,24 @@ func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	}
 	e, _ := s.namespaces.get(concern.namespace)
 	return e.of(kind)
+}
+
+// Each yields all objects of a kind, namespace by namespace where they concern namespaces. They must not be changed.
+func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		for _, o := range s.cluster[kind.index].all() {
+			if !yield(o) {
+				return
+			}
+		}
+		for _, e := range s.namespaces.all() {
+			for _, o := range e.of(kind) {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Object returns an object of a kind that concerns a subject, nil if there is none.
@@ -199,4 +216,19 @@ func sameAnnotations(a, b []*constraintv1.Constraint) bool {
 	return slices.EqualFunc(a, b, func(a, b *constraintv1.Constraint) bool {
 		return a.UID == b.UID && maps.Equal(a.Annotations, b.Annotations)
 	})
+}
+
+// Find returns an object by its name alone, nil if there is none. OperatorPolicies are not found by theirs.
+func (s *Snapshot) Find(kind *Kind, key types.NamespacedName) *Object {
+	return s.Object(kind, kind.subject(key), key)
+}
+
+// Shows reports whether a snapshot shows a write: the object at least in the version that was answered or, where it was deleted,
+// that it is gone or on its way out.
+func (s *Snapshot) Shows(kind *Kind, written metav1.Object, deleted bool) bool {
+	now := s.Find(kind, types.NamespacedName{Namespace: written.GetNamespace(), Name: written.GetName()})
+	if deleted {
+		return now == nil || now.UID != written.GetUID() || now.DeletionTimestamp != nil
+	}
+	return now != nil && !Older(now.ResourceVersion, written.GetResourceVersion())
 }

@@ -3,13 +3,13 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/opgate/opgate/internal/signal"
 )
 
 // Store holds the current snapshot. The zero value holds none: until the first full snapshot nothing may
@@ -17,19 +17,18 @@ import (
 type Store struct {
 	current atomic.Pointer[Snapshot]
 
+	replaced signal.Signal
+
 	mu sync.Mutex
 	// subscribers are called with each change.
 	subscribers map[*func(*Change)]struct{}
-	// first is closed by the first snapshot; nil until it is asked for. ready is set by the first snapshot.
-	first chan struct{}
-	ready bool
 }
 
 // NewStore returns a store of one snapshot; nil is none yet.
 func NewStore(s *Snapshot) *Store {
 	store := &Store{}
 	if s != nil {
-		store.replace(s, &Change{Snapshot: s})
+		store.current.Store(s)
 	}
 	return store
 }
@@ -37,29 +36,16 @@ func NewStore(s *Snapshot) *Store {
 // Load returns the current snapshot, or nil before the first.
 func (s *Store) Load() *Snapshot { return s.current.Load() }
 
-// Ready returns a channel that is closed once there is a snapshot.
-func (s *Store) Ready() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.first == nil {
-		s.first = make(chan struct{})
-		if s.ready {
-			close(s.first)
-		}
-	}
-	return s.first
-}
-
-// Subscribe calls a function, which must return at once, with each change of the snapshot, in order, until the returned function
-// is called.
-func (s *Store) Subscribe(changed func(*Change)) (unsubscribe func()) {
+// Subscribe calls a function, which must return at once, with each change of the snapshot from now on, in order, until the returned
+// function is called. It also returns the snapshot of now, nil before the first.
+func (s *Store) Subscribe(changed func(*Change)) (current *Snapshot, unsubscribe func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subscribers == nil {
 		s.subscribers = map[*func(*Change)]struct{}{}
 	}
 	s.subscribers[&changed] = struct{}{}
-	return func() {
+	return s.current.Load(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.subscribers, &changed)
@@ -68,40 +54,29 @@ func (s *Store) Subscribe(changed func(*Change)) (unsubscribe func()) {
 
 // replace stores the next snapshot and notifies those who wait for it.
 func (s *Store) replace(next *Snapshot, change *Change) {
-	next.replaced = make(chan struct{})
-	last := s.current.Swap(next)
-	if last != nil {
-		close(last.replaced)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready && s.first != nil {
-		close(s.first)
-	}
-	s.ready = true
+	s.current.Store(next)
 	for changed := range s.subscribers {
 		(*changed)(change)
 	}
+	s.replaced.Notify()
 }
 
-// waitTimeout bounds the wait for a watch to show what was just written. It takes milliseconds.
-const waitTimeout = 10 * time.Second
+// Until waits until there is a snapshot that satisfies a condition.
+func (s *Store) Until(ctx context.Context, condition func(*Snapshot) bool) error {
+	return s.replaced.Until(ctx, s.satisfies(condition))
+}
 
-// Wait waits until the snapshot satisfies a condition, such as to show what was just written, so that nothing is done twice. The
-// condition is evaluated once for each snapshot. There must be one.
+// Wait waits until the snapshot shows what was just written, so that nothing is decided on a state from before that write.
 func (s *Store) Wait(ctx context.Context, condition func(*Snapshot) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
-	defer cancel()
-	for {
+	return s.replaced.Wait(ctx, s.satisfies(condition))
+}
+
+func (s *Store) satisfies(condition func(*Snapshot) bool) func() bool {
+	return func() bool {
 		current := s.Load()
-		if condition(current) {
-			return nil
-		}
-		select {
-		case <-current.replaced:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the watches to show a write: %w", ctx.Err())
-		}
+		return current != nil && condition(current)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -19,13 +18,11 @@ import (
 // reconciler works for one manager.
 type reconciler struct {
 	*Options
-	// operators has the virtual operators, client writes.
-	operators cache.Cache
-	client    client.Client
-	add       func(w work, after time.Duration)
-	wanted    wanted
-	troubles  troubles
-	tallies   tallies
+	client   client.Client
+	add      func(w work, after time.Duration)
+	wanted   wanted
+	troubles troubles
+	tallies  tallies
 
 	mu sync.Mutex
 	// known are the Constraints that there were when all were looked at last.
@@ -39,7 +36,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	case everything:
 		r.forgetGone(current)
 		r.eachStatus(current)
-		return reconcile.Result{}, r.eachNamespace(ctx, current)
+		r.eachNamespace(current)
+		return reconcile.Result{}, nil
 	case statuses:
 		r.eachStatus(current)
 		return reconcile.Result{}, nil
@@ -54,24 +52,21 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 }
 
 // eachNamespace has every namespace looked at in which there may be something to do.
-func (r *reconciler) eachNamespace(ctx context.Context, current *snapshot.Snapshot) error {
+func (r *reconciler) eachNamespace(current *snapshot.Snapshot) {
 	names := map[string]bool{}
 	for ns := range current.All() {
 		if len(ns.Subscriptions()) > 0 {
 			names[ns.Name()] = true
 		}
 	}
-	live, err := r.live(ctx)
-	if err != nil {
-		return err
-	}
-	for _, u := range live {
-		names[u.GetNamespace()] = true
+	for o := range current.Each(snapshot.ClusterServiceVersions) {
+		if o.VirtualOperator() {
+			names[o.Namespace] = true
+		}
 	}
 	for name := range names {
 		r.add(work{namespace, name}, 0)
 	}
-	return nil
 }
 
 func (r *reconciler) eachStatus(current *snapshot.Snapshot) {

@@ -12,7 +12,6 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -22,15 +21,40 @@ type tallies struct {
 	mu      sync.Mutex
 	current *snapshot.Snapshot
 	tally   *rules.Tally
+	// made are the namespaces with a virtual operator, by Constraint.
+	made map[string]map[string]bool
 }
 
 func (t *tallies) of(current *snapshot.Snapshot) *rules.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.current != current {
-		t.current, t.tally = current, rules.NewTally(current.All())
-	}
+	t.count(current)
 	return t.tally
+}
+
+// madeFor returns the namespaces with a virtual operator of a Constraint.
+func (t *tallies) madeFor(current *snapshot.Snapshot, name string) map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(current)
+	return t.made[name]
+}
+
+func (t *tallies) count(current *snapshot.Snapshot) {
+	if t.current == current {
+		return
+	}
+	t.current, t.tally, t.made = current, rules.NewTally(current.All()), map[string]map[string]bool{}
+	for o := range current.Each(snapshot.ClusterServiceVersions) {
+		if !o.VirtualOperator() || o.DeletionTimestamp != nil {
+			continue
+		}
+		name := virtual.ConstraintOf(o.Unstructured())
+		if t.made[name] == nil {
+			t.made[name] = map[string]bool{}
+		}
+		t.made[name][o.Namespace] = true
+	}
 }
 
 // reconcileStatus writes the status of a Constraint if it differs. Until it is known what the cluster is, the last one
@@ -47,9 +71,7 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 	tally := r.tallies.of(current)
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(current, name),
 		Troubles: r.troubles.of(name), Escaped: r.Escaped(name), Now: r.Now()}
-	if err := r.countOperators(ctx, current, in); err != nil {
-		return err
-	}
+	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)
 	if equality.Semantic.DeepEqual(object.Status, next) {
@@ -59,20 +81,11 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 }
 
 // countOperators counts the virtual operators of a Constraint.
-func (r *reconciler) countOperators(ctx context.Context, current *snapshot.Snapshot, in *statusInput) error {
-	live, err := r.live(ctx)
-	if err != nil {
-		return err
-	}
-	made := map[string]bool{}
-	for _, u := range live {
-		if virtual.ConstraintOf(u) == in.Object.Name && u.GetDeletionTimestamp() == nil {
-			made[u.GetNamespace()] = true
-		}
-	}
+func (r *reconciler) countOperators(current *snapshot.Snapshot, in *statusInput) {
+	made := r.tallies.madeFor(current, in.Object.Name)
 	in.Made = len(made)
 	if in.Operator == nil {
-		return nil
+		return
 	}
 	for ns := range current.All() {
 		if ns.Deleting() || ns.Facts().Unknown || !in.Operator.WantedIn(ns) {
@@ -83,7 +96,6 @@ func (r *reconciler) countOperators(ctx context.Context, current *snapshot.Snaps
 			in.Missing++
 		}
 	}
-	return nil
 }
 
 // writeStatus writes a status and waits until the snapshot shows it: the next one builds on it.
@@ -101,8 +113,7 @@ func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Const
 		return fmt.Errorf("write the status of Constraint %s: %w", object.Name, err)
 	}
 	log.FromContext(ctx).Info("status written", "constraint", object.Name, "violating", status.Violating, "virtualOperators", status.VirtualOperators)
-	return seen.Wait(ctx, func() bool {
-		now, _ := find(r.Store.Load(), object.Name)
-		return now == nil || !seen.Older(now.ResourceVersion, next.ResourceVersion)
+	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		return s.Find(snapshot.Constraints, client.ObjectKeyFromObject(object)) == nil || s.Shows(snapshot.Constraints, next, false)
 	})
 }

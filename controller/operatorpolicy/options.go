@@ -21,8 +21,9 @@ type Options struct {
 	Config *rest.Config
 	// Store gives the snapshot that admission judges by. Required.
 	Store *snapshot.Store
-	// Changes says when the snapshot has changed. Required.
-	Changes *Changes
+	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time that this replica starts to lead, and
+	// returns at once. Required.
+	Lead func()
 	// Packages is what catalogs say of packages. Required.
 	Packages *catalog.Cache
 	// Metrics count what the loop does. Required.
@@ -61,8 +62,8 @@ type Companion interface {
 const UngovernedAnnotation = "opgate.io/ungoverned"
 
 func (o *Options) complete() error {
-	if o.Config == nil || o.Store == nil || o.Changes == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
-		return errors.New("loop options: Config, Store, Changes, Packages, Metrics and Now are required")
+	if o.Config == nil || o.Store == nil || o.Lead == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
+		return errors.New("loop options: Config, Store, Lead, Packages, Metrics and Now are required")
 	}
 	if o.Lock == nil {
 		return errors.New("loop options: Lock is required; two loops would do everything twice")

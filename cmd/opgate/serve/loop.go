@@ -36,7 +36,6 @@ import (
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
 func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *catalog.Cache, error) {
 	var (
-		changes  operatorpolicy.Changes
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
@@ -64,8 +63,8 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	escapes, err := escape.New(escape.Options{Store: store, Lease: lease, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
 		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Wrote: loopMetrics.Wrote, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
-			changes.Namespaces([]string{namespace})
-			guards.Changed()
+			loop.Enqueue(namespace)
+			guards.Everything()
 		}})
 	if err != nil {
 		return nil, nil, err
@@ -89,27 +88,18 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
 		Interrupted: versions.Refresh,
 	})
-	store.Subscribe(func(c *snapshot.Change) {
-		changes.Namespaces(c.Namespaces)
-		guards.Namespaces(c.Namespaces)
-		escapes.Namespaces(c.Namespaces)
-		if c.Constraints {
-			guards.Changed()
-			escapes.Everything()
-		}
-	})
 	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
 		also := []operatorpolicy.Companion{guards, escapes}
 		if o.Ordering {
-			ordered, err := orderController(o, key, unjudged, identity, loopMetrics, log)
+			ordered, err := orderController(store, o, key, unjudged, identity, loopMetrics, log)
 			if err != nil {
 				return nil, nil, err
 			}
 			also = append(also, ordered)
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
-			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: loopMetrics,
+			Config: config, Store: store, Lead: feed.Lead, Packages: catalogs, Metrics: loopMetrics,
 			Also: also, Lock: func() resourcelock.Interface { return lease.Lock(identity) }, Escaped: lease.Records().ByPolicy, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
@@ -127,9 +117,9 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 }
 
 // orderController makes what looks after Policies and PolicySets.
-func orderController(o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
+func orderController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
 	return policycontroller.New(policycontroller.Options{
-		PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
+		Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
 		Metrics: policycontroller.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
 	})
 }
