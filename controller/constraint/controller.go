@@ -48,7 +48,8 @@ type Controller struct {
 
 	mu sync.Mutex
 	// queue is that of the manager that leads now; nil while none does.
-	queue queue
+	queue       queue
+	unsubscribe func()
 }
 
 // New makes a Controller. AddTo has it run.
@@ -75,7 +76,9 @@ func (c *Controller) changed(change *snapshot.Change) {
 			c.add(work{namespace, name}, 0)
 		}
 	}
-	c.add(work{subject: statuses}, gathering)
+	if len(change.Namespaces) > 0 {
+		c.add(work{subject: statuses}, gathering)
+	}
 	if change.Constraints {
 		c.Everything()
 	}
@@ -94,10 +97,15 @@ func (c *Controller) add(w work, after time.Duration) {
 	}
 }
 
-func (c *Controller) follow(q queue) {
+// follow takes the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
+func (c *Controller) follow(q queue, unsubscribe func()) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue = q
+	last := c.unsubscribe
+	c.queue, c.unsubscribe = q, unsubscribe
+	c.mu.Unlock()
+	if last != nil {
+		last()
+	}
 }
 
 // AddTo adds the controller to a manager whose leader works. There must be a snapshot before the manager starts. It
@@ -115,20 +123,24 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of Constraints: %w", err)
 	}
-	err = ctrl.Watch(source.TypedFunc[work](func(ctx context.Context, q queue) error {
+	err = ctrl.Watch(source.TypedFunc[work](func(_ context.Context, q queue) error {
 		c.options.Metrics.started()
-		c.follow(q)
 		_, unsubscribe := c.options.Store.Subscribe(c.changed)
-		context.AfterFunc(ctx, func() {
-			unsubscribe()
-			c.follow(nil)
-			c.options.Metrics.stopped()
-		})
+		c.follow(q, unsubscribe)
 		c.Everything()
 		return nil
 	}))
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
+	}
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		c.follow(nil, nil)
+		c.options.Metrics.stopped()
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("add the controller of Constraints: %w", err)
 	}
 	return nil
 }

@@ -71,7 +71,8 @@ type Controller struct {
 	// ready is when this process had its first snapshot.
 	ready time.Time
 	// queue is that of the manager that leads now; nil while none does.
-	queue queue
+	queue       queue
+	unsubscribe func()
 }
 
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -117,10 +118,15 @@ func (c *Controller) add(key types.NamespacedName) {
 	}
 }
 
-func (c *Controller) follow(q queue) {
+// follow takes the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
+func (c *Controller) follow(q queue, unsubscribe func()) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue = q
+	last := c.unsubscribe
+	c.queue, c.unsubscribe = q, unsubscribe
+	c.mu.Unlock()
+	if last != nil {
+		last()
+	}
 }
 
 // started returns when this process had its first snapshot, which is the first time that it is asked.
@@ -145,16 +151,12 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of escapes: %w", err)
 	}
-	err = ctrl.Watch(source.TypedFunc[types.NamespacedName](func(ctx context.Context, q queue) error {
+	err = ctrl.Watch(source.TypedFunc[types.NamespacedName](func(_ context.Context, q queue) error {
 		c.options.Metrics.started()
 		c.options.Metrics.set(c.options.Lease.records.list())
-		c.follow(q)
+		c.follow(q, nil) // first, so that no change is lost
 		current, unsubscribe := c.options.Store.Subscribe(func(change *snapshot.Change) { c.changed(r, change) })
-		context.AfterFunc(ctx, func() {
-			unsubscribe()
-			c.follow(nil)
-			c.options.Metrics.stopped()
-		})
+		c.follow(q, unsubscribe)
 		for o := range current.Each(snapshot.ClusterServiceVersions) {
 			if r.candidate(o) {
 				c.add(o.Key())
@@ -168,7 +170,12 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	return nil
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		c.follow(nil, nil)
+		c.options.Metrics.stopped()
+		return nil
+	}))
 }
 
 func csvKind() *unstructured.Unstructured {

@@ -20,23 +20,32 @@ type changes struct {
 
 	mu sync.Mutex
 	// queue is nil while another replica leads.
-	queue queue
+	queue       queue
+	unsubscribe func()
 }
 
-// Start enqueues all namespaces, and from now on those that change, until the context ends.
-func (c *changes) Start(ctx context.Context, q queue) error {
+// Start enqueues namespaces that change from now on, until stop is called.
+func (c *changes) Start(_ context.Context, q queue) error {
 	c.Lead()
-	c.follow(q)
-	_, unsubscribe := c.Store.Subscribe(c.changed)
 	c.Metrics.leading.Set(1)
-	context.AfterFunc(ctx, func() {
-		unsubscribe()
-		c.follow(nil)
-	})
+	_, unsubscribe := c.Store.Subscribe(c.changed)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.unsubscribe = q, unsubscribe
 	return nil
 }
 
-// WaitForSync keeps the loop from working until what only the leader reads is known. OLM may be installed after Opgate: its kinds are
+func (c *changes) stop() {
+	c.mu.Lock()
+	unsubscribe := c.unsubscribe
+	c.queue, c.unsubscribe = nil, nil
+	c.mu.Unlock()
+	if unsubscribe != nil {
+		unsubscribe()
+	}
+}
+
+// WaitForSync keeps the loop from working until what only the leader reads is known, and enqueues all namespaces then. OLM may be installed after Opgate: its kinds are
 // waited for.
 func (c *changes) WaitForSync(ctx context.Context) error {
 	err := c.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(leaderKinds...) })
@@ -47,12 +56,6 @@ func (c *changes) WaitForSync(ctx context.Context) error {
 		c.enqueue(ns.Name())
 	}
 	return nil
-}
-
-func (c *changes) follow(q queue) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue = q
 }
 
 // enqueue enqueues namespaces while this replica leads; "" stands for the policies that govern nothing yet. It returns at once.

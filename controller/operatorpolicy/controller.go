@@ -105,6 +105,7 @@ func (l *Loop) lead(ctx context.Context) error {
 		}
 	}
 	defer o.Metrics.stopped()
+	defer l.changes.stop()
 	return mgr.Start(ctx)
 }
 

@@ -68,13 +68,15 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 		if apierrors.IsNotFound(err) {
 			continue
 		}
+		known := s.Find(snapshot.InstallPlans, key)
+		if err == nil && known != nil && !snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
+			continue // OLM has not written more
+		}
+		r.asked.forget(ns.Name()) // until the plan is known, the answer stays the same
 		if err != nil {
-			r.asked.forget(ns.Name())
 			return false, fmt.Errorf("read InstallPlan %s: %w", key, err)
 		}
-		if known := s.Find(snapshot.InstallPlans, key); known == nil || snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
-			return true, nil
-		}
+		return true, nil
 	}
 	return false, nil
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"math"
 
@@ -58,7 +59,11 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err := ctrl.Watch(wake); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(wake.watches.Start)); err != nil {
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		defer wake.stop()
+		return wake.watches.Start(ctx)
+	}))
+	if err != nil {
 		return fmt.Errorf("add the controller of Policies: %w", err)
 	}
 	return nil

@@ -23,14 +23,14 @@ type waker struct {
 
 	mu sync.Mutex
 	// queue is nil until the controller runs, and again once it has ended.
-	queue queue
+	queue       queue
+	unsubscribe func()
 
 	members members
 }
 
-// Start takes the queue of the controller, and enqueues what changes until the context ends.
-func (w *waker) Start(ctx context.Context, q queue) error {
-	w.follow(q)
+// Start takes the queue of the controller, and enqueues what changes until stop is called.
+func (w *waker) Start(_ context.Context, q queue) error {
 	w.metrics.started(w.watches.Open)
 	// What changes in between is held back, so that no older state comes after it.
 	release := w.members.hold()
@@ -39,19 +39,23 @@ func (w *waker) Start(ctx context.Context, q queue) error {
 		w.metrics.changed(o.Key(), o.Policy())
 	}
 	w.members.replace(current)
+	w.mu.Lock()
+	w.queue, w.unsubscribe = q, unsubscribe
+	w.mu.Unlock()
 	release()
-	context.AfterFunc(ctx, func() {
-		unsubscribe()
-		w.follow(nil)
-		w.metrics.stopped()
-	})
 	return nil
 }
 
-func (w *waker) follow(q queue) {
+// stop ends what Start began. The metrics of a replica that leads no more are those of the next one to show.
+func (w *waker) stop() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = q
+	unsubscribe := w.unsubscribe
+	w.queue, w.unsubscribe = nil, nil
+	w.mu.Unlock()
+	if unsubscribe != nil {
+		unsubscribe()
+	}
+	w.metrics.stopped()
 }
 
 // WaitForSync keeps the controller from working until what it builds on has been read. The kinds may be installed after Opgate:
