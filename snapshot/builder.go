@@ -376,7 +376,7 @@ func (d *draft) rescope(c ObjectChange) {
 	}
 	if is {
 		if d.clusterScoped == nil {
-			d.Builder.clusterScoped = map[schema.GroupKind]bool{}
+			d.clusterScoped = map[schema.GroupKind]bool{}
 		}
 		d.clusterScoped[now] = true
 	}

@@ -54,7 +54,7 @@ func (d *draft) policy(old, now *Object) {
 	if known == nil {
 		known = &incompletePolicy{}
 		if d.incomplete == nil {
-			d.Builder.incomplete = map[types.NamespacedName]*incompletePolicy{}
+			d.incomplete = map[types.NamespacedName]*incompletePolicy{}
 		}
 		d.incomplete[key] = known
 	}

@@ -18,7 +18,7 @@ type table[V any] struct {
 
 var seed = maphash.MakeSeed()
 
-func shardOf(key string) int { return int(maphash.String(seed, key) % shardCount) } //nolint:gosec // less than shardCount
+func shardOf(key string) int { return int(maphash.String(seed, key) % shardCount) }
 
 func (t *table[V]) get(key string) (value V, ok bool) {
 	if t == nil {

@@ -12,7 +12,6 @@ var (
 	gvkSubscription = snapshot.Subscriptions.GroupVersionKind
 	gvkPlan         = snapshot.InstallPlans.GroupVersionKind
 	gvkNamespace    = snapshot.Namespaces.GroupVersionKind
-	gvkCRD          = snapshot.CustomResourceDefinitions.GroupVersionKind
 )
 
 // headOnly stands for objects of a kind of which the metadata is enough.
