@@ -17,6 +17,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // governed is the scenario whose cluster has a policy for etcd in namespace shop and a plan outside it.
@@ -134,7 +135,7 @@ func TestLargeBodies(t *testing.T) {
 // "no policies" (threat G2). OLM's own writes that are never refused pass even then (threat O4).
 func TestNotReady(t *testing.T) {
 	s := governed(t)
-	gate := newGate(t, &Store{}, overrideBy{"admin"})
+	gate := newGate(t, &snapshot.Store{}, overrideBy{"admin"})
 	for path, handler := range gate.Handlers() {
 		for _, object := range append(s.Cluster, s.Policies...) {
 			answer := post(t, handler, reviewOf(t, "admin", false, nil, raw(t, object)))

@@ -9,14 +9,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	ctrladmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	"github.com/opgate/opgate/stream"
 )
 
 // payload is the approval of a plan of about a size, as the API server sends it: most of a plan are the
@@ -113,66 +108,6 @@ func crowdedGate(b testing.TB, n int) *Gate {
 		objects = append(objects, other)
 	}
 	return newGate(b, storeOf(b, objects...), overrideBy{})
-}
-
-// BenchmarkSnapshot is what one event costs: to read the object, and to build a snapshot with its namespace made anew. The
-// number of plans in the namespace shows, by well under a microsecond each; that of other namespaces does not.
-func BenchmarkSnapshot(b *testing.B) {
-	s := governed(b)
-	var review struct {
-		Request struct {
-			Object unstructured.Unstructured `json:"object"`
-		} `json:"request"`
-	}
-	if err := json.Unmarshal(payload(b, 40<<10), &review); err != nil {
-		b.Fatal(err)
-	}
-	client, err := stream.NewForConfig(&rest.Config{Host: "localhost"}) // it is never asked
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, n := range []int{1, 2_000} {
-		feed := NewFeed(FeedOptions{Client: client, Store: &Store{}, Now: time.Now})
-		informers := map[string]cache.SharedIndexInformer{}
-		for _, src := range sources {
-			if informers[src.resource.Resource], _, err = feed.informer(src); err != nil {
-				b.Fatal(err)
-			}
-		}
-		sent := func(u *unstructured.Unstructured) []byte {
-			content, err := json.Marshal(u)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return content
-		}
-		arrive := func(src source, content []byte) {
-			it, err := feed.decode(src)(content)
-			if err == nil {
-				err = informers[src.resource.Resource].GetIndexer().Update(it)
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			feed.note(src.resource.Resource, it, 0)
-		}
-		arrive(sources[0], sent(s.Policies[0]))
-		plan := review.Request.Object
-		for i := range n {
-			other := plan.DeepCopy()
-			other.SetName(fmt.Sprintf("install-%d", i))
-			arrive(sources[4], sent(other))
-		}
-		feed.build(informers)
-		content := sent(&plan)
-		b.Run(fmt.Sprintf("plan=40KiB/plans=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				arrive(sources[4], content)
-				feed.build(informers)
-			}
-		})
-	}
 }
 
 // TestReviewAllocations holds the budget of one whole review of 4 KiB, body to answer. 130 were measured when

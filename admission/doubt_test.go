@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // TestA1NameAloneIsNotOLM replays every scenario in OLM's name while the account is not trusted (threat O16): whatever is refused to
@@ -77,7 +78,7 @@ func TestA1TokenOfAnotherAccount(t *testing.T) {
 // write passes, and all of it is to be retried (threats G2, O16).
 func TestA1NotReadyBeforeVerification(t *testing.T) {
 	s := governed(t)
-	gate := newGate(t, &Store{}, overrideBy{})
+	gate := newGate(t, &snapshot.Store{}, overrideBy{})
 	gate.olm.Set(olmidentity.New(gate.olm.Account()).State())
 	plan := s.Cluster[0]
 	for path, body := range map[string][]byte{

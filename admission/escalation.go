@@ -14,6 +14,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // askedAtOnce bounds how many rights are asked about at the same time.
@@ -21,7 +22,7 @@ const askedAtOnce = 20
 
 // mutateParentPolicy marks a Policy whose author has the rights to all that it makes and waits for. What is missing is for the
 // validating webhook to refuse, and so is any other mark. What does not decode passes unchanged as in mutateSubscription.
-func (g *Gate) mutateParentPolicy(ctx context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
 	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
@@ -48,9 +49,9 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *Snapshot, req *request
 
 // validateParentPolicy judges a Policy, and whether its author has the rights to what it makes and waits for (threats O14 and O22). It
 // asks again, though a valid mark says so: a mark is evidence for those who read the Policy later, not for who writes it now.
-func (g *Gate) validateParentPolicy(ctx context.Context, s *Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.ParentPolicyInput{Policy: policy, Old: old, Order: s.order}
+	in := rules.ParentPolicyInput{Policy: policy, Old: old, Order: s.Order()}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
 		return rules.JudgeParentPolicy(in)
 	}

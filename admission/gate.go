@@ -19,12 +19,13 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Options configure a Gate.
 type Options struct {
 	// Store gives the snapshot. Required.
-	Store *Store
+	Store *snapshot.Store
 	// Metrics count decisions. Required.
 	Metrics *Metrics
 	// Budget bounds the memory for reviews. Required.
@@ -78,7 +79,7 @@ func (o *Options) Validate() error {
 
 // Gate is what all endpoints share.
 type Gate struct {
-	store        *Store
+	store        *snapshot.Store
 	metrics      *Metrics
 	budget       *inflight.Budget
 	panics       *panics.Recorder
@@ -150,7 +151,7 @@ func (g *Gate) Handlers() map[string]http.Handler {
 //
 // Mutating webhooks come before the API server checks the schema. What does not decode passes them unchanged:
 // the schema refuses it in better words, and the validating webhook in any case.
-func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "subscription"}
 	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
 		return unchanged
@@ -169,15 +170,15 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
 	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 }
 
-func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
+func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *rules.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
-	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
+	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.Constraints().Empty()) {
 		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, catalog.Source{Namespace: spec.SourceNamespace, Name: spec.Source})
 	}
 	return rules.JudgeSubscription(in)
@@ -192,7 +193,7 @@ func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]
 	return !req.update() && in.NeverRefused()
 }
 
-func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
 	ns := s.InOrder(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
@@ -214,7 +215,7 @@ func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPla
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
@@ -225,7 +226,7 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request
 
 // mutatePolicy fills in what the author left out; what does not decode, has no spec to fill, or has unknown
 // fields, which the patch would drop before anybody could refuse them, passes unchanged as in mutateSubscription.
-func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutatePolicy(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`
 	}
@@ -236,7 +237,7 @@ func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.Ra
 	return rules.Verdict{Object: rules.PolicyObject(p.policy), Changes: rules.NormalizePolicy(p.policy, p.old)}
 }
 
-func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) validatePolicy(_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	p, err := decodePolicies(req)
 	if err != nil {
 		return unreadable("operatorpolicy", err)
@@ -244,15 +245,15 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
 }
 
-func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
+func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),
 		ByOLM: g.olm.Is(&req.User), ByOpgate: byOpgate, User: user, Interrupt: ctx.Done()})
 }
 
-func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	in := rules.ConstraintInput{Constraints: s.constraints, Interrupt: ctx.Done()}
+func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done()}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}
@@ -269,8 +270,8 @@ func (g *Gate) validateConstraint(ctx context.Context, s *Snapshot, req *request
 	return rules.JudgeConstraint(in)
 }
 
-func (g *Gate) validatePolicySet(_ context.Context, s *Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
-	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Order: s.order})
+func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
+	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Order: s.Order()})
 }
 
 // decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // named gives one scenario.
@@ -71,7 +72,7 @@ func TestOverrideThatCannotBeChecked(t *testing.T) {
 
 // TestOptions refuses a gate that would refuse OLM's own writes, or that knows no such mode.
 func TestOptions(t *testing.T) {
-	store := &Store{}
+	store := &snapshot.Store{}
 	good := optionsOf(Options{Store: store})
 	if err := good.Validate(); err != nil {
 		t.Errorf("good options are refused: %v", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // endpoint answers the reviews of one kind at one path.
@@ -21,7 +22,7 @@ type endpoint[New, Old any] struct {
 	// exempt answers before the snapshot is looked at; nil exempts nothing. It is for the writes of OLM that
 	// must never be refused, whatever state the gate is in.
 	exempt func(*request[New, Old]) bool
-	judge  func(context.Context, *Snapshot, *request[New, Old]) rules.Verdict
+	judge  func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
 }
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
@@ -88,11 +89,11 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	if ctx.Err() != nil {
 		return late(e.kind)
 	}
-	snapshot := e.gate.store.Load()
-	if snapshot == nil {
+	current := e.gate.store.Load()
+	if current == nil {
 		return notReady(e.kind)
 	}
-	verdict := e.judge(ctx, snapshot, req)
+	verdict := e.judge(ctx, current, req)
 	if verdict.Decision != rules.Allow {
 		e.gate.explainDoubt(&req.User, &verdict)
 	}

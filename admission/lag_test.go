@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/snapshot"
 )
 
 // TestG1LagIsShown wants /snapshot and the metrics to show whether there is a snapshot, which one, and how old it is.
 func TestG1LagIsShown(t *testing.T) {
 	now := time.Now()
-	for name, store := range map[string]*Store{"none yet": {}, "built": storeOf(t, governed(t).Cluster...)} {
+	for name, store := range map[string]*snapshot.Store{"none yet": snapshot.NewStore(nil), "built": storeOf(t, governed(t).Cluster...)} {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			built := now
 			if current := store.Load(); current != nil {
-				built = current.built
+				built = current.Built()
 			}
 			NewMetrics(registry, store, func() time.Time { return built.Add(time.Minute) })
 			recorder := httptest.NewRecorder()

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // TestWebhookManifest holds manifests/base/webhooks.yaml to what makes failurePolicy Fail bearable and the gate
@@ -88,9 +90,9 @@ func TestWebhookManifest(t *testing.T) {
 		for _, r := range h.Rules {
 			every := []string{"*"}
 			switch { // of our own kinds with more than one version the API server brings all others to this one
-			case slices.Equal(r.Resources, []string{resourcePolicies}):
+			case slices.Equal(r.Resources, []string{snapshot.OperatorPolicies.Resource}):
 				every = []string{policyv1beta2.Version}
-			case slices.Equal(r.Resources, []string{resourceConstraints}):
+			case slices.Equal(r.Resources, []string{snapshot.Constraints.Resource}):
 				every = []string{constraintv1.Version}
 			}
 			if !slices.Equal(r.APIVersions, every) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Metrics are what the gate counts. Namespaces, users and policies are never labels: they are unbounded.
@@ -17,7 +18,7 @@ type Metrics struct {
 
 // NewMetrics registers the gate's metrics. The snapshot's generation and age, in seconds since it was last
 // built, are read from the store when they are scraped.
-func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Time) *Metrics {
+func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func() time.Time) *Metrics {
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "opgate_decisions_total",
@@ -39,7 +40,7 @@ func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Ti
 			Help: "Number of times the snapshot was built; 0 until the first full one.",
 		}, func() float64 {
 			if s := store.Load(); s != nil {
-				return float64(s.generation)
+				return float64(s.Generation())
 			}
 			return 0
 		}),
@@ -48,7 +49,7 @@ func NewMetrics(registry prometheus.Registerer, store *Store, now func() time.Ti
 			Help: "Seconds since the snapshot was last built; -1 until the first full one.",
 		}, func() float64 {
 			if s := store.Load(); s != nil {
-				return now().Sub(s.built).Seconds()
+				return now().Sub(s.Built()).Seconds()
 			}
 			return -1
 		}))

@@ -10,6 +10,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan which they
@@ -19,7 +20,7 @@ const VerbOverride = "override"
 // How RBAC names the kinds of guards.
 var (
 	groups    = map[string]string{rules.GuardPolicy: policyv1beta2.Group, rules.GuardConstraint: constraintv1.Group}
-	resources = map[string]string{rules.GuardPolicy: resourcePolicies, rules.GuardConstraint: resourceConstraints}
+	resources = map[string]string{rules.GuardPolicy: snapshot.OperatorPolicies.Resource, rules.GuardConstraint: snapshot.Constraints.Resource}
 )
 
 // override is break-glass: a refused approval passes if its reason was given with it and the user has the

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // explosive panics when it is decoded, as a defect in a decoder would.
@@ -35,19 +35,21 @@ func TestPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	allow := func(context.Context, *Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+	allow := func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 		return rules.Verdict{}
 	}
 	review := reviewOf(t, "admin", false, nil, []byte("{}"))
 	for name, handler := range map[string]http.Handler{
 		"judging": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "judged",
-			judge: func(_ context.Context, _ *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+			judge: func(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 				return rules.Verdict{Object: string(*req.OldObject)} // there is none
 			}},
 		"exempting": &endpoint[json.RawMessage, json.RawMessage]{gate: gate, kind: "exempted", judge: allow,
 			exempt: func(*request[json.RawMessage, json.RawMessage]) bool { panic(map[string]int{"no": 1}) }},
 		"decoding": &endpoint[explosive, explosive]{gate: gate, kind: "decoded",
-			judge: func(context.Context, *Snapshot, *request[explosive, explosive]) rules.Verdict { return rules.Verdict{} }},
+			judge: func(context.Context, *snapshot.Snapshot, *request[explosive, explosive]) rules.Verdict {
+				return rules.Verdict{}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log.Reset()
@@ -75,38 +77,10 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsWhileReading has the feed read a stored policy at which the decoder panics: it holds what it governs, and the process
-// goes on.
-func TestPanicsWhileReading(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	feed := NewFeed(FeedOptions{Store: &Store{}, Panics: panics.NewRecorder(registry, logr.Discard()), Now: time.Now})
-	src := sources[0]
-	src.read = func([]byte) (read, error) { panic("decoding failed") }
-	got, err := feed.decode(src)(raw(t, governed(t).Policies[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cluster rules.Cluster
-	got.(*item).add(&cluster)
-	for _, p := range cluster.Namespaces()["shop"].Policies() {
-		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: cluster.Namespaces()["shop"], Mode: rules.DenyApproval,
-			Subscription: &rules.Subscription{Metadata: rules.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: rules.SubscriptionSpec{Package: p.Package}}})
-		if v.Decision == rules.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
-			t.Errorf("%s: %s", v.Decision, v.Refusal())
-		}
-	}
-	if n := len(cluster.Namespaces()["shop"].Policies()); n != 1 {
-		t.Errorf("%d policies, want the one that cannot be read", n)
-	}
-	if got := valueOf(t, registry, "opgate_panics_total", resourcePolicies); got != 1 {
-		t.Errorf("%v panics are counted, want 1", got)
-	}
-}
-
 // TestAbortedHandlers leaves alone what ends a connection on purpose.
 func TestAbortedHandlers(t *testing.T) {
 	handler := &endpoint[json.RawMessage, json.RawMessage]{gate: governedGate(t), kind: "judged",
-		judge: func(context.Context, *Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+		judge: func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 			panic(http.ErrAbortHandler)
 		}}
 	defer func() {

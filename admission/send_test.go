@@ -19,15 +19,16 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/admission/scenario"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // olmUser is the name that OLM writes as in tests.
@@ -44,7 +45,7 @@ func (o overrideBy) May(_ context.Context, user *authenticationv1.UserInfo, _ *a
 // byAPIServer takes every request for one of the API server.
 func byAPIServer(*http.Request) bool { return true }
 
-func newGate(t testing.TB, store *Store, authorizer Authorizer) *Gate {
+func newGate(t testing.TB, store *snapshot.Store, authorizer Authorizer) *Gate {
 	t.Helper()
 	return newGateWithCatalogs(t, store, authorizer, nil)
 }
@@ -63,7 +64,7 @@ func optionsOf(o Options) Options {
 }
 
 // newGateWithCatalogs returns a gate that knows the channels of catalogs.
-func newGateWithCatalogs(t testing.TB, store *Store, authorizer Authorizer, catalogs Catalogs) *Gate {
+func newGateWithCatalogs(t testing.TB, store *snapshot.Store, authorizer Authorizer, catalogs Catalogs) *Gate {
 	t.Helper()
 	gate, err := New(optionsOf(Options{Store: store, Authorizer: authorizer, Authenticated: byAPIServer, Catalogs: catalogs}))
 	if err != nil {
@@ -114,55 +115,40 @@ var versions = scenario.Versions{Kubernetes: "1.36.2", OpenShift: "4.19.3"}
 
 // storeOf holds a snapshot of objects, read by the same code as the feed's. The namespaces of objects exist, with the
 // labels that they have in the objects, if they are there.
-func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *Store {
+func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
-	var cluster rules.Cluster
-	var definitions []*constraint.Definition
-	for _, namespace := range namespacesOf(objects) {
-		cluster.AddNamespace(namespace, map[string]string{"kubernetes.io/metadata.name": namespace}, false)
+	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
+	var all []*snapshot.Object
+	for _, name := range namespacesOf(objects) {
+		namespace := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+		all = append(all, reader.Read(snapshot.Namespaces, raw(t, labelledByName(namespace))))
 	}
-	snapshot := &Snapshot{generation: 1}
-	var policies []*dependency.Policy
-	var sets []*dependency.Set
-	followed := slices.Concat(sources, orderSources)
+	kinds := snapshot.Kinds()
 	for _, u := range objects {
-		i := slices.IndexFunc(followed, func(s source) bool { return s.resource.Resource == resourceOf(u) })
+		i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
 		if i < 0 {
 			t.Fatalf("kind %s is not one that the gate follows", u.GetKind())
 		}
 		if u.GetKind() == "Namespace" {
-			u = u.DeepCopy()
-			labels := u.GetLabels()
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			labels["kubernetes.io/metadata.name"] = u.GetName() // as the API server does
-			u.SetLabels(labels)
+			u = labelledByName(u)
 		}
-		r, err := followed[i].read(raw(t, u))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.add != nil {
-			r.add(&cluster)
-		}
-		if r.ordered != nil {
-			policies = append(policies, r.ordered)
-		}
-		if r.members != nil {
-			sets = append(sets, r.members)
-		}
-		if c := r.constraint; c != nil {
-			definitions, snapshot.objects = append(definitions, c.definition), append(snapshot.objects, c.object)
-		}
+		all = append(all, reader.Read(kinds[i], raw(t, u)))
 	}
-	snapshot.order = dependency.NewGraph(policies, sets)
-	snapshot.constraints = constraint.NewSet(definitions, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift})
-	cluster.Constraints = snapshot.constraints
-	snapshot.namespaces = cluster.Namespaces()
-	store := &Store{}
-	store.current.Store(snapshot)
-	return store
+	var builder snapshot.Builder
+	builder.Put(time.Time{}, all...)
+	return snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
+}
+
+// labelledByName is a namespace with the label that the API server gives it.
+func labelledByName(namespace *unstructured.Unstructured) *unstructured.Unstructured {
+	namespace = namespace.DeepCopy()
+	labels := namespace.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["kubernetes.io/metadata.name"] = namespace.GetName()
+	namespace.SetLabels(labels)
+	return namespace
 }
 
 func namespacesOf(objects []*unstructured.Unstructured) []string {

@@ -8,15 +8,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
-var gvkSubscription = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "Subscription"}
+var gvkSubscription = snapshot.Subscriptions.GroupVersionKind
 
 // switchApprovals makes the Subscriptions of a namespace wait for approval where a Constraint came after them, and
 // lets them go where none binds any more. Webhooks see to those that are written in the meantime.

@@ -11,41 +11,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/controller/constraint/virtual"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // nameTaken is the reason of namespaces in which something else has the name of a virtual operator.
 const nameTaken = "NameTaken"
 
-// live gives virtual operators of the cache. They must not be changed.
-func (r *reconciler) live(ctx context.Context, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(virtual.GVK.GroupVersion().WithKind(virtual.GVK.Kind + "List"))
-	if err := r.operators.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("read the virtual operators: %w", err)
+// virtualOperators returns the virtual operators of a namespace.
+func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructured.Unstructured {
+	var live []*unstructured.Unstructured
+	for _, o := range current.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
+		if o.VirtualOperator() {
+			live = append(live, o.Unstructured())
+		}
 	}
-	live := make([]*unstructured.Unstructured, len(list.Items))
-	for i := range list.Items {
-		live[i] = &list.Items[i]
-	}
-	return live, nil
+	return live
 }
 
 // reconcileOperators makes the virtual operators of a namespace what they should be. Until it is known what the
 // cluster is they stay as they are: they say which version of Kubernetes it has.
-func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission.Snapshot, name string, ns *rules.Namespace) error {
-	if snapshot.Constraints().Cluster().Version == "" {
+func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
+	if current.Constraints().Cluster().Version == "" {
 		return nil
 	}
-	live, err := r.live(ctx, client.InNamespace(name))
-	if err != nil {
-		return err
-	}
-	operators := r.wanted.by(snapshot)
-	decision := virtual.Decide(ns, operators, live)
+	operators := r.wanted.by(current)
+	decision := virtual.Decide(ns, operators, virtualOperators(current, name))
 	reasons := map[string]string{}
 	for _, constraint := range decision.Taken {
 		reasons[constraint] = nameTaken
@@ -59,6 +51,7 @@ func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission
 		errs = append(errs, err)
 		if err == nil && reason == "" {
 			r.add(work{nudge, name}, soonSeen)
+			r.add(work{status, a.Constraint}, soon)
 		}
 	}
 	for _, o := range operators {
@@ -75,7 +68,7 @@ func (r *reconciler) reconcileOperators(ctx context.Context, snapshot *admission
 	return errors.Join(errs...)
 }
 
-// write carries out one action and waits until the cache shows it, so that it is not done twice. What it was decided
+// write carries out one action and waits until the snapshot shows it, so that it is not done twice. What it was decided
 // on may have changed in the meantime: then the change wakes the loop. Otherwise reason is why it could not be written.
 func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
 	object := a.Object
@@ -102,9 +95,7 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	if a.Verb == virtual.Delete {
 		return "", nil // done twice, it finds nothing
 	}
-	return "", seen.Wait(ctx, func() bool {
-		now := operatorKind()
-		err := r.operators.Get(ctx, client.ObjectKeyFromObject(object), now)
-		return err == nil && !seen.Older(now.GetResourceVersion(), object.GetResourceVersion())
+	return "", r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		return s.Shows(snapshot.ClusterServiceVersions, object, false)
 	})
 }

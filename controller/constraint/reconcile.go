@@ -7,25 +7,22 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // reconciler works for one manager.
 type reconciler struct {
 	*Options
-	// operators has the virtual operators, client writes.
-	operators cache.Cache
-	client    client.Client
-	add       func(w work, after time.Duration)
-	wanted    wanted
-	troubles  troubles
-	tallies   tallies
+	client   client.Client
+	add      func(w work, after time.Duration)
+	wanted   wanted
+	troubles troubles
+	tallies  tallies
 
 	mu sync.Mutex
 	// known are the Constraints that there were when all were looked at last.
@@ -34,71 +31,69 @@ type reconciler struct {
 
 // Reconcile does one piece of work.
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
-	snapshot := r.Store.Load()
+	current := r.Store.Load()
 	switch w.subject {
 	case everything:
-		r.forgetGone(snapshot)
-		r.eachStatus(snapshot)
-		return reconcile.Result{}, r.eachNamespace(ctx, snapshot)
+		r.forgetGone(current)
+		r.eachStatus(current)
+		r.eachNamespace(current)
+		return reconcile.Result{}, nil
 	case statuses:
-		r.eachStatus(snapshot)
+		r.eachStatus(current)
 		return reconcile.Result{}, nil
 	case status:
-		return reconcile.Result{}, r.reconcileStatus(ctx, snapshot, w.name)
+		return reconcile.Result{}, r.reconcileStatus(ctx, current, w.name)
 	case nudge:
-		return reconcile.Result{}, r.nudge(ctx, snapshot.Namespace(w.name))
+		return reconcile.Result{}, r.nudge(ctx, current.Namespace(w.name))
 	default:
-		ns := snapshot.Namespace(w.name)
-		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns), r.reconcileOperators(ctx, snapshot, w.name, ns))
+		ns := current.Namespace(w.name)
+		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns), r.reconcileOperators(ctx, current, w.name, ns))
 	}
 }
 
 // eachNamespace has every namespace looked at in which there may be something to do.
-func (r *reconciler) eachNamespace(ctx context.Context, snapshot *admission.Snapshot) error {
+func (r *reconciler) eachNamespace(current *snapshot.Snapshot) {
 	names := map[string]bool{}
-	for ns := range snapshot.All() {
+	for ns := range current.All() {
 		if len(ns.Subscriptions()) > 0 {
 			names[ns.Name()] = true
 		}
 	}
-	live, err := r.live(ctx)
-	if err != nil {
-		return err
-	}
-	for _, u := range live {
-		names[u.GetNamespace()] = true
+	for o := range current.Each(snapshot.ClusterServiceVersions) {
+		if o.VirtualOperator() {
+			names[o.Namespace] = true
+		}
 	}
 	for name := range names {
 		r.add(work{namespace, name}, 0)
 	}
-	return nil
 }
 
-func (r *reconciler) eachStatus(snapshot *admission.Snapshot) {
-	for _, c := range snapshot.ConstraintObjects() {
+func (r *reconciler) eachStatus(current *snapshot.Snapshot) {
+	for _, c := range current.ConstraintObjects() {
 		r.add(work{status, c.Name}, 0)
 	}
 }
 
 // forgetGone drops what is shown and remembered of Constraints that are gone.
-func (r *reconciler) forgetGone(snapshot *admission.Snapshot) {
+func (r *reconciler) forgetGone(current *snapshot.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range r.known {
-		if object, _ := find(snapshot, name); object == nil {
+		if object, _ := find(current, name); object == nil {
 			r.Metrics.forget(name)
 		}
 	}
 	r.known = r.known[:0]
-	for _, c := range snapshot.ConstraintObjects() {
+	for _, c := range current.ConstraintObjects() {
 		r.known = append(r.known, c.Name)
 	}
 	r.troubles.forget(func(name string) bool { return slices.Contains(r.known, name) })
 }
 
 // find gives a Constraint and what was read of it, nil where there is none.
-func find(snapshot *admission.Snapshot, name string) (*constraintv1.Constraint, *constraint.Definition) {
-	objects, definitions := snapshot.ConstraintObjects(), snapshot.Constraints().Definitions()
+func find(current *snapshot.Snapshot, name string) (*constraintv1.Constraint, *constraint.Definition) {
+	objects, definitions := current.ConstraintObjects(), current.Constraints().Definitions()
 	i := slices.IndexFunc(objects, func(c *constraintv1.Constraint) bool { return c.Name == name })
 	j := slices.IndexFunc(definitions, func(d *constraint.Definition) bool { return d.Name == name })
 	if i < 0 || j < 0 {

@@ -10,46 +10,68 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // tallies remembers what was counted over a snapshot: all statuses are made of one count. The zero value is ready for use.
 type tallies struct {
-	mu       sync.Mutex
-	snapshot *admission.Snapshot
-	tally    *rules.Tally
+	mu      sync.Mutex
+	current *snapshot.Snapshot
+	tally   *rules.Tally
+	// made are the namespaces with a virtual operator, by Constraint.
+	made map[string]map[string]bool
 }
 
-func (t *tallies) of(snapshot *admission.Snapshot) *rules.Tally {
+func (t *tallies) of(current *snapshot.Snapshot) *rules.Tally {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.snapshot != snapshot {
-		t.snapshot, t.tally = snapshot, rules.NewTally(snapshot.All())
-	}
+	t.count(current)
 	return t.tally
+}
+
+// madeFor returns the namespaces with a virtual operator of a Constraint.
+func (t *tallies) madeFor(current *snapshot.Snapshot, name string) map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(current)
+	return t.made[name]
+}
+
+func (t *tallies) count(current *snapshot.Snapshot) {
+	if t.current == current {
+		return
+	}
+	t.current, t.tally, t.made = current, rules.NewTally(current.All()), map[string]map[string]bool{}
+	for o := range current.Each(snapshot.ClusterServiceVersions) {
+		if !o.VirtualOperator() || o.DeletionTimestamp != nil {
+			continue
+		}
+		name := virtual.ConstraintOf(o.Unstructured())
+		if t.made[name] == nil {
+			t.made[name] = map[string]bool{}
+		}
+		t.made[name][o.Namespace] = true
+	}
 }
 
 // reconcileStatus writes the status of a Constraint if it differs. Until it is known what the cluster is, the last one
 // stays: what is counted depends on it.
-func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Snapshot, name string) error {
-	object, definition := find(snapshot, name)
+func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snapshot, name string) error {
+	object, definition := find(current, name)
 	if object == nil {
 		r.Metrics.forget(name)
 		return nil
 	}
-	if snapshot.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
+	if current.Constraints().Cluster().Version == "" || object.ResourceVersion == "" {
 		return nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
-	tally := r.tallies.of(snapshot)
-	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(snapshot, name),
+	tally := r.tallies.of(current)
+	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(current, name),
 		Troubles: r.troubles.of(name), Escaped: r.Escaped(name), Now: r.Now()}
-	if err := r.countOperators(ctx, snapshot, in); err != nil {
-		return err
-	}
+	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)
 	if equality.Semantic.DeepEqual(object.Status, next) {
@@ -59,22 +81,13 @@ func (r *reconciler) reconcileStatus(ctx context.Context, snapshot *admission.Sn
 }
 
 // countOperators counts the virtual operators of a Constraint.
-func (r *reconciler) countOperators(ctx context.Context, snapshot *admission.Snapshot, in *statusInput) error {
-	live, err := r.live(ctx)
-	if err != nil {
-		return err
-	}
-	made := map[string]bool{}
-	for _, u := range live {
-		if virtual.ConstraintOf(u) == in.Object.Name && u.GetDeletionTimestamp() == nil {
-			made[u.GetNamespace()] = true
-		}
-	}
+func (r *reconciler) countOperators(current *snapshot.Snapshot, in *statusInput) {
+	made := r.tallies.madeFor(current, in.Object.Name)
 	in.Made = len(made)
 	if in.Operator == nil {
-		return nil
+		return
 	}
-	for ns := range snapshot.All() {
+	for ns := range current.All() {
 		if ns.Deleting() || ns.Facts().Unknown || !in.Operator.WantedIn(ns) {
 			continue
 		}
@@ -83,7 +96,6 @@ func (r *reconciler) countOperators(ctx context.Context, snapshot *admission.Sna
 			in.Missing++
 		}
 	}
-	return nil
 }
 
 // writeStatus writes a status and waits until the snapshot shows it: the next one builds on it.
@@ -101,8 +113,7 @@ func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Const
 		return fmt.Errorf("write the status of Constraint %s: %w", object.Name, err)
 	}
 	log.FromContext(ctx).Info("status written", "constraint", object.Name, "violating", status.Violating, "virtualOperators", status.VirtualOperators)
-	return seen.Wait(ctx, func() bool {
-		now, _ := find(r.Store.Load(), object.Name)
-		return now == nil || !seen.Older(now.ResourceVersion, next.ResourceVersion)
+	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		return s.Find(snapshot.Constraints, client.ObjectKeyFromObject(object)) == nil || s.Shows(snapshot.Constraints, next, false)
 	})
 }

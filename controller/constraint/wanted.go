@@ -4,17 +4,17 @@ import (
 	"reflect"
 	"sync"
 
-	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // wanted remembers the virtual operators that the Constraints of a snapshot ask for. They are made once, however many
 // namespaces there are, and anew only where a Constraint has changed. The zero value is ready for use.
 type wanted struct {
 	mu        sync.Mutex
-	snapshot  *admission.Snapshot
+	current   *snapshot.Snapshot
 	automatic []constraint.Property
 	made      map[string]madeOperator // by Constraint
 	operators []*virtual.Operator
@@ -28,20 +28,20 @@ type madeOperator struct {
 }
 
 // by gives the virtual operators that the Constraints of a snapshot ask for, sorted by Constraint.
-func (w *wanted) by(snapshot *admission.Snapshot) []*virtual.Operator {
+func (w *wanted) by(current *snapshot.Snapshot) []*virtual.Operator {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.snapshot == snapshot {
+	if w.current == current {
 		return w.operators
 	}
-	automatic := virtual.Automatic(snapshot.Constraints())
+	automatic := virtual.Automatic(current.Constraints())
 	last := w.made
 	if !reflect.DeepEqual(automatic, w.automatic) {
 		last = nil
 	}
-	w.snapshot, w.automatic, w.made, w.operators = snapshot, automatic, map[string]madeOperator{}, nil
-	for _, object := range snapshot.ConstraintObjects() {
-		_, definition := find(snapshot, object.Name)
+	w.current, w.automatic, w.made, w.operators = current, automatic, map[string]madeOperator{}, nil
+	for _, object := range current.ConstraintObjects() {
+		_, definition := find(current, object.Name)
 		if definition == nil {
 			continue
 		}
@@ -58,8 +58,8 @@ func (w *wanted) by(snapshot *admission.Snapshot) []*virtual.Operator {
 }
 
 // of gives the virtual operator that one Constraint asks for, nil if it asks for none.
-func (w *wanted) of(snapshot *admission.Snapshot, name string) *virtual.Operator {
-	for _, o := range w.by(snapshot) {
+func (w *wanted) of(current *snapshot.Snapshot, name string) *virtual.Operator {
+	for _, o := range w.by(current) {
 		if o.Constraint == name {
 			return o
 		}

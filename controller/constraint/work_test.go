@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 func TestTroubles(t *testing.T) {
@@ -39,8 +40,8 @@ func TestTroubles(t *testing.T) {
 
 func TestNobodyIsWokenWhereNobodyLeads(t *testing.T) {
 	c := &Controller{}
-	c.Changed()
-	c.Namespaces([]string{"shop", ""})
+	c.Everything()
+	c.changed(&snapshot.Change{Namespaces: []string{"", "shop"}, Constraints: true})
 }
 
 func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {

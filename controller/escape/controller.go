@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Mode says what becomes of an escape.
@@ -39,16 +35,14 @@ const (
 	skew = 5 * time.Second
 	// settling is how long after its start a replica may not be called yet: endpoints and proxies follow its readiness.
 	settling = time.Minute
-	// labelCopiedFrom marks copies, which run nothing.
-	labelCopiedFrom = "olm.copiedFrom"
 )
 
-var gvkCSV = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
+var gvkCSV = snapshot.ClusterServiceVersions.GroupVersionKind
 
 // Options configure the Controller.
 type Options struct {
 	// Store has the snapshot that admission judges by. Required.
-	Store *admission.Store
+	Store *snapshot.Store
 	// Lease is that of the background loop. Required.
 	Lease *Lease
 	// Mode says what becomes of an escape. Default: Report.
@@ -77,7 +71,8 @@ type Controller struct {
 	// ready is when this process had its first snapshot.
 	ready time.Time
 	// queue is that of the manager that leads now; nil while none does.
-	queue queue
+	queue       queue
+	unsubscribe func()
 }
 
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -99,35 +94,39 @@ func New(o Options) (*Controller, error) {
 // Records are the escapes. They are read from the Lease when this replica starts to lead.
 func (l *Lease) Records() *Records { return &l.records }
 
-// Namespaces enqueues the escapes of namespaces in which something has changed. It returns at once.
-func (c *Controller) Namespaces(names []string) {
-	changed := map[string]bool{}
-	for _, name := range names {
-		changed[name] = true
-	}
-	c.enqueue(func(one *record) bool { return changed[one.Namespace] })
-}
-
-// Everything enqueues all escapes, for when Constraints have changed. It returns at once.
-func (c *Controller) Everything() { c.enqueue(func(*record) bool { return true }) }
-
-func (c *Controller) enqueue(which func(*record) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue == nil {
-		return
+// changed enqueues the escapes, and the candidates, in namespaces in which something has changed, and all escapes where Constraints have.
+func (c *Controller) changed(r *reconciler, change *snapshot.Change) {
+	for _, name := range change.Namespaces {
+		for _, o := range change.Snapshot.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(name)) {
+			if r.candidate(o) {
+				c.add(o.Key())
+			}
+		}
 	}
 	for _, one := range c.options.Lease.records.list() {
-		if which(&one) {
-			c.queue.Add(one.key())
+		if _, changed := slices.BinarySearch(change.Namespaces, one.Namespace); changed || change.Constraints {
+			c.add(one.key())
 		}
 	}
 }
 
-func (c *Controller) follow(q queue) {
+func (c *Controller) add(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue = q
+	if c.queue != nil {
+		c.queue.Add(key)
+	}
+}
+
+// follow takes the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
+func (c *Controller) follow(q queue, unsubscribe func()) {
+	c.mu.Lock()
+	last := c.unsubscribe
+	c.queue, c.unsubscribe = q, unsubscribe
+	c.mu.Unlock()
+	if last != nil {
+		last()
+	}
 }
 
 // started returns when this process had its first snapshot, which is the first time that it is asked.
@@ -142,53 +141,41 @@ func (c *Controller) started() time.Time {
 
 // AddTo adds the controller to a manager whose leader works. There must be a snapshot. It may be added to one manager after another.
 func (c *Controller) AddTo(mgr manager.Manager) error {
-	r := &reconciler{Options: &c.options, cache: mgr.GetCache(), reader: mgr.GetAPIReader(), client: mgr.GetClient(), until: c.started().Add(settling),
+	r := &reconciler{Options: &c.options, reader: mgr.GetAPIReader(), client: mgr.GetClient(), until: c.started().Add(settling),
 		proven: provenBy(c.options.Store.Load()), judged: map[types.UID]bool{}}
 	ctrl, err := controller.NewTyped("escape", mgr, controller.TypedOptions[types.NamespacedName]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: 1,
 		SkipNameValidation:      new(true), // there is one again after a lease was lost
-		// OLM may be installed after Opgate: its kinds are waited for.
-		CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of escapes: %w", err)
 	}
-	for _, s := range []source.TypedSource[types.NamespacedName]{source.TypedFunc[types.NamespacedName](func(_ context.Context, q queue) error {
+	err = ctrl.Watch(source.TypedFunc[types.NamespacedName](func(_ context.Context, q queue) error {
 		c.options.Metrics.started()
 		c.options.Metrics.set(c.options.Lease.records.list())
-		c.follow(q)
-		c.Everything()
-		return nil
-	}), r.watchCSVs()} {
-		if err := ctrl.Watch(s); err != nil {
-			return fmt.Errorf("watch: %w", err)
+		c.follow(q, nil) // first, so that no change is lost
+		current, unsubscribe := c.options.Store.Subscribe(func(change *snapshot.Change) { c.changed(r, change) })
+		c.follow(q, unsubscribe)
+		for o := range current.Each(snapshot.ClusterServiceVersions) {
+			if r.candidate(o) {
+				c.add(o.Key())
+			}
 		}
+		for _, one := range c.options.Lease.records.list() {
+			c.add(one.key())
+		}
+		return nil
+	}))
+	if err != nil {
+		return fmt.Errorf("watch: %w", err)
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
-		c.follow(nil)
+		c.follow(nil, nil)
 		c.options.Metrics.stopped()
 		return nil
 	}))
-}
-
-// watchCSVs enqueues ClusterServiceVersions that were created during the outage, and those that are recorded.
-func (r *reconciler) watchCSVs() source.TypedSource[types.NamespacedName] {
-	add := func(q queue, u *unstructured.Unstructured) {
-		key := client.ObjectKeyFromObject(u)
-		if _, recorded := r.Lease.records.get(key); recorded || r.candidate(u) {
-			q.Add(key)
-		}
-	}
-	return source.TypedKind(r.cache, csvKind(), handler.TypedFuncs[*unstructured.Unstructured, types.NamespacedName]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*unstructured.Unstructured], q queue) {
-			add(q, e.Object)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*unstructured.Unstructured], q queue) {
-			add(q, e.Object)
-		},
-	})
 }
 
 func csvKind() *unstructured.Unstructured {
@@ -199,14 +186,14 @@ func csvKind() *unstructured.Unstructured {
 
 // provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate writes
 // status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(snapshot *admission.Snapshot) map[rules.Guard]int64 {
+func provenBy(current *snapshot.Snapshot) map[rules.Guard]int64 {
 	proven := map[rules.Guard]int64{}
-	for _, c := range snapshot.ConstraintObjects() {
+	for _, c := range current.ConstraintObjects() {
 		if c.Status.ObservedGeneration == c.Generation {
 			proven[rules.Guard{Kind: rules.GuardConstraint, Name: c.Name}] = c.Generation
 		}
 	}
-	for ns := range snapshot.All() {
+	for ns := range current.All() {
 		for _, p := range ns.Policies() {
 			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
 				proven[rules.Guard{Kind: rules.GuardPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation

@@ -1,12 +1,12 @@
 package escape
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 var curated = rules.Guard{Kind: rules.GuardConstraint, Name: "curated"}
@@ -68,11 +68,10 @@ func TestCandidate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &reconciler{Options: &Options{Lease: &Lease{renewed: c.renewed}, ExcludedNamespaces: []string{"opgate-system"}}, until: ready.Add(settling)}
-			u := csvKind()
-			u.SetNamespace(c.namespace)
-			u.SetCreationTimestamp(metav1.NewTime(c.created))
-			u.SetLabels(map[string]string{labelCopiedFrom: c.copied})
-			if got := r.candidate(u); got != c.want {
+			raw := fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":%q,"creationTimestamp":%q,"labels":{"olm.copiedFrom":%q}}}`,
+				c.namespace, c.created.Format(time.RFC3339), c.copied)
+			var reader snapshot.Reader
+			if got := r.candidate(reader.Read(snapshot.ClusterServiceVersions, []byte(raw))); got != c.want {
 				t.Errorf("candidate is %t", got)
 			}
 		})

@@ -12,14 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // retryDelay is how long to wait for what is not known yet.
@@ -31,8 +29,7 @@ const component = "opgate"
 // reconciler works for one manager.
 type reconciler struct {
 	*Options
-	// cache has the heads of ClusterServiceVersions, reader reads them whole, client writes.
-	cache  cache.Cache
+	// reader reads ClusterServiceVersions whole, client writes.
 	reader client.Reader
 	client client.Client
 	// until is when this replica is called for certain.
@@ -44,32 +41,28 @@ type reconciler struct {
 }
 
 // candidate reports whether admission may not have been asked about a ClusterServiceVersion. Times of creation have seconds.
-func (r *reconciler) candidate(u *unstructured.Unstructured) bool {
+func (r *reconciler) candidate(o *snapshot.Object) bool {
 	last := r.Lease.lastRenewal()
-	if last.IsZero() || u.GetLabels()[labelCopiedFrom] != "" || slices.Contains(r.ExcludedNamespaces, u.GetNamespace()) {
+	if last.IsZero() || o.Copied() || slices.Contains(r.ExcludedNamespaces, o.Namespace) {
 		return false
 	}
-	created := u.GetCreationTimestamp()
+	created := o.CreationTimestamp
 	return !created.Time.Before(last.Add(-skew)) && !created.After(r.until)
 }
 
 // Reconcile judges one ClusterServiceVersion.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	old, recorded := r.Lease.records.get(key)
-	head := csvKind()
-	err := r.cache.Get(ctx, key, head)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
-	}
-	gone := err != nil || head.GetDeletionTimestamp() != nil
-	if recorded && (gone || head.GetUID() != old.UID) {
+	current := r.Store.Load()
+	head := current.Find(snapshot.ClusterServiceVersions, key)
+	gone := head == nil || head.DeletionTimestamp != nil
+	if recorded && (gone || head.UID != old.UID) {
 		return reconcile.Result{}, r.drop(ctx, &old)
 	}
-	if gone || !recorded && (!r.candidate(head) || r.judged[head.GetUID()]) {
+	if gone || !recorded && (!r.candidate(head) || r.judged[head.UID]) {
 		return reconcile.Result{}, nil
 	}
-	snapshot := r.Store.Load()
-	ns := snapshot.Namespace(key.Namespace)
+	ns := current.Namespace(key.Namespace)
 	if !ns.Decidable() {
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
@@ -82,10 +75,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 		if !known && r.Now().Before(r.until) {
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
-		r.judged[head.GetUID()] = true
-		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(snapshot, ns, e.Guard, head) })
+		r.judged[head.UID] = true
+		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(current, ns, e.Guard, head) })
 	}
-	next := record{UID: head.GetUID(), Namespace: key.Namespace, Name: key.Name}
+	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case !known: // its plan is gone
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
@@ -95,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a guard may have changed since.
-		later := head.GetCreationTimestamp().After(r.Lease.lastRenewal().Add(skew))
+		later := head.CreationTimestamp.After(r.Lease.lastRenewal().Add(skew))
 		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
 		})
@@ -123,12 +116,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 }
 
 // read reads a ClusterServiceVersion whole; nil where it is not the same any more.
-func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) (csv *rules.CSV, resourceVersion string, err error) {
+func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *rules.CSV, resourceVersion string, err error) {
 	u := csvKind()
-	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(head), u); err != nil {
+	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
 		return nil, "", client.IgnoreNotFound(err)
 	}
-	if u.GetUID() != head.GetUID() {
+	if u.GetUID() != head.UID {
 		return nil, "", nil
 	}
 	raw, err := json.Marshal(u.Object)
@@ -141,11 +134,11 @@ func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) 
 
 // before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
 // same one as the guard is not reported.
-func (r *reconciler) before(snapshot *admission.Snapshot, ns *rules.Namespace, g rules.Guard, csv *unstructured.Unstructured) bool {
-	at := csv.GetCreationTimestamp()
+func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.Guard, csv *snapshot.Object) bool {
+	at := csv.CreationTimestamp
 	var created metav1.Time
 	if g.Kind == rules.GuardConstraint {
-		for _, c := range snapshot.ConstraintObjects() {
+		for _, c := range current.ConstraintObjects() {
 			if c.Name == g.Name {
 				created = c.CreationTimestamp
 			}
@@ -186,8 +179,8 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 }
 
 // remove deletes an escape, if it is still what was judged.
-func (r *reconciler) remove(ctx context.Context, head *unstructured.Unstructured, version string, one *record) error {
-	err := r.client.Delete(ctx, head, client.Preconditions{UID: &one.UID, ResourceVersion: &version})
+func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version string, one *record) error {
+	err := r.client.Delete(ctx, head.Unstructured(), client.Preconditions{UID: &one.UID, ResourceVersion: &version})
 	r.Wrote("delete", gvkCSV.Kind, err)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -16,13 +16,12 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/controller/seen"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
 
 // act carries out the actions of an outcome until one fails, and puts what was found by then into its
-// findings. It waits until the cache shows each write, so that nothing is done twice.
+// findings. It waits until the snapshot shows each write, so that nothing is done twice.
 func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome) (acted bool, err error) {
 	for _, a := range out.Actions {
 		object := &unstructured.Unstructured{Object: a.Live}
@@ -42,7 +41,8 @@ func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, 
 		logger.Info("written")
 		acted = true
 		out.Replace(a.Done.For(object.GetName(), string(object.GetUID())))
-		if err := r.seenWrite(ctx, a.Verb, object); err != nil {
+		kind := snapshot.KindOf(object.GroupVersionKind())
+		if err := r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, a.Verb == compliance.Delete) }); err != nil {
 			return acted, err
 		}
 	}
@@ -127,30 +127,4 @@ func replacing(live *unstructured.Unstructured, fields map[string]any) client.Pa
 		panic(err) // made of what was decoded from JSON
 	}
 	return client.RawPatch(types.JSONPatchType, data)
-}
-
-// seenWrite waits until what is observed has caught up with a write.
-func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, written *unstructured.Unstructured) error {
-	gvk := written.GroupVersionKind()
-	return seen.Wait(ctx, func() bool {
-		if gvk == gvkPlan {
-			return !planStays(r.Store.Load().Namespace(written.GetNamespace()), written.GetUID())
-		}
-		now := whole(gvk)
-		if gvk == gvkNamespace || gvk == gvkCRD {
-			now = headOnly(gvk)
-		}
-		err := r.cache.Get(ctx, client.ObjectKeyFromObject(written), now)
-		if verb == compliance.Delete {
-			return apierrors.IsNotFound(err) || err == nil && (now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil)
-		}
-		return err == nil && !seen.Older(now.GetResourceVersion(), written.GetResourceVersion())
-	})
-}
-
-// planStays tells whether a plan is there and not even on its way out.
-func planStays(ns *rules.Namespace, uid types.UID) bool {
-	return slices.ContainsFunc(ns.Plans(), func(plan *rules.InstallPlan) bool {
-		return plan.Metadata.UID == string(uid) && plan.Metadata.DeletionTimestamp == ""
-	})
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // approvals are what became of the plans of a namespace that wait.
@@ -56,16 +56,12 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 	return all, errors.Join(errs...)
 }
 
-// ungoverned is the word of the namespace, else that of the options. What is neither is read as hold.
-func (r *reconciler) ungoverned(ctx context.Context, namespace string) (rules.UngovernedMode, error) {
-	if namespace == "" {
-		return r.Ungoverned, nil
+// ungoverned is what the namespace says, else what the options say. What is neither is read as hold.
+func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
+	if mode := current.NamespaceAnnotations(namespace)[UngovernedAnnotation]; mode != "" {
+		return rules.UngovernedMode(mode)
 	}
-	ns, err := r.namespace(ctx, namespace)
-	if err != nil || ns == nil || ns.GetAnnotations()[UngovernedAnnotation] == "" {
-		return r.Ungoverned, err
-	}
-	return rules.UngovernedMode(ns.GetAnnotations()[UngovernedAnnotation]), nil
+	return r.Ungoverned
 }
 
 // approvePlan stores the approval of the very state that was judged: if OLM, or another replica, has changed
@@ -95,9 +91,9 @@ func (r *reconciler) seenApprovals(ctx context.Context, approved []*rules.Instal
 	if len(approved) == 0 {
 		return nil
 	}
-	return seen.Wait(ctx, func() bool {
+	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
 		now := map[string]*rules.InstallPlan{}
-		for _, plan := range r.Store.Load().Namespace(approved[0].Metadata.Namespace).Plans() {
+		for _, plan := range s.Namespace(approved[0].Metadata.Namespace).Plans() {
 			now[plan.Metadata.UID] = plan
 		}
 		return !slices.ContainsFunc(approved, func(plan *rules.InstallPlan) bool {

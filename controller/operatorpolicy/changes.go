@@ -1,30 +1,122 @@
 package operatorpolicy
 
-import "sync"
+import (
+	"context"
+	"slices"
+	"sync"
 
-// Changes hands on the namespaces that changed to the loop while this replica runs it. The zero value is
-// ready for use.
-type Changes struct {
-	mu   sync.Mutex
-	take func(namespace string)
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// leaderKinds are those that the leader alone reads.
+var leaderKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
+
+// changes turns changes of the store into namespaces to reconcile, while this replica leads. It is the source of the queue.
+type changes struct {
+	*Options
+	// origins are the namespaces that copies name, which are read beside their own.
+	origins dependents
+
+	mu sync.Mutex
+	// queue is nil while another replica leads.
+	queue       queue
+	unsubscribe func()
 }
 
-// Namespaces tells of namespaces that changed; it returns at once. "" stands for the policies that govern
-// nothing yet.
-func (c *Changes) Namespaces(names []string) {
+// Start enqueues namespaces that change from now on, until stop is called.
+func (c *changes) Start(_ context.Context, q queue) error {
+	c.Lead()
+	c.Metrics.leading.Set(1)
+	_, unsubscribe := c.Store.Subscribe(c.changed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.take == nil {
+	c.queue, c.unsubscribe = q, unsubscribe
+	return nil
+}
+
+func (c *changes) stop() {
+	c.mu.Lock()
+	unsubscribe := c.unsubscribe
+	c.queue, c.unsubscribe = nil, nil
+	c.mu.Unlock()
+	if unsubscribe != nil {
+		unsubscribe()
+	}
+}
+
+// WaitForSync keeps the loop from working until what only the leader reads is known, and enqueues all namespaces then. OLM may be installed after Opgate: its kinds are
+// waited for.
+func (c *changes) WaitForSync(ctx context.Context) error {
+	err := c.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(leaderKinds...) })
+	if err != nil {
+		return err
+	}
+	for ns := range c.Store.Load().All() {
+		c.enqueue(ns.Name())
+	}
+	return nil
+}
+
+// enqueue enqueues namespaces while this replica leads; "" stands for the policies that govern nothing yet. It returns at once.
+func (c *changes) enqueue(namespaces ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil {
 		return
 	}
-	for _, name := range names {
-		c.take(name)
+	for _, name := range namespaces {
+		c.queue.Add(name)
 	}
 }
 
-// follow sends what changes from now on to a function, which must return at once; nil sends it nowhere.
-func (c *Changes) follow(take func(namespace string)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.take = take
+func (c *changes) changed(change *snapshot.Change) {
+	current := change.Snapshot
+	for _, name := range change.Namespaces {
+		c.enqueue(name)
+		c.enqueue(c.origins.take(name)...)
+	}
+	for _, name := range change.Workloads {
+		if len(current.Namespace(name).Policies()) > 0 {
+			c.enqueue(name)
+		}
+	}
+	for i := range change.Objects {
+		o := change.Objects[i].Object()
+		switch o.Kind() {
+		case snapshot.CatalogSources:
+			c.Packages.CatalogChanged(rules.Catalog{Namespace: o.Namespace, Name: o.Name})
+			c.enqueue(current.Governed()...)
+		case snapshot.CustomResourceDefinitions:
+			c.enqueue(ownersOf(current, o)...)
+		}
+	}
+}
+
+// ownersOf lists the namespaces of the operators that a CustomResourceDefinition is marked as belonging to.
+func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
+	d := o.Definition()
+	if d == nil || len(d.Operators) == 0 {
+		return nil
+	}
+	var owners []string
+	for _, namespace := range current.Governed() {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.Policy) bool { return belongs(d, p.Package, namespace) }) {
+			owners = append(owners, namespace)
+		}
+	}
+	return owners
+}
+
+// packageChanged enqueues the namespaces with policies for a package.
+func (c *changes) packageChanged(pkg string) {
+	current := c.Store.Load()
+	if current == nil {
+		return
+	}
+	for _, namespace := range current.Governed() {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.Policy) bool { return p.Package == pkg }) {
+			c.enqueue(namespace)
+		}
+	}
 }

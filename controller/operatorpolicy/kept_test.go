@@ -6,10 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
+
+// stored is an object as the store keeps it.
+func stored(kind *snapshot.Kind, raw string) *snapshot.Object {
+	var reader snapshot.Reader
+	return reader.Read(kind, []byte(raw))
+}
 
 // TestA4Kept: of the largest objects that tenants may store next to nothing is kept, and reading them takes no more than their size.
 func TestA4Kept(t *testing.T) {
@@ -22,15 +27,12 @@ func TestA4Kept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			object, err := decode(gvkSubscription)([]byte(raw))
+			object := stored(snapshot.Subscriptions, raw)
 			runtime.ReadMemStats(&after)
-			if err != nil {
-				t.Fatal(err)
-			}
 			if took := after.TotalAlloc - before.TotalAlloc; took > 2*uint64(len(raw)) {
 				t.Errorf("reading %d bytes took %d", len(raw), took)
 			}
-			u := object.(*unstructured.Unstructured)
+			u := object.Unstructured()
 			if kept, err := json.Marshal(u); err != nil || len(kept) > 1000 {
 				t.Errorf("%d bytes are kept (%v)", len(kept), err)
 			}
@@ -44,11 +46,7 @@ func TestA4Kept(t *testing.T) {
 // TestReplacing: a field that is too large to be known is replaced as a whole, and only if the policy sets it.
 func TestReplacing(t *testing.T) {
 	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
-	object, err := decode(gvkSubscription)([]byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	live := object.(*unstructured.Unstructured)
+	live := stored(snapshot.Subscriptions, raw).Unstructured()
 	if spec := live.Object["spec"].(map[string]any); !stream.Withheld(spec["config"]) {
 		t.Fatal("it is not too large")
 	}
@@ -74,11 +72,7 @@ func TestKeptIsAllThatIsRead(t *testing.T) {
 		"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"}},
 		"spec":{"version":"1.0.0","install":{"spec":{"deployments":[{"name":"etcd"}]}},"installModes":[{"type":"OwnNamespace","supported":true}]},
 		"status":{"phase":"Succeeded","reason":"InstallSucceeded","message":"done"}}`
-	kept, err := decode(gvkCSV)([]byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := csv(kept.(*unstructured.Unstructured))
+	read := csv(stored(snapshot.ClusterServiceVersions, raw))
 	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Created, "elsewhere": read.CopiedFrom, "etcd": read.Package, "1.0.0": read.Version, "Succeeded": read.Phase} {
 		if got != field {
 			t.Errorf("%q is read, want %q", got, field)

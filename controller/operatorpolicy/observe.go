@@ -2,25 +2,16 @@ package operatorpolicy
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
-)
-
-const (
-	annotationProperties = "operatorframework.io/properties"
-	labelCopiedFrom      = "olm.copiedFrom"
 )
 
 // world is what is observed of a namespace, in the form in which all its policies share it.
@@ -32,89 +23,63 @@ type world struct {
 	deployments   map[string]compliance.Deployment
 }
 
-// observe reads a namespace from the cache; nothing is asked of the API server.
-func (r *reconciler) observe(ctx context.Context, namespace string) (*world, error) {
+// observe reads a namespace from a snapshot; nothing is asked of the API server.
+func observe(s *snapshot.Snapshot, namespace string) *world {
 	w := &world{deployments: map[string]compliance.Deployment{}}
 	if namespace == "" {
-		return w, nil
+		return w
 	}
-	ns, err := r.namespace(ctx, namespace)
-	if err != nil {
-		return nil, err
+	ns := s.Namespace(namespace)
+	w.exists = ns != nil && !ns.Facts().Unknown && !ns.Deleting()
+	w.groups, w.subscriptions = groups(s, namespace), subscriptions(s, namespace)
+	for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
+		w.csvs = append(w.csvs, csv(o))
 	}
-	w.exists = ns != nil && ns.GetDeletionTimestamp() == nil
-	for _, kind := range []struct {
-		gvk schema.GroupVersionKind
-		add func(u *unstructured.Unstructured)
-	}{
-		{gvkOperatorGroup, func(u *unstructured.Unstructured) {
-			w.groups = append(w.groups, compliance.OperatorGroup{Object: object(u, true), GenerateName: u.GetGenerateName()})
-		}},
-		{gvkSubscription, func(u *unstructured.Unstructured) { w.subscriptions = append(w.subscriptions, subscription(u)) }},
-		{gvkCSV, func(u *unstructured.Unstructured) { w.csvs = append(w.csvs, csv(u)) }},
-		{gvkDeployment, func(u *unstructured.Unstructured) { w.deployments[u.GetName()] = deployment(u) }},
-	} {
-		if err := r.each(ctx, kind.gvk, namespace, kind.add); err != nil {
-			return nil, err
+	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
+		w.deployments[o.Name] = deployment(o.Unstructured())
+	}
+	return w
+}
+
+func groups(s *snapshot.Snapshot, namespace string) (groups []compliance.OperatorGroup) {
+	for _, o := range s.Objects(snapshot.OperatorGroups, snapshot.InNamespace(namespace)) {
+		u := o.Unstructured()
+		groups = append(groups, compliance.OperatorGroup{Object: object(u, true), GenerateName: u.GetGenerateName()})
+	}
+	return groups
+}
+
+func subscriptions(s *snapshot.Snapshot, namespace string) (subscriptions []compliance.Subscription) {
+	for _, o := range s.Objects(snapshot.Subscriptions, snapshot.InNamespace(namespace)) {
+		subscriptions = append(subscriptions, subscription(o.Unstructured()))
+	}
+	return subscriptions
+}
+
+// crds returns the CustomResourceDefinitions that OLM marked as those of an operator, sorted by name.
+func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.Object {
+	var found []compliance.Object
+	for o := range s.Each(snapshot.CustomResourceDefinitions) {
+		if belongs(o.Definition(), pkg, namespace) {
+			found = append(found, object(o.Unstructured(), true))
 		}
 	}
-	return w, nil
+	slices.SortFunc(found, func(a, b compliance.Object) int { return cmp.Compare(a.Name, b.Name) })
+	return found
 }
 
-// namespace gives the metadata of a namespace, nil where there is none.
-func (r *reconciler) namespace(ctx context.Context, name string) (client.Object, error) {
-	ns := headOnly(gvkNamespace)
-	err := r.cache.Get(ctx, client.ObjectKey{Name: name}, ns)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read namespace %s: %w", name, err)
-	}
-	return ns, nil
+// belongs reports whether OLM has marked a CustomResourceDefinition as that of an operator.
+func belongs(d *snapshot.Definition, pkg, namespace string) bool {
+	return d != nil && len(d.Operators) > 0 && slices.Contains(d.Operators, compliance.OperatorLabel(pkg, namespace))
 }
 
-// each calls a function with every object of a kind in a namespace, sorted by name. The objects are those of
-// the cache and must not be changed.
-func (r *reconciler) each(ctx context.Context, gvk schema.GroupVersionKind, namespace string, do func(*unstructured.Unstructured)) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err := r.cache.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("read the %ss of namespace %s: %w", gvk.Kind, namespace, err)
+// catalogSource returns a CatalogSource, or nil.
+func catalogSource(s *snapshot.Snapshot, c rules.Catalog) *compliance.CatalogSource {
+	o := s.Find(snapshot.CatalogSources, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
+	if o == nil {
+		return nil
 	}
-	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	for i := range list.Items {
-		do(&list.Items[i])
-	}
-	return nil
-}
-
-// crds gives the CustomResourceDefinitions that OLM marked as those of an operator.
-func (r *reconciler) crds(ctx context.Context, label string) ([]compliance.Object, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(gvkCRD.GroupVersion().WithKind(gvkCRD.Kind + "List"))
-	if err := r.cache.List(ctx, list, client.HasLabels{label}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("read the CustomResourceDefinitions with label %s: %w", label, err)
-	}
-	var found []compliance.Object
-	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range list.Items {
-		m := &list.Items[i]
-		o := compliance.Object{Name: m.Name, UID: string(m.UID), Labels: m.Labels, Owned: len(m.OwnerReferences) > 0, Deleting: m.DeletionTimestamp != nil,
-			Created: m.CreationTimestamp.UTC().Format(time.RFC3339)}
-		o.Content = map[string]any{"apiVersion": gvkCRD.GroupVersion().String(), "kind": gvkCRD.Kind, "metadata": map[string]any{
-			"name": m.Name, "uid": string(m.UID), "resourceVersion": m.ResourceVersion, "finalizers": anys(m.Finalizers)}}
-		found = append(found, o)
-	}
-	return found, nil
-}
-
-// catalogSource gives a CatalogSource, or nil.
-func (r *reconciler) catalogSource(ctx context.Context, c rules.Catalog) *compliance.CatalogSource {
-	u := whole(gvkCatalogSource).(*unstructured.Unstructured)
-	if c.Name == "" || c.Namespace == "" || r.cache.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, u) != nil {
-		return nil // the cache knows all there are, so that it has no other error than that there is none
-	}
+	u := o.Unstructured()
 	return &compliance.CatalogSource{Object: object(u, false), State: text(u, "status", "connectionState", "lastObservedState")}
 }
 
@@ -162,20 +127,17 @@ func subscription(u *unstructured.Unstructured) compliance.Subscription {
 	return s
 }
 
-func csv(u *unstructured.Unstructured) compliance.CSV {
+func csv(o *snapshot.Object) compliance.CSV {
+	u := o.Unstructured()
 	c := compliance.CSV{
 		Object:     object(u, true),
 		Phase:      text(u, "status", "phase"),
 		Reason:     text(u, "status", "reason"),
 		Message:    text(u, "status", "message"),
-		CopiedFrom: u.GetLabels()[labelCopiedFrom],
+		CopiedFrom: text(u, "metadata", "labels", "olm.copiedFrom"),
 	}
-	if properties := u.GetAnnotations()[annotationProperties]; properties != "" {
-		if bundle, err := rules.ParseBundle(properties); err == nil {
-			c.Package, c.Version = bundle.Package, bundle.Version
-		}
-	}
-	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there by decode
+	c.Package, c.Version = o.Bundle()
+	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there when it was read
 	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another shape, there are none
 	for _, entry := range modes {
 		if mode, ok := entry.(map[string]any); ok {
@@ -208,12 +170,4 @@ func deployment(u *unstructured.Unstructured) compliance.Deployment {
 func text(u *unstructured.Unstructured, fields ...string) string {
 	s, _, _ := unstructured.NestedString(u.Object, fields...) // of another type, it says nothing
 	return s
-}
-
-func anys(from []string) []any {
-	to := make([]any, len(from))
-	for i := range from {
-		to[i] = from[i]
-	}
-	return to
 }

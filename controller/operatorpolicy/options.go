@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Options configure the loop.
@@ -20,9 +20,10 @@ type Options struct {
 	// Config reaches the API server. Required.
 	Config *rest.Config
 	// Store gives the snapshot that admission judges by. Required.
-	Store *admission.Store
-	// Changes says when the snapshot has changed. Required.
-	Changes *Changes
+	Store *snapshot.Store
+	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time that this replica starts to lead, and
+	// returns at once. Required.
+	Lead func()
 	// Packages is the cache of catalogs' packages. Required.
 	Packages *cache.Cache
 	// Metrics count what the loop does. Required.
@@ -61,8 +62,8 @@ type Companion interface {
 const UngovernedAnnotation = "opgate.io/ungoverned"
 
 func (o *Options) complete() error {
-	if o.Config == nil || o.Store == nil || o.Changes == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
-		return errors.New("loop options: Config, Store, Changes, Packages, Metrics and Now are required")
+	if o.Config == nil || o.Store == nil || o.Lead == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
+		return errors.New("loop options: Config, Store, Lead, Packages, Metrics and Now are required")
 	}
 	if o.Lock == nil {
 		return errors.New("loop options: Lock is required; two loops would do everything twice")

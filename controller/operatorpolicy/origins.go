@@ -1,23 +1,20 @@
 package operatorpolicy
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package.
-func (r *reconciler) withOrigins(ctx context.Context, p *rules.Policy, csvs []compliance.CSV) ([]compliance.CSV, error) {
+func (r *reconciler) withOrigins(p *rules.Policy, csvs []compliance.CSV) []compliance.CSV {
 	if p.MustNotHave || p.Concerns() == "" {
-		return csvs, nil
+		return csvs
 	}
 	csvs = slices.Clone(csvs) // the policies of a namespace share them
 	for i := range csvs {
@@ -25,32 +22,22 @@ func (r *reconciler) withOrigins(ctx context.Context, p *rules.Policy, csvs []co
 		if c.CopiedFrom == "" || c.CopiedFrom == c.Namespace || c.Package != "" && c.Package != p.Package {
 			continue
 		}
-		var err error
-		if c.Origin, err = r.origin(ctx, c); err != nil {
-			return nil, err
-		}
+		c.Origin = r.origin(c)
 	}
-	return csvs, nil
+	return csvs
 }
 
 // origin reads what a copy names as the one it was copied from; nil where there is none.
-func (r *reconciler) origin(ctx context.Context, c *compliance.CSV) (*compliance.Origin, error) {
+func (r *reconciler) origin(c *compliance.CSV) *compliance.Origin {
 	r.origins.add(c.CopiedFrom, c.Namespace) // before reading: a change in between triggers another evaluation
-	original := whole(gvkCSV).(*unstructured.Unstructured)
-	switch err := r.cache.Get(ctx, client.ObjectKey{Namespace: c.CopiedFrom, Name: c.Name}, original); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read ClusterServiceVersion %s/%s: %w", c.CopiedFrom, c.Name, err)
+	s := r.Store.Load()
+	original := s.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: c.CopiedFrom, Name: c.Name})
+	if original == nil {
+		return nil
 	}
-	ns := r.Store.Load().Namespace(c.CopiedFrom)
-	o := &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(c.Name), Plans: ns.Plans()}
-	if err := r.each(ctx, gvkOperatorGroup, c.CopiedFrom, func(u *unstructured.Unstructured) {
-		o.OperatorGroups = append(o.OperatorGroups, compliance.OperatorGroup{Object: object(u, true), GenerateName: u.GetGenerateName()})
-	}); err != nil {
-		return nil, err
-	}
-	return o, r.each(ctx, gvkSubscription, c.CopiedFrom, func(u *unstructured.Unstructured) { o.Subscriptions = append(o.Subscriptions, subscription(u)) })
+	ns := s.Namespace(c.CopiedFrom)
+	return &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(c.Name), Plans: ns.Plans(),
+		OperatorGroups: groups(s, c.CopiedFrom), Subscriptions: subscriptions(s, c.CopiedFrom)}
 }
 
 // dependents remembers which namespaces were evaluated by what is in another one. The zero value is ready for use.

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,69 +15,59 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // reconciler works on one namespace at a time.
 type reconciler struct {
 	*Options
-	// cache has what is watched, client writes.
-	cache  cache.Cache
+	// client writes, reader asks the API server.
 	client client.Client
+	reader client.Reader
 	known  knownPolicies
 	nudges nudges
-	late   latePlans
+	asked  plansAsked
 	// origins are the namespaces that copies name, which are read beside their own.
-	origins dependents
+	origins *dependents
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. One that fails does not
 // keep the others from being evaluated.
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
-	ns := r.Store.Load().Namespace(namespace)
+	current := r.Store.Load()
+	ns := current.Namespace(namespace)
 	for _, gone := range r.known.replace(namespace, ns.Policies()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
 	if !rules.Waits(ns) {
 		return reconcile.Result{}, nil
 	}
-	mode, err := r.ungoverned(ctx, namespace)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	// First, since it is all that somebody waits for; the rest is looking and telling.
-	approvals, err := r.approve(ctx, ns, mode)
+	// Approve first: approvals are latency-sensitive, the rest only updates status.
+	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace))
 	if approvals.stale {
 		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
 	}
 	if len(ns.Policies()) == 0 {
 		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
 	}
-	after, failed := r.evaluateAll(ctx, namespace, ns, approvals.byPlan)
+	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
 	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.seenApprovals(ctx, approvals.done))
 }
 
 // evaluateAll evaluates all policies of a namespace.
-func (r *reconciler) evaluateAll(ctx context.Context, namespace string, ns *rules.Namespace, approvals map[string]compliance.Approval) (after time.Duration, err error) {
-	if wait := r.late.wait(namespace, late(ns), r.Now()); wait > 0 {
-		return wait, nil
-	}
-	if err := r.upToSnapshot(ctx, namespace, ns); err != nil {
+func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, namespace string,
+	approvals map[string]compliance.Approval) (after time.Duration, err error) {
+	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
 		return 0, err
 	}
-	w, err := r.observe(ctx, namespace)
-	if err != nil || w.ahead(ns) {
-		return 0, err // when the snapshot has caught up it wakes the loop
-	}
+	w := observe(current, namespace)
 	var errs []error
 	for _, p := range ns.Policies() {
 		acted, again, err := r.evaluate(ctx, ns, p, w, approvals)
 		errs = append(errs, err)
 		if acted { // what was observed is not so any more
-			if w, err = r.observe(ctx, namespace); err != nil {
-				return 0, errors.Join(append(errs, err)...)
-			}
+			w = observe(r.Store.Load(), namespace)
 		}
 		if again > 0 && (after == 0 || again < after) {
 			after = again
@@ -100,12 +89,12 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	if p.Incomplete {
 		return false, 0, nil // what it means is found out now, and a status about its template text would be wrong in a moment
 	}
-	op := p.Object
+	op, current := p.Object, r.Store.Load()
 	in := &compliance.Input{
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
-		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
+		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
 		Package:       func(c rules.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
 	}
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
@@ -113,13 +102,9 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
 		}
 	}
-	if in.CSVs, err = r.withOrigins(ctx, p, w.csvs); err != nil {
-		return false, 0, err
-	}
+	in.CSVs = r.withOrigins(p, w.csvs)
 	if p.Concerns() != "" {
-		if in.CRDs, err = r.crds(ctx, compliance.OperatorLabel(p.Package, p.TargetNamespace)); err != nil {
-			return false, 0, err
-		}
+		in.CRDs = crds(current, p.Package, p.TargetNamespace)
 	}
 	out := compliance.Evaluate(in)
 	acted, failed := r.act(ctx, op, &out)
@@ -167,9 +152,9 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status po
 		return fmt.Errorf("write the status of OperatorPolicy %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(next), "compliant", status.Compliant)
-	return seen.Wait(ctx, func() bool {
-		now := policyIn(r.Store.Load().Namespace(p.Concerns()), p)
-		return now == nil || !seen.Older(now.Object.ResourceVersion, next.ResourceVersion)
+	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		now := policyIn(s.Namespace(p.Concerns()), p)
+		return now == nil || !snapshot.Older(now.Object.ResourceVersion, next.ResourceVersion)
 	})
 }
 

@@ -40,20 +40,12 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a client of Policies: %w", err)
 	}
-	parents, err := newParents(objects, c.options.Log)
-	if err != nil {
-		return err
-	}
-	wake := &waker{parents: parents, metrics: c.options.Metrics, key: c.options.Key}
+	wake := &waker{store: c.options.Store, metrics: c.options.Metrics, key: c.options.Key}
 	wake.watches, err = watches.New(watches.Options{Client: objects, Notify: wake.notify, Gatekeeper: c.options.Gatekeeper, Log: c.options.Log})
 	if err != nil {
 		return err
 	}
-	parents.kinds = wake.watches.Kinds()
-	if err := wake.follow(); err != nil {
-		return fmt.Errorf("watch Policies: %w", err)
-	}
-	r := &reconciler{Options: &c.options, parents: parents, watches: wake.watches, wake: wake, budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)}, objects: objects, heads: heads, client: mgr.GetClient()}
+	r := &reconciler{Options: &c.options, watches: wake.watches, wake: wake, budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)}, objects: objects, heads: heads, client: mgr.GetClient()}
 	ctrl, err := controller.NewTyped("ordering", mgr, controller.TypedOptions[work]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: c.options.Workers,
@@ -67,14 +59,12 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err := ctrl.Watch(wake); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	for _, run := range []func(context.Context) error{wake.watches.Start, func(ctx context.Context) error {
-		c.options.Metrics.started(wake.watches.Open)
-		defer c.options.Metrics.stopped()
-		return parents.Start(ctx)
-	}} {
-		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
-			return fmt.Errorf("add the controller of Policies: %w", err)
-		}
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		defer wake.stop()
+		return wake.watches.Start(ctx)
+	}))
+	if err != nil {
+		return fmt.Errorf("add the controller of Policies: %w", err)
 	}
 	return nil
 }

@@ -58,12 +58,12 @@ func stateOf(p *storedPolicy) string {
 	switch {
 	case p == nil:
 		return ""
-	case p.disabled():
+	case p.Disabled():
 		return stateDisabled
-	case p.read == nil || p.read.State == dependency.Unknown:
+	case p.Read == nil || p.Read.State == dependency.Unknown:
 		return stateUnknown
 	}
-	return string(p.read.State)
+	return string(p.Read.State)
 }
 
 func (m *Metrics) watches() float64 {

@@ -8,10 +8,13 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Options configure the Controller.
 type Options struct {
+	// Store has Policies and PolicySets. Required.
+	Store *snapshot.Store
 	// Metrics show in which state Policies are, and what is watched for them. Required.
 	Metrics *Metrics
 	// PendingGuards is what becomes of an OperatorPolicy or a Constraint whose dependencies are not met.
@@ -38,8 +41,8 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	if o.Metrics == nil || o.Key == nil || o.Now == nil {
-		return errors.New("ordering controller options: Metrics, Key and Now are required")
+	if o.Store == nil || o.Metrics == nil || o.Key == nil || o.Now == nil {
+		return errors.New("ordering controller options: Store, Metrics, Key and Now are required")
 	}
 	switch o.PendingGuards {
 	case "":

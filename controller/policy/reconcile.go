@@ -21,7 +21,6 @@ import (
 // reconciler works for one manager.
 type reconciler struct {
 	*Options
-	parents *parents
 	watches *watches.Watches
 	wake    *waker
 	memory  memory
@@ -37,18 +36,18 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	if w.subject == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
 	}
-	stored := r.parents.policy(w.NamespacedName)
+	stored := r.Store.Load().Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
 		r.wake.add(policy, r.budget.forget(w.NamespacedName)...)
 		r.memory.forget(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	if stored.read == nil {
+	if stored.Read == nil {
 		return reconcile.Result{}, nil // nothing of it can be relied on, and nothing is touched
 	}
 	l := &look{reconciler: r, stored: stored, key: w.NamespacedName, memory: r.memory.policy(w.NamespacedName, stored.UID), now: r.Now(),
-		read: r.parents.scoped(stored.read), live: r.owned(w.NamespacedName), observed: map[watches.Target]dependency.Observed{}}
+		read: r.scoped(stored.Read), live: r.owned(w.NamespacedName), observed: map[watches.Target]dependency.Observed{}}
 	err := l.reconcile(ctx)
 	return reconcile.Result{RequeueAfter: l.after}, err
 }
@@ -116,6 +115,14 @@ func (l *look) reconcile(ctx context.Context) error {
 	return errors.Join(append(errs, l.release(ctx), l.status(ctx, outcomes))...)
 }
 
+// scoped is what was read of a Policy, with namespaces only where kinds have them.
+func (r *reconciler) scoped(read *dependency.Policy) *dependency.Policy {
+	return read.Scoped(func(group, kind string) bool {
+		k, served := r.watches.Kinds().Lookup(group, kind)
+		return served && !k.Namespaced
+	})
+}
+
 // excluded tells whether nothing is done for Policies of a namespace.
 func (r *reconciler) excluded(namespace string) bool {
 	return slices.Contains(r.ExcludedNamespaces, namespace)
@@ -124,13 +131,13 @@ func (r *reconciler) excluded(namespace string) bool {
 // verify finds out whether the rights of the Policy's author were verified when it was written as it is.
 func (l *look) verify() {
 	if l.memory.digested != l.stored.Generation || l.stored.Generation == 0 {
-		digest, err := dependency.DigestOf(l.stored.object)
+		digest, err := dependency.DigestOf(l.stored.Object)
 		if err != nil {
 			return
 		}
 		l.memory.digest, l.memory.digested = digest, l.stored.Generation
 	}
-	l.verification, l.verified = dependency.Verify(l.Key(), l.stored.object, l.memory.digest)
+	l.verification, l.verified = dependency.Verify(l.Key(), l.stored.Object, l.memory.digest)
 }
 
 // unverified is why nothing is made of a template for want of its author's rights, "" if there is no such reason.
@@ -220,9 +227,9 @@ func (l *look) observeNow(d dependency.Dependency) dependency.Observed {
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	switch {
 	case d.IsPolicy():
-		return l.parents.policy(key).known().Observed()
+		return l.Store.Load().Policy(key).Known().Observed()
 	case d.IsSet():
-		return l.parents.set(key).known().Observed()
+		return l.Store.Load().PolicySet(key).Known().Observed()
 	}
 	return observed
 }
@@ -230,7 +237,7 @@ func (l *look) observeNow(d dependency.Dependency) dependency.Observed {
 // circle is a cycle that the Policy is part of.
 func (l *look) circle() []dependency.Ref {
 	if !l.cycled {
-		l.cycle, l.cycled = l.parents.order().PolicyCycle(l.key.Namespace, l.key.Name), true
+		l.cycle, l.cycled = l.Store.Load().Order().PolicyCycle(l.key.Namespace, l.key.Name), true
 	}
 	return l.cycle
 }
@@ -244,7 +251,7 @@ func (l *look) noteCycle() {
 	}
 	l.memory.cycle = found
 	waiting := []dependency.Ref{dependency.PolicyRef(l.key.Namespace, l.key.Name)}
-	for _, s := range l.parents.setsWith(l.key) {
+	for _, s := range l.wake.members.sets(l.key) {
 		waiting = append(waiting, dependency.SetRef(s.Namespace, s.Name))
 	}
 	for i := range l.read.Templates {

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
-	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // eventComponent is who Opgate says it is in events.
@@ -28,7 +28,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 	if !l.unread {
 		l.memory.unread = time.Time{}
 	}
-	before := l.stored.object
+	before := l.stored.Object
 	objects := make([]map[string]any, len(outcomes))
 	for i := range outcomes {
 		if live := l.live[l.read.Templates[i].Ref]; live != nil {
@@ -47,7 +47,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 	if err != nil {
 		return fmt.Errorf("compare the status of Policy %s: %w", l.key, err)
 	}
-	written, err := l.patch(ctx, policies, policyv1.Kind, before, data, "status")
+	written, err := l.patch(ctx, snapshot.Policies, before, data, "status")
 	if !written {
 		return err
 	}
@@ -63,7 +63,7 @@ func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []d
 		err := r.client.Create(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
 		r.Wrote(create, "Event", err)
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			log.FromContext(ctx).Error(err, "event not sent", "policy", about.key())
+			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key())
 		}
 	}
 }
@@ -94,14 +94,14 @@ func eventOf(about *storedPolicy, e dependency.Event, now time.Time, instance st
 
 // reconcileSet writes the status of a PolicySet if it differs.
 func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) error {
-	stored := r.parents.set(key)
-	if stored == nil || stored.read == nil || stored.DeletionTimestamp != nil {
+	stored := r.Store.Load().PolicySet(key)
+	if stored == nil || stored.Read == nil || stored.DeletionTimestamp != nil {
 		return nil
 	}
 	member := func(name string) *dependency.Policy {
-		return r.parents.policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).known()
+		return r.Store.Load().Policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).Known()
 	}
-	before := stored.object
+	before := stored.Object
 	status := dependency.NextSetStatus(before, member, r.Now())
 	if r.excluded(key.Namespace) {
 		status = dependency.ExcludedSetStatus(before, r.Now())
@@ -115,7 +115,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	if err != nil {
 		return fmt.Errorf("compare the status of PolicySet %s: %w", key, err)
 	}
-	written, err := r.patch(ctx, sets, policyv1beta1.PolicySetKind, before, data, "status")
+	written, err := r.patch(ctx, snapshot.PolicySets, before, data, "status")
 	if written {
 		log.FromContext(ctx).Info("status written", "policySet", key, "compliant", status.Compliant)
 	}

@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics(registry)
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
 	in := func(state dependency.State) *storedPolicy {
-		return &storedPolicy{object: &policyv1.Policy{}, read: &dependency.Policy{State: state}}
+		return &storedPolicy{Object: &policyv1.Policy{}, Read: &dependency.Policy{State: state}}
 	}
 	expect := func(what string, want map[string]float64) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestMetrics(t *testing.T) {
 	m.changed(key("a"), in(dependency.Compliant))
 	m.changed(key("b"), in(dependency.Pending))
 	m.changed(key("c"), in(""))
-	m.changed(key("d"), &storedPolicy{read: &dependency.Policy{Disabled: true, State: dependency.Compliant}})
+	m.changed(key("d"), &storedPolicy{Read: &dependency.Policy{Disabled: true, State: dependency.Compliant}})
 	m.changed(key("e"), &storedPolicy{})
 	expect("first", map[string]float64{"Compliant": 1, "Pending": 1, "Unknown": 2, "Disabled": 1, "opgate_ordering_watches": 3})
 	m.changed(key("b"), in(dependency.Compliant))

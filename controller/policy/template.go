@@ -71,7 +71,7 @@ func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served
 
 // asBefore has the status say of a template what it said before, while that is not known. Where it said nothing yet it waits.
 func (l *look) asBefore(out *dependency.TemplateOutcome) {
-	for _, detail := range l.stored.object.Status.Details {
+	for _, detail := range l.stored.Object.Status.Details {
 		if detail != nil && detail.TemplateMeta.Name == out.Template {
 			out.State, out.Message, out.Unread = dependency.State(detail.ComplianceState), "", true
 			return
@@ -98,7 +98,7 @@ func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind 
 	if !known {
 		return false, nil
 	}
-	want, err := desire(l.stored.object, l.stored.object.Spec.PolicyTemplates[in.Template.Index], kind.Namespaced)
+	want, err := desire(l.stored.Object, l.stored.Object.Spec.PolicyTemplates[in.Template.Index], kind.Namespaced)
 	if err != nil {
 		in.WriteFault = err.Error()
 	} else {
@@ -169,7 +169,7 @@ func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, vers
 	verb, object := create, want.suspended(pending)
 	asked := m.written.desired == want.hash // before, and answered
 	if live != nil {
-		now, err := want.asWritten(live, l.stored.object)
+		now, err := want.asWritten(live, l.stored.Object)
 		if err != nil {
 			return result{fault: err.Error()}
 		}
@@ -178,7 +178,7 @@ func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, vers
 			m.trouble = nil
 			return result{}
 		}
-		verb, object, asked = update, want.onto(live, l.stored.object, pending), asked && same
+		verb, object, asked = update, want.onto(live, l.stored.Object, pending), asked && same
 	}
 	if wait := m.drift.wait(l.now); asked && wait > 0 { // somebody else changes it all the time
 		l.again(wait)
@@ -197,7 +197,7 @@ func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, vers
 		}
 		m.contested = false
 		var err error
-		if m.written, err = want.asWritten(did.answer, l.stored.object); err != nil {
+		if m.written, err = want.asWritten(did.answer, l.stored.Object); err != nil {
 			return result{fault: err.Error()}
 		}
 	}

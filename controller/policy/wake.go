@@ -10,41 +10,70 @@ import (
 
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // waker turns what happens into work. It is the source of the controller's queue.
 type waker struct {
-	parents *parents
+	store   *snapshot.Store
 	watches *watches.Watches
 	metrics *Metrics
 	// key returns what marks are signed with: without it no Policy is known to be verified.
 	key func() []byte
-	// ready are what has to be read before anything is looked at.
-	ready []cache.InformerSynced
 
 	mu sync.Mutex
-	// queue is nil until the controller runs, and everything is looked at then.
-	queue queue
+	// queue is nil until the controller runs, and again once it has ended.
+	queue       queue
+	unsubscribe func()
+
+	members members
 }
 
-// Start takes the queue of the controller.
+// Start takes the queue of the controller, and enqueues what changes until stop is called.
 func (w *waker) Start(_ context.Context, q queue) error {
+	w.metrics.started(w.watches.Open)
+	// What changes in between is held back, so that no older state comes after it.
+	release := w.members.hold()
+	current, unsubscribe := w.store.Subscribe(w.changed)
+	for o := range current.Each(snapshot.Policies) {
+		w.metrics.changed(o.Key(), o.Policy())
+	}
+	w.members.replace(current)
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = q
+	w.queue, w.unsubscribe = q, unsubscribe
+	w.mu.Unlock()
+	release()
 	return nil
 }
 
-// WaitForSync keeps the controller from working until what it builds on has been read.
+// stop ends what Start began. The metrics of a replica that leads no more are those of the next one to show.
+func (w *waker) stop() {
+	w.mu.Lock()
+	unsubscribe := w.unsubscribe
+	w.queue, w.unsubscribe = nil, nil
+	w.mu.Unlock()
+	if unsubscribe != nil {
+		unsubscribe()
+	}
+	w.metrics.stopped()
+}
+
+// WaitForSync keeps the controller from working until what it builds on has been read. The kinds may be installed after Opgate:
+// they are waited for.
 func (w *waker) WaitForSync(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), append(w.ready, w.watches.Synced, func() bool { return len(w.key()) > 0 })...) {
+	err := w.store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(snapshot.Policies, snapshot.PolicySets) })
+	if err != nil {
+		return err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), w.watches.Synced, func() bool { return len(w.key()) > 0 }) {
 		return ctx.Err()
 	}
-	for _, key := range w.parents.policies.GetStore().ListKeys() {
-		w.addKey(policy, key)
+	current := w.store.Load()
+	for o := range current.Each(snapshot.Policies) {
+		w.add(policy, o.Key())
 	}
-	for _, key := range w.parents.sets.GetStore().ListKeys() {
-		w.addKey(set, key)
+	for o := range current.Each(snapshot.PolicySets) {
+		w.add(set, o.Key())
 	}
 	return nil
 }
@@ -60,74 +89,54 @@ func (w *waker) add(of subject, keys ...types.NamespacedName) {
 	}
 }
 
-func (w *waker) addKey(of subject, key string) {
-	if namespace, name, err := cache.SplitMetaNamespaceKey(key); err == nil {
-		w.add(of, types.NamespacedName{Namespace: namespace, Name: name})
-	}
-}
-
-// notify wakes a Policy for which something may have changed that it waits for, or has made.
+// notify enqueues a Policy for which something may have changed that it depends on, or has made.
 func (w *waker) notify(key types.NamespacedName) { w.add(policy, key) }
 
-// follow has changes of Policies and PolicySets wake those whom they concern.
-func (w *waker) follow() error {
-	policies, err := w.parents.policies.AddEventHandler(handlers(w.policyChanged))
-	if err != nil {
-		return err
-	}
-	sets, err := w.parents.sets.AddEventHandler(handlers(w.setChanged))
-	if err != nil {
-		return err
-	}
-	w.ready = []cache.InformerSynced{policies.HasSynced, sets.HasSynced}
-	return nil
-}
-
-// handlers gives each change to a function: what appeared has no old state, what is gone no new one.
-func handlers[T any](changed func(old, now *T)) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(nil, obj.(*T)) },
-		UpdateFunc: func(old, obj any) { changed(old.(*T), obj.(*T)) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			changed(obj.(*T), nil)
-		},
+// changed enqueues what changes of Policies and PolicySets concern.
+func (w *waker) changed(change *snapshot.Change) {
+	defer w.members.hold()()
+	for i := range change.Objects {
+		c := &change.Objects[i]
+		switch c.Object().Kind() {
+		case snapshot.Policies:
+			w.policyChanged(c.Object().Key(), policyOf(c.Old), policyOf(c.Now))
+		case snapshot.PolicySets:
+			w.setChanged(c.Object().Key(), setOf(c.Old), setOf(c.Now))
+		}
 	}
 }
 
-func (w *waker) policyChanged(old, now *storedPolicy) {
-	key := either(old, now).key()
+func policyOf(o *snapshot.Object) *storedPolicy {
+	if o == nil {
+		return nil
+	}
+	return o.Policy()
+}
+
+func setOf(o *snapshot.Object) *storedSet {
+	if o == nil {
+		return nil
+	}
+	return o.PolicySet()
+}
+
+func (w *waker) policyChanged(key types.NamespacedName, old, now *storedPolicy) {
 	w.metrics.changed(key, now)
-	if old == nil || now == nil || old.UID != now.UID || old.Generation != now.Generation {
-		w.parents.policyEdited(key, now.known())
-	}
-	if old == nil || now == nil || !equality.Semantic.DeepEqual(old.object, now.object) {
+	if old == nil || now == nil || !equality.Semantic.DeepEqual(old.Object, now.Object) {
 		w.add(policy, key)
 	}
-	if old != nil && now != nil && old.read.Observed() == now.read.Observed() && old.disabled() == now.disabled() {
+	if old != nil && now != nil && old.Read.Observed() == now.Read.Observed() && old.Disabled() == now.Disabled() {
 		return
 	}
 	w.add(policy, w.watches.Dependents(dependency.PolicyRef(key.Namespace, key.Name))...)
-	w.add(set, w.parents.setsWith(key)...)
+	w.add(set, w.members.sets(key)...)
 }
 
-func (w *waker) setChanged(old, now *storedSet) {
-	key := either(old, now).key()
-	if old == nil || now == nil || old.UID != now.UID || old.Generation != now.Generation {
-		w.parents.setEdited(key, now.known())
-	}
+func (w *waker) setChanged(key types.NamespacedName, old, now *storedSet) {
+	w.members.change(key, old.Known(), now.Known())
 	w.add(set, key)
-	if old != nil && now != nil && old.read.Observed() == now.read.Observed() {
+	if old != nil && now != nil && old.Read.Observed() == now.Read.Observed() {
 		return
 	}
 	w.add(policy, w.watches.Dependents(dependency.SetRef(key.Namespace, key.Name))...)
-}
-
-func either[T any](a, b *T) *T {
-	if b != nil {
-		return b
-	}
-	return a
 }

@@ -15,10 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/policy/watches"
-	"github.com/opgate/opgate/controller/seen"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // The verbs of writes.
@@ -53,12 +52,12 @@ func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, ver
 	}
 	log.FromContext(ctx).Info("template written", "verb", verb, "policy", parent, "kind", kind.Kind, "namespace", object.GetNamespace(), "name", object.GetName())
 	ref := refOf(written)
-	return written, seen.Wait(ctx, func() bool {
+	return written, r.watches.Changed().Wait(ctx, func() bool {
 		now := r.owned(parent)[ref]
 		if verb == remove {
 			return now == nil || now.GetUID() != written.GetUID() || now.GetDeletionTimestamp() != nil
 		}
-		return now != nil && !seen.Older(now.GetResourceVersion(), written.GetResourceVersion())
+		return now != nil && !snapshot.Older(now.GetResourceVersion(), written.GetResourceVersion())
 	})
 }
 
@@ -98,26 +97,26 @@ func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) 
 	if err != nil {
 		return false, err
 	}
-	_, err = r.patch(ctx, policies, policyv1.Kind, stored, data)
+	_, err = r.patch(ctx, snapshot.Policies, stored, data)
 	return false, err
 }
 
 // patch sends a patch of a Policy or a PolicySet, or of its status, and waits until the watches show it. That the object has
 // changed in the meantime, or is gone, is no error: that wakes the loop.
-func (r *reconciler) patch(ctx context.Context, of schema.GroupVersionResource, kind string, object metav1.Object, data []byte, subresources ...string) (done bool, err error) {
+func (r *reconciler) patch(ctx context.Context, of *snapshot.Kind, object metav1.Object, data []byte, subresources ...string) (done bool, err error) {
 	key := keyOf(object)
 	// The answer is not needed, and a Policy may be large.
-	answer, err := r.heads.Resource(of).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
-	r.Wrote(patch, kind, err)
+	answer, err := r.heads.Resource(of.GroupVersionResource()).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
+	r.Wrote(patch, of.Kind, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("write %s %s: %w", kind, key, err)
+		return false, fmt.Errorf("write %s %s: %w", of.Kind, key, err)
 	}
-	return true, seen.Wait(ctx, func() bool {
-		now := r.parents.head(of, key)
-		return now == nil || now.GetUID() != answer.GetUID() || !seen.Older(now.GetResourceVersion(), answer.GetResourceVersion())
+	return true, r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		now := s.Find(of, key)
+		return now == nil || now.UID != answer.GetUID() || s.Shows(of, answer, false)
 	})
 }
 

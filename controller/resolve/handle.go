@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // grace is how long a resolution may go on after its time is up before it is left behind.
@@ -69,7 +70,7 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		completed.Spec.Subscription.Namespace = namespace
 		retry = retry || again
 	}
-	r.publish(key, e, &Resolution{Generation: op.Generation, UID: op.UID, Policy: completed, Problems: problems}, waitsFor)
+	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed, Problems: problems}, waitsFor)
 	return retry
 }
 
@@ -102,7 +103,7 @@ func (r *Resolver) fillIn(e *entry, op, completed *policyv1beta2.OperatorPolicy)
 }
 
 // publish hands out a resolution if it says something new.
-func (r *Resolver) publish(key types.NamespacedName, e *entry, found *Resolution, waitsFor string) {
+func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
 	r.publishing.Lock()
 	defer r.publishing.Unlock()
 	r.mu.Lock()
@@ -112,7 +113,7 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *Resolution
 	}
 	e.waitsFor = waitsFor
 	last := e.published
-	if found.same(last) {
+	if same(found, last) {
 		r.mu.Unlock()
 		return
 	}

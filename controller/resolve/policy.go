@@ -9,32 +9,20 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
-// Resolution is what one state of a policy means on this cluster.
-type Resolution struct {
-	// Generation and UID say which state of which policy this is; for any other it means nothing.
-	Generation int64
-	UID        types.UID
-	// Policy is a copy of the policy with its spec completed. Its status may be older than the stored one.
-	Policy *policyv1beta2.OperatorPolicy
-	// Problems are why the spec is not complete, as whole sentences with field paths; nil where it is. The
-	// fields that they name are as they were written.
-	Problems []string
-}
-
-// same tells whether two resolutions mean the same to a reader, whatever the status was when they were made.
-func (r *Resolution) same(other *Resolution) bool {
-	if other == nil || r.UID != other.UID || r.Generation != other.Generation || !slices.Equal(r.Problems, other.Problems) {
+// same reports whether two completions mean the same to a reader, whatever the status was when they were made.
+func same(a, b *snapshot.Completion) bool {
+	if b == nil || a.UID != b.UID || a.Generation != b.Generation || !slices.Equal(a.Problems, b.Problems) {
 		return false
 	}
-	return maps.Equal(r.Policy.Labels, other.Policy.Labels) && maps.Equal(r.Policy.Annotations, other.Policy.Annotations) &&
-		reflect.DeepEqual(r.Policy.Spec, other.Policy.Spec)
+	return maps.Equal(a.Policy.Labels, b.Policy.Labels) && maps.Equal(a.Policy.Annotations, b.Policy.Annotations) &&
+		reflect.DeepEqual(a.Policy.Spec, b.Policy.Spec)
 }
 
 // Needed tells whether a policy depends on the cluster: it has template text that is to be resolved, or leaves

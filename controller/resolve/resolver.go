@@ -15,6 +15,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 const (
@@ -45,7 +46,7 @@ type Options struct {
 	DefaultNamespace string
 	// Publish takes each new resolution, one at a time for each policy. It must return at once and must not
 	// call Forget. Required.
-	Publish func(key types.NamespacedName, r Resolution)
+	Publish func(key types.NamespacedName, r snapshot.Completion)
 	// Log takes changes of what is resolved at V(0). Default: none.
 	Log logr.Logger
 }
@@ -95,7 +96,7 @@ type entry struct {
 	uid        types.UID
 	// waitsFor is the package whose namespace is missing.
 	waitsFor  string
-	published *Resolution
+	published *snapshot.Completion
 }
 
 // held is the session of a policy.

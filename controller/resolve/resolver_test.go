@@ -16,6 +16,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // catalogs says what is known of packages.
@@ -96,7 +97,7 @@ type rig struct {
 	*Resolver
 	catalogs catalogs
 	mu       sync.Mutex
-	got      []Resolution
+	got      []snapshot.Completion
 	sessions []*texts
 	next     *texts // what the next session is
 	change   func() // the callback of the last session
@@ -106,7 +107,7 @@ func startRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	g := &rig{next: &texts{}}
 	o.Packages = &g.catalogs
-	o.Publish = func(_ types.NamespacedName, r Resolution) {
+	o.Publish = func(_ types.NamespacedName, r snapshot.Completion) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.got = append(g.got, r)
@@ -136,7 +137,7 @@ func startRig(t *testing.T, o Options) *rig {
 }
 
 // published gives what was published since the last call.
-func (g *rig) published() []Resolution {
+func (g *rig) published() []snapshot.Completion {
 	synctest.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,7 +146,7 @@ func (g *rig) published() []Resolution {
 	return got
 }
 
-func (g *rig) one(t *testing.T) Resolution {
+func (g *rig) one(t *testing.T) snapshot.Completion {
 	t.Helper()
 	got := g.published()
 	if len(got) != 1 {
@@ -175,7 +176,7 @@ func TestPolicyThatIsComplete(t *testing.T) {
 		op := policy(versions("etcd.v1"))
 		g.Policy(op)
 		got := g.one(t)
-		if diff := cmp.Diff(Resolution{Generation: 1, UID: "u", Policy: op}, got); diff != "" {
+		if diff := cmp.Diff(snapshot.Completion{Generation: 1, UID: "u", Policy: op}, got); diff != "" {
 			t.Errorf("resolution (-want +got):\n%s", diff)
 		}
 		if got.Policy == op {

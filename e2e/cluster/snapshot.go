@@ -16,33 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // snapshotTimeout bounds the time until a write has reached Opgate's snapshot; it takes milliseconds.
 const snapshotTimeout = speed.Wait
-
-// snapshotKind is a kind that Opgate's snapshot is made of. Resource is what the endpoint calls it.
-type snapshotKind struct {
-	resource string
-	kind     schema.GroupVersionKind
-}
-
-func snapshotKinds() []snapshotKind {
-	olm := schema.GroupVersion{Group: operatorsGroup, Version: "v1alpha1"}
-	policy := schema.GroupVersion{Group: policyGroup, Version: "v1beta2"}
-	olmV1 := schema.GroupVersion{Group: operatorsGroup, Version: "v1"}
-	return []snapshotKind{
-		{"operatorpolicies", policy.WithKind("OperatorPolicy")},
-		{"subscriptions", olm.WithKind("Subscription")},
-		{"installplans", olm.WithKind("InstallPlan")},
-		{"clusterserviceversions", olm.WithKind("ClusterServiceVersion")},
-		{"operatorgroups", olmV1.WithKind("OperatorGroup")},
-		{"constraints", olmV1.WithKind("Constraint")},
-		{"policies", schema.GroupVersion{Group: policyGroup, Version: "v1"}.WithKind("Policy")},
-		{"policysets", schema.GroupVersion{Group: policyGroup, Version: "v1beta1"}.WithKind("PolicySet")},
-		{"namespaces", schema.GroupVersion{Version: "v1"}.WithKind("Namespace")},
-	}
-}
 
 // Snapshot is what Opgate says of the state that it judges by. The keys of its maps are resources, such as "installplans".
 type Snapshot struct {
@@ -58,11 +36,11 @@ type Snapshot struct {
 
 // Snapshot asks Opgate which state it judges by.
 func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
-	var snapshot Snapshot
-	if err := g.get(ctx, "/snapshot", &snapshot); err != nil {
+	var seen Snapshot
+	if err := g.get(ctx, "/snapshot", &seen); err != nil {
 		return Snapshot{}, fmt.Errorf("read the snapshot: %w", err)
 	}
-	return snapshot, nil
+	return seen, nil
 }
 
 // WaitForSnapshot waits until Opgate judges by the objects that are in the API server now. Opgate learns of writes by
@@ -88,15 +66,15 @@ func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 
 // includes returns an error that says what the snapshot lacks.
 func (g *Gate) includes(ctx context.Context, want map[string]state) error {
-	snapshot, err := g.Snapshot(ctx)
+	seen, err := g.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	if !snapshot.Ready {
+	if !seen.Ready {
 		return errors.New("the snapshot is not ready")
 	}
 	for resource, want := range want {
-		count, got := snapshot.Objects[resource], snapshot.ResourceVersions[resource]
+		count, got := seen.Objects[resource], seen.ResourceVersions[resource]
 		later, err := reaches(got, want.listed)
 		if err != nil {
 			return fmt.Errorf("%s: %w", resource, err)
@@ -141,12 +119,15 @@ type state struct {
 // states returns what the API server has of all kinds, by resource.
 func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 	states := map[string]state{}
-	for _, kind := range snapshotKinds() {
-		s, err := stateOf(ctx, c.masters, kind.kind)
+	for _, kind := range snapshot.Kinds() {
+		if kind.Readers == snapshot.Leader { // which replica leads, and whether one does, is not known here
+			continue
+		}
+		s, err := stateOf(ctx, c.masters, kind.GroupVersionKind)
 		if err != nil {
 			return nil, err
 		}
-		states[kind.resource] = s
+		states[kind.Resource] = s
 	}
 	return states, nil
 }

@@ -11,11 +11,11 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
-	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // kind is one kind of objects that is read; all others are ignored.
@@ -29,18 +29,30 @@ type kind struct {
 	unchecked bool
 }
 
+// kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
 var kinds = []kind{
-	{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), read: readPolicy},
+	watched(snapshot.OperatorPolicies, readPolicy),
 	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
-	{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
+	watched(snapshot.Constraints, readConstraint),
 	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
-	{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), read: readParent},
-	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), read: readPolicySet},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), read: readSubscription},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), read: readPlan},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), read: readCSV, unchecked: true},
-	{GroupVersionKind: schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroup"}, read: readOperatorGroup, unchecked: true},
-	{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, read: readNamespace, cluster: true, unchecked: true},
+	watched(snapshot.Policies, readParent),
+	watched(snapshot.PolicySets, readPolicySet),
+	watched(snapshot.Subscriptions, readSubscription),
+	watched(snapshot.InstallPlans, readPlan),
+	contextual(snapshot.ClusterServiceVersions, readCSV),
+	contextual(snapshot.OperatorGroups, readOperatorGroup),
+	contextual(snapshot.Namespaces, readNamespace),
+}
+
+func watched(k *snapshot.Kind, read func(raw []byte, o *object) []fieldFault) kind {
+	return kind{GroupVersionKind: k.GroupVersionKind, read: read, cluster: k.ClusterScoped}
+}
+
+// contextual is a kind that is context.
+func contextual(k *snapshot.Kind, read func(raw []byte, o *object) []fieldFault) kind {
+	context := watched(k, read)
+	context.unchecked = true
+	return context
 }
 
 // The fields in spec that OLM's schemas require. Without a package a Subscription would be governed by

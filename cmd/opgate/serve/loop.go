@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
@@ -29,15 +28,15 @@ import (
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
 
 // addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
 // what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *admission.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*admission.Feed, *cache.Cache, error) {
+func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
-		changes  operatorpolicy.Changes
-		feed     *admission.Feed
+		feed     *snapshot.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Loop
 	)
@@ -64,8 +63,8 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	escapes, err := escape.New(escape.Options{Store: store, Lease: lease, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
 		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Wrote: loopMetrics.Wrote, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
-			changes.Namespaces([]string{namespace})
-			guards.Changed()
+			loop.Enqueue(namespace)
+			guards.Everything()
 		}})
 	if err != nil {
 		return nil, nil, err
@@ -81,35 +80,26 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	resolver, err = resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
-		Publish: func(key types.NamespacedName, r resolve.Resolution) { feed.Completed(key, admission.Completion(r)) }})
+		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
-	feed = admission.NewFeed(admission.FeedOptions{
+	feed = snapshot.NewFeed(snapshot.FeedOptions{
 		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
-		Changed: func(namespaces []string) {
-			changes.Namespaces(namespaces)
-			guards.Namespaces(namespaces)
-			escapes.Namespaces(namespaces)
-		},
-		ConstraintsChanged: func() {
-			guards.Changed()
-			escapes.Everything()
-		},
 		Interrupted: versions.Refresh,
 	})
 	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
 		also := []operatorpolicy.Companion{guards, escapes}
 		if o.Ordering {
-			ordered, err := orderController(o, key, unjudged, identity, loopMetrics, log)
+			ordered, err := orderController(store, o, key, unjudged, identity, loopMetrics, log)
 			if err != nil {
 				return nil, nil, err
 			}
 			also = append(also, ordered)
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
-			Config: config, Store: store, Changes: &changes, Packages: catalogs, Metrics: loopMetrics,
+			Config: config, Store: store, Lead: feed.Lead, Packages: catalogs, Metrics: loopMetrics,
 			Also: also, Lock: func() resourcelock.Interface { return lease.Lock(identity) }, Escaped: lease.Records().ByPolicy, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
 			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
@@ -127,9 +117,9 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 }
 
 // orderController makes what looks after Policies and PolicySets.
-func orderController(o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
+func orderController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
 	return policycontroller.New(policycontroller.Options{
-		PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
+		Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
 		Metrics: policycontroller.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
 	})
 }

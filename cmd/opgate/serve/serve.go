@@ -27,6 +27,7 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // shutdownTimeout bounds what is still in flight when the listeners close.
@@ -125,7 +126,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 			return fmt.Errorf("add %T: %w", key, err)
 		}
 	}
-	store := &admission.Store{}
+	store := &snapshot.Store{}
 	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
 	feed, catalogs, err := addReaders(told, mgr, config, dynamicClient, store, recorder, key.Key, o, log)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestDecide(t *testing.T) {
 		if change != nil {
 			change(u)
 		}
-		return Kept(u)
+		return u
 	}
 	deleting := func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(new(metav1.Unix(1, 0))) }
 	for _, tc := range []struct {

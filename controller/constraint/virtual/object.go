@@ -65,31 +65,6 @@ func (o *Operator) spec() map[string]any {
 	}
 }
 
-// Kept gives of a stored object what is read here. OLM writes more, and often.
-func Kept(u *unstructured.Unstructured) *unstructured.Unstructured {
-	kept := &unstructured.Unstructured{Object: map[string]any{"spec": u.Object["spec"]}}
-	kept.SetGroupVersionKind(u.GroupVersionKind())
-	kept.SetNamespace(u.GetNamespace())
-	kept.SetName(u.GetName())
-	kept.SetUID(u.GetUID())
-	kept.SetResourceVersion(u.GetResourceVersion())
-	kept.SetDeletionTimestamp(u.GetDeletionTimestamp())
-	kept.SetOwnerReferences(u.GetOwnerReferences())
-	kept.SetLabels(only(u.GetLabels(), rules.VirtualOperatorLabel, managedByLabel))
-	kept.SetAnnotations(only(u.GetAnnotations(), PropertiesAnnotation))
-	return kept
-}
-
-func only(from map[string]string, names ...string) map[string]string {
-	var kept map[string]string
-	for _, name := range names {
-		if value, ok := from[name]; ok {
-			kept = with(kept, map[string]string{name: value})
-		}
-	}
-	return kept
-}
-
 // Corrected gives a stored object as it should be, and nil if it is. What others, above all OLM, put on it beside what
 // is Opgate's stays.
 func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {

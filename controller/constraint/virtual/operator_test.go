@@ -150,7 +150,7 @@ func TestLongNames(t *testing.T) {
 	if len(u.GetName()) > 63 || len(u.GetLabels()[rules.VirtualOperatorLabel]) > 63 {
 		t.Errorf("name %q, labels %v", u.GetName(), u.GetLabels())
 	}
-	if got := ConstraintOf(Kept(u)); got != name {
+	if got := ConstraintOf(u); got != name {
 		t.Errorf("made for %q, want %q", got, name)
 	}
 }

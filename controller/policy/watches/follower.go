@@ -64,6 +64,8 @@ type follower struct {
 	// object that appeared has no old state, one that is gone no new one. Both must return at once.
 	learned func(before *knowledge)
 	changed func(old, now *unstructured.Unstructured)
+	// read is called of all that was read.
+	read func()
 
 	// stop ends it.
 	stop context.CancelFunc
@@ -80,7 +82,7 @@ type knowledge struct {
 }
 
 func (w *Watches) newFollower(s subject, names map[string]struct{}) *follower {
-	return &follower{subject: s, names: names, client: w.Client, backoff: w.Backoff,
+	return &follower{subject: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
 		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "objects", len(names)),
 		again: make(chan struct{}, 1)}
 }
@@ -171,7 +173,7 @@ func (f *follower) follow(ctx context.Context) error {
 		indexers[byParent] = indexParent
 	}
 	opened, synced := make(chan struct{}), make(chan struct{})
-	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, synced: sync.OnceFunc(func() { close(synced) })}
+	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, read: f.read, synced: sync.OnceFunc(func() { close(synced) })}
 	current := &knowledge{objects: kept.Indexer}
 	kept.changed = func(old, now *unstructured.Unstructured) {
 		if f.known.Load() == current { // before, learn reports it
@@ -223,4 +225,5 @@ func (f *follower) learn(now *knowledge) {
 		f.log.Info("watch is allowed")
 	}
 	f.learned(before)
+	f.read()
 }

@@ -23,6 +23,8 @@ type store struct {
 	// synced is called when all has been read, again after each pause; changed of each change after the first time.
 	synced  func()
 	changed func(old, now *unstructured.Unstructured)
+	// read is called of all that was read, also where nothing that is kept has changed.
+	read func()
 
 	replaced bool
 }
@@ -101,6 +103,7 @@ func (s *store) Replace(list []any, version string) error {
 		}
 	}
 	s.replaced = true
+	s.read()
 	s.synced()
 	return nil
 }
@@ -109,6 +112,7 @@ func (s *store) Replace(list []any, version string) error {
 func (s *store) Resync() error { return nil }
 
 func (s *store) tell(old, now *unstructured.Unstructured) {
+	s.read()
 	if s.replaced && !same(old, now) {
 		s.changed(old, now)
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -47,6 +48,8 @@ type Watches struct {
 	kinds *Kinds
 	// synced tells that all CustomResourceDefinitions have been read.
 	synced atomic.Bool
+	// changed is notified of all that is read of template objects.
+	changed signal.Signal
 
 	mu sync.Mutex
 	// run has a follower run until it is stopped; nil while the Watches do not run.
@@ -102,6 +105,9 @@ func (w *Watches) Start(ctx context.Context) error {
 
 // Synced tells whether the kinds of the cluster have been read: before, a kind that is not known may be there all the same.
 func (w *Watches) Synced() bool { return w.synced.Load() }
+
+// Changed is notified of all that is read of template objects, for those who wait for what they have written.
+func (w *Watches) Changed() *signal.Signal { return &w.changed }
 
 // Kinds are those of the cluster.
 func (w *Watches) Kinds() *Kinds { return w.kinds }

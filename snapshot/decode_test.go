@@ -1,10 +1,6 @@
-package admission
+package snapshot
 
-import (
-	"testing"
-
-	"github.com/opgate/opgate/rules"
-)
+import "testing"
 
 // TestStoredPlanKeepsDefinitions makes sure that a snapshot keeps of a plan what shows which definitions it created.
 func TestStoredPlanKeepsDefinitions(t *testing.T) {
@@ -21,13 +17,7 @@ func TestStoredPlanKeepsDefinitions(t *testing.T) {
 			]
 		}
 	}`
-	read, err := readPlan([]byte(plan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := &rules.Cluster{}
-	read.add(cluster)
-	kept := cluster.Namespaces()["shop"].Plans()[0]
+	kept := snapshotOf(read(InstallPlans, plan)).Namespace("shop").Plans()[0]
 	if got := kept.Status.InstalledAt(); got != "2026-11-21T09:00:30Z" || kept.Metadata.CreationTimestamp != "2026-11-21T09:00:00Z" {
 		t.Errorf("created %s, installed at %s", kept.Metadata.CreationTimestamp, got)
 	}

@@ -1,0 +1,92 @@
+package operatorpolicy
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// OLM writes a plan, then its status, and last which plan a Subscription follows. These come by watches of their own, and so not
+// always in that order. Were policies evaluated before the plan is known, one that is about to be approved would be reported as one
+// that does not exist, or that is not going to be approved. Where a plan is missing the API server is asked whether it exists.
+
+// plansAsked remembers the Subscriptions for which the API server has been asked, by namespace. The zero value is ready for use.
+type plansAsked struct {
+	mu sync.Mutex
+	of map[string]string
+}
+
+// before reports whether it has been asked already for the very same Subscriptions, "" for none, and remembers that it is now.
+func (a *plansAsked) before(namespace, missing string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if missing == "" {
+		delete(a.of, namespace)
+		return true
+	}
+	if a.of == nil {
+		a.of = map[string]string{}
+	}
+	same := a.of[namespace] == missing
+	a.of[namespace] = missing
+	return same
+}
+
+func (a *plansAsked) forget(namespace string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, namespace)
+}
+
+// behind reports whether the API server has a newer state of a plan that a Subscription follows than the snapshot: it is on its way,
+// and will enqueue the namespace.
+func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules.Namespace) (bool, error) {
+	var plans []types.NamespacedName
+	missing := ""
+	for _, sub := range ns.Subscriptions() {
+		key := types.NamespacedName{Namespace: ns.Name(), Name: sub.Status.InstallPlan.Name}
+		if key.Name != "" && !written(ns, key.Name) {
+			plans = append(plans, key)
+			missing += sub.Metadata.UID + " " + sub.Metadata.ResourceVersion + " "
+			if known := s.Find(snapshot.InstallPlans, key); known != nil {
+				missing += known.ResourceVersion + " "
+			}
+		}
+	}
+	if r.asked.before(ns.Name(), missing) {
+		return false, nil
+	}
+	for _, key := range plans {
+		now := headOnly(gvkPlan)
+		err := r.reader.Get(ctx, key, now)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		known := s.Find(snapshot.InstallPlans, key)
+		if err == nil && known != nil && !snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
+			continue // OLM has not written more
+		}
+		r.asked.forget(ns.Name()) // until the plan is known, the answer stays the same
+		if err != nil {
+			return false, fmt.Errorf("read InstallPlan %s: %w", key, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// written reports whether OLM has written a plan in full.
+func written(ns *rules.Namespace, name string) bool {
+	for _, p := range ns.Plans() {
+		if p.Metadata.Name == name {
+			return p.Status.Phase != ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// members indexes PolicySets by the Policies that they name. The zero value is ready for use.
+type members struct {
+	// holding is held while changes are taken, so that they come one after the other.
+	holding sync.Mutex
+
+	mu sync.Mutex
+	of map[types.NamespacedName]map[types.NamespacedName]struct{}
+}
+
+// hold keeps changes waiting until the returned function is called.
+func (m *members) hold() (release func()) {
+	m.holding.Lock()
+	return m.holding.Unlock
+}
+
+// replace takes the PolicySets of a snapshot in place of all others.
+func (m *members) replace(current *snapshot.Snapshot) {
+	m.mu.Lock()
+	m.of = nil
+	m.mu.Unlock()
+	for o := range current.Each(snapshot.PolicySets) {
+		m.change(o.Key(), nil, o.PolicySet().Known())
+	}
+}
+
+// change takes a PolicySet that appeared (there is no old one), changed or disappeared (there is no new one).
+func (m *members) change(key types.NamespacedName, old, now *dependency.Set) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old != nil {
+		for _, name := range old.Policies {
+			member := types.NamespacedName{Namespace: key.Namespace, Name: name}
+			if delete(m.of[member], key); len(m.of[member]) == 0 {
+				delete(m.of, member)
+			}
+		}
+	}
+	if now == nil {
+		return
+	}
+	if m.of == nil {
+		m.of = map[types.NamespacedName]map[types.NamespacedName]struct{}{}
+	}
+	for _, name := range now.Policies {
+		member := types.NamespacedName{Namespace: key.Namespace, Name: name}
+		if m.of[member] == nil {
+			m.of[member] = map[types.NamespacedName]struct{}{}
+		}
+		m.of[member][key] = struct{}{}
+	}
+}
+
+// sets returns the PolicySets that name a Policy.
+func (m *members) sets(policy types.NamespacedName) []types.NamespacedName {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.of[policy]))
+}

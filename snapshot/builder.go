@@ -1,0 +1,400 @@
+package snapshot
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Change is what differs between a snapshot and the one before.
+type Change struct {
+	Snapshot *Snapshot
+	// Namespaces are those in which something differs, sorted; "" stands for the policies that govern nothing yet.
+	Namespaces []string
+	// Workloads are those in which only what the leader alone reads differs, sorted.
+	Workloads []string
+	// Constraints is set where Constraints, their annotations, or the facts about the cluster differ.
+	Constraints bool
+	// Objects are those that concern the cluster and differ, in the order of their events.
+	Objects []ObjectChange
+}
+
+// ObjectChange is an object that appeared (there is no old one), changed, or disappeared (there is no new one).
+type ObjectChange struct{ Old, Now *Object }
+
+// Object is the new state, or the last one of an object that is gone.
+func (c *ObjectChange) Object() *Object { return cmp.Or(c.Now, c.Old) }
+
+// event is one thing that happened.
+type event struct {
+	// old and now are the states of an object; one of them may be nil.
+	old, now *Object
+	// completed is what was found for the policy key.
+	completed *Completion
+	key       types.NamespacedName
+	// cluster is what is known of the cluster.
+	cluster *constraint.Cluster
+	// synced is a kind of which all objects have been read.
+	synced *Kind
+}
+
+// Builder turns events into snapshots. It is not safe for concurrent use.
+type Builder struct {
+	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since it would not be
+	// enforced. Default: none.
+	Unjudged []string
+	// Needed reports whether the meaning of a policy depends on the cluster. Default: that of none does.
+	Needed func(*policyv1beta2.OperatorPolicy) bool
+
+	last *Snapshot
+	// incomplete are the policies whose meaning depends on the cluster.
+	incomplete map[types.NamespacedName]*incompletePolicy
+	// clusterScoped are the kinds that are known to have no namespaces.
+	clusterScoped map[schema.GroupKind]bool
+	facts         constraint.Cluster
+}
+
+// Put adds an object, or replaces the one of its name, and returns a new snapshot.
+func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
+	events := make([]event, len(objects))
+	for i, o := range objects {
+		events[i] = event{now: o}
+	}
+	next, _ := b.build(now, events)
+	return next
+}
+
+// SetCluster takes what is known of the cluster: its versions.
+func (b *Builder) SetCluster(now time.Time, c constraint.Cluster) *Snapshot {
+	next, _ := b.build(now, []event{{cluster: &c}})
+	return next
+}
+
+// draft is a snapshot in the making.
+type draft struct {
+	*Builder
+	next   *Snapshot
+	change *Change
+	// entries are the namespaces that differ; the value reports whether anyone is to be notified.
+	entries map[string]*draftEntry
+	cluster [maxKinds]*edit[*Object]
+	// constraints is set where a Constraint, or a fact about the cluster, is new.
+	constraints bool
+	ordered     []ObjectChange
+	// scopeChanged is set where a kind is known, or known no longer, to have no namespaces.
+	scopeChanged bool
+}
+
+type draftEntry struct {
+	objects []*Object
+	// judged is set where what is judged by differs, notify where anything that is read does.
+	judged, notify bool
+}
+
+// build applies events to the last snapshot.
+func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
+	d := &draft{Builder: b, next: &Snapshot{generation: 1}, change: &Change{}, entries: map[string]*draftEntry{}, constraints: b.last == nil}
+	if b.last != nil {
+		*d.next = *b.last
+		d.next.generation++
+	}
+	d.next.built, d.change.Snapshot = now, d.next
+	for i := range events {
+		d.apply(&events[i])
+	}
+	for i, e := range d.cluster {
+		if e != nil {
+			d.next.cluster[i] = e.next
+		}
+	}
+	d.order()
+	if d.constraints {
+		d.setConstraints()
+	}
+	d.setNamespaces()
+	b.last = d.next
+	return d.next, d.change
+}
+
+func (d *draft) apply(e *event) {
+	switch {
+	case e.synced != nil:
+		d.next.synced[e.synced.index] = true
+	case e.cluster != nil:
+		d.facts, d.constraints = *e.cluster, true
+	case e.completed != nil:
+		d.complete(e.key, e.completed)
+	default:
+		d.see(e.old, e.now)
+		if cmp.Or(e.now, e.old).kind == OperatorPolicies {
+			d.policy(e.old, e.now)
+			return
+		}
+		d.move(e.old, e.now)
+	}
+}
+
+// see counts objects and notes the newest version.
+func (d *draft) see(old, now *Object) {
+	o := cmp.Or(now, old)
+	seen := &d.next.seen[o.kind.index]
+	if old != nil {
+		seen.Objects--
+	}
+	if now != nil {
+		seen.Objects++
+	}
+	if seen.ResourceVersion == "" || Older(seen.ResourceVersion, o.ResourceVersion) {
+		seen.ResourceVersion = o.ResourceVersion
+	}
+}
+
+// move puts the new state of an object in the place of the old one, which may concern something else.
+func (d *draft) move(old, now *Object) {
+	// Objects that only the leader reads, such as a catalog that is polled, change all the time in fields that are not kept.
+	notify := old == nil || now == nil || old.kind.Readers != Leader || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
+	if old != nil && (now == nil || old.concerns != now.concerns) {
+		d.take(old, notify)
+	}
+	if now != nil {
+		d.put(now, notify)
+	}
+	o := cmp.Or(now, old)
+	if !o.concerns.cluster {
+		return
+	}
+	c := ObjectChange{old, now}
+	if notify {
+		d.change.Objects = append(d.change.Objects, c)
+	}
+	switch o.kind {
+	case Constraints:
+		d.constraints = true
+	case Policies, PolicySets:
+		d.ordered = append(d.ordered, c)
+	case CustomResourceDefinitions:
+		d.rescope(c)
+	}
+}
+
+func (d *draft) put(o *Object, notify bool) {
+	if o.concerns.cluster {
+		d.table(o.kind).set(o.Key().String(), o)
+		return
+	}
+	e := d.entry(o, notify)
+	if i, found := slices.BinarySearchFunc(e.objects, o, compare); found {
+		e.objects[i] = o
+	} else {
+		e.objects = slices.Insert(e.objects, i, o)
+	}
+}
+
+func (d *draft) take(o *Object, notify bool) {
+	if o.concerns.cluster {
+		d.table(o.kind).remove(o.Key().String())
+		return
+	}
+	e := d.entry(o, notify)
+	if i, found := slices.BinarySearchFunc(e.objects, o, compare); found {
+		e.objects = slices.Delete(e.objects, i, i+1)
+	}
+}
+
+func (d *draft) table(kind *Kind) *edit[*Object] {
+	if d.cluster[kind.index] == nil {
+		d.cluster[kind.index] = d.next.cluster[kind.index].edit()
+	}
+	return d.cluster[kind.index]
+}
+
+func (d *draft) entry(o *Object, notify bool) *draftEntry {
+	e := d.entryOf(o.concerns.namespace)
+	e.notify = e.notify || notify
+	e.judged = e.judged || o.kind.add != nil
+	return e
+}
+
+func (d *draft) entryOf(namespace string) *draftEntry {
+	e := d.entries[namespace]
+	if e == nil {
+		e = &draftEntry{}
+		if last, ok := d.next.namespaces.get(namespace); ok {
+			e.objects = slices.Clone(last.objects)
+		}
+		d.entries[namespace] = e
+	}
+	return e
+}
+
+// setNamespaces puts the namespaces that changed into the snapshot.
+func (d *draft) setNamespaces() {
+	namespaces := d.next.namespaces.edit()
+	for name, e := range d.entries {
+		switch {
+		case e.notify && e.judged:
+			d.change.Namespaces = append(d.change.Namespaces, name)
+		case e.notify:
+			d.change.Workloads = append(d.change.Workloads, name)
+		}
+		if len(e.objects) == 0 {
+			namespaces.remove(name)
+			continue
+		}
+		next := &entry{objects: slices.Clip(e.objects)}
+		if last, ok := d.next.namespaces.get(name); ok && !e.judged {
+			next.judged = last.judged
+		} else {
+			next.judged = d.judged(name, e.objects)
+		}
+		namespaces.set(name, next)
+	}
+	d.next.namespaces = namespaces.next
+	slices.Sort(d.change.Namespaces)
+	slices.Sort(d.change.Workloads)
+}
+
+// judged makes what is judged by of the objects of a namespace, nil if none of them counts.
+func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
+	cluster := rules.Cluster{Constraints: d.next.constraints}
+	if slices.Contains(d.Unjudged, name) {
+		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
+	}
+	for _, o := range objects {
+		if o.kind.add != nil && o.value != nil {
+			o.kind.add(&cluster, name, o.value)
+		}
+	}
+	return cluster.Namespaces()[name]
+}
+
+// setConstraints makes the Constraints of the cluster ready for judging, for all namespaces, if anything that counts for that is
+// new. The loop writes their status all the time: that must not cost what has been judged already.
+func (d *draft) setConstraints() {
+	held := d.next.Objects(Constraints, InCluster())
+	slices.SortFunc(held, compare)
+	definitions := make([]*constraint.Definition, len(held))
+	objects := make([]*constraintv1.Constraint, len(held))
+	for i, o := range held {
+		stored := o.value.(*storedConstraint)
+		definitions[i], objects[i] = stored.definition, stored.object
+	}
+	before := d.next.constraintObjects
+	d.next.constraintObjects = objects
+	known := d.next.constraints.Cluster()
+	if d.next.constraints != nil && known.Version == d.facts.Version && known.OpenShift == d.facts.OpenShift &&
+		slices.EqualFunc(definitions, d.next.constraints.Definitions(), sameDefinition) {
+		d.change.Constraints = !sameAnnotations(before, objects)
+		return
+	}
+	d.next.constraints = constraint.NewSet(definitions, d.facts)
+	d.change.Constraints = true
+	for name := range d.next.namespaces.all() {
+		e := d.entryOf(name)
+		e.judged, e.notify = true, true
+	}
+}
+
+func sameDefinition(a, b *constraint.Definition) bool {
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
+}
+
+// manyOrdered is how many changes of Policies and PolicySets make the graph be made anew.
+const manyOrdered = 64
+
+// order puts what changed of Policies and PolicySets into the graph.
+func (d *draft) order() {
+	if len(d.ordered) > manyOrdered || d.scopeChanged && d.next.order != nil {
+		d.next.order = d.graph()
+		return
+	}
+	for _, c := range d.ordered {
+		o := c.Object()
+		switch {
+		case o.kind == Policies && c.Now != nil && o.Policy().Read != nil:
+			d.next.order = d.next.order.WithPolicy(d.Scoped(o.Policy().Read))
+		case o.kind == Policies:
+			d.next.order = d.next.order.WithoutPolicy(o.Namespace, o.Name)
+		case c.Now != nil && o.PolicySet().Read != nil:
+			d.next.order = d.next.order.WithSet(o.PolicySet().Read)
+		default:
+			d.next.order = d.next.order.WithoutSet(o.Namespace, o.Name)
+		}
+	}
+}
+
+func (d *draft) graph() *dependency.Graph {
+	var policies []*dependency.Policy
+	for _, o := range d.next.Objects(Policies, InCluster()) {
+		if read := o.Policy().Read; read != nil {
+			policies = append(policies, d.Scoped(read))
+		}
+	}
+	var sets []*dependency.Set
+	for _, o := range d.next.Objects(PolicySets, InCluster()) {
+		if read := o.PolicySet().Read; read != nil {
+			sets = append(sets, read)
+		}
+	}
+	return dependency.NewGraph(policies, sets)
+}
+
+// Scoped returns what was read of a Policy, with namespaces only where kinds have them, as far as that is known: only the leader
+// reads CustomResourceDefinitions.
+func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
+	if len(b.clusterScoped) == 0 {
+		return read
+	}
+	return read.Scoped(func(group, kind string) bool { return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}] })
+}
+
+// rescope notes which kinds have no namespaces.
+func (d *draft) rescope(c ObjectChange) {
+	scoped := func(o *Object) (schema.GroupKind, bool) {
+		if o == nil || o.Definition() == nil || !o.Definition().Established || o.Definition().Namespaced {
+			return schema.GroupKind{}, false
+		}
+		return o.Definition().GroupKind(), true
+	}
+	old, was := scoped(c.Old)
+	now, is := scoped(c.Now)
+	if was == is && old == now {
+		return
+	}
+	if was {
+		delete(d.clusterScoped, old)
+	}
+	if is {
+		if d.clusterScoped == nil {
+			d.clusterScoped = map[schema.GroupKind]bool{}
+		}
+		d.clusterScoped[now] = true
+	}
+	d.scopeChanged = true
+}
+
+// judgeWaiting judges the plans that wait for approval, off the request path: the Constraints remember what they have
+// judged, and approving one takes less time.
+func (s *Snapshot) judgeWaiting(namespaces []string) {
+	if s.constraints.Empty() {
+		return
+	}
+	for _, name := range namespaces {
+		ns := s.Namespace(name)
+		for _, plan := range ns.Plans() {
+			if plan.Status.Phase == rules.PhaseRequiresApproval && !plan.Spec.Approved {
+				rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
+			}
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package snapshot
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/stream"
+)
+
+// storedPolicy is an OperatorPolicy as it is stored, and made ready for judging.
+type storedPolicy struct {
+	// object is nil for one that does not decode.
+	object *policyv1beta2.OperatorPolicy
+	// faults are fields that do not exist, or are there twice.
+	faults []string
+	policy *rules.Policy
+}
+
+// storedConstraint is a Constraint as it is stored, and made ready for judging.
+type storedConstraint struct {
+	object     *constraintv1.Constraint
+	definition *constraint.Definition
+}
+
+// Key names the Policy.
+func (p *Policy) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+}
+
+// Known is what was read, nil where there is no Policy or nothing could be read.
+func (p *Policy) Known() *dependency.Policy {
+	if p == nil {
+		return nil
+	}
+	return p.Read
+}
+
+// Disabled reports whether the Policy is disabled.
+func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
+
+// Key names the PolicySet.
+func (s *PolicySet) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Known is what was read, nil where there is no PolicySet or nothing could be read.
+func (s *PolicySet) Known() *dependency.Set {
+	if s == nil {
+		return nil
+	}
+	return s.Read
+}
+
+// Policy is a Policy as it is stored, and what was read of it.
+type Policy struct {
+	metav1.ObjectMeta
+	// Object is nil if the Policy does not decode: then there is no status that could be written without losing something.
+	Object *policyv1.Policy
+	Read   *dependency.Policy
+}
+
+// PolicySet is a PolicySet as it is stored, and what was read of it.
+type PolicySet struct {
+	metav1.ObjectMeta
+	// Object is nil if the PolicySet does not decode.
+	Object *policyv1beta1.PolicySet
+	Read   *dependency.Set
+}
+
+// storedNamespace is what is kept of a namespace.
+type storedNamespace struct {
+	labels, annotations map[string]string
+	deleting            bool
+}
+
+// storedCSV is what is kept of a ClusterServiceVersion; here is false for one that is installed elsewhere, or installs nothing.
+type storedCSV struct {
+	installed             rules.Installed
+	here, virtual, copied bool
+}
+
+// decodeObject reads an object that must not be kept from the status, finalizers and annotations that controllers write. What
+// nobody reads and is large is left out: managed fields, and the manifest that kubectl keeps.
+func decodeObject(raw []byte, into metav1.Object) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return err
+	}
+	leaveOut(into)
+	return nil
+}
+
+func leaveOut(from metav1.Object) {
+	from.SetManagedFields(nil)
+	annotations := from.GetAnnotations()
+	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	from.SetAnnotations(annotations)
+}
+
+func decodeOrdered(raw []byte) (any, Subject, error) {
+	object := &policyv1.Policy{}
+	if err := decodeObject(raw, object); err != nil {
+		return nil, Subject{}, err
+	}
+	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.Read(object)}, InCluster(), nil
+}
+
+// salvageOrdered keeps the head of a Policy that does not decode: nothing of it can be relied on, and nothing is touched.
+func salvageOrdered(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
+	return &Policy{ObjectMeta: *m}, InCluster()
+}
+
+func decodeMembers(raw []byte) (any, Subject, error) {
+	object := &policyv1beta1.PolicySet{}
+	if err := decodeObject(raw, object); err != nil {
+		return nil, Subject{}, err
+	}
+	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.ReadSet(object)}, InCluster(), nil
+}
+
+func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
+	return &PolicySet{ObjectMeta: *m}, InCluster()
+}
+
+func decodePolicy(raw []byte) (any, Subject, error) {
+	op, strict, err := rules.DecodePolicy(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	leaveOut(op)
+	// Admission refuses these; one that was stored before there was any must not read as a policy without them.
+	var faults []string
+	for _, fault := range strict {
+		faults = append(faults, fault.Error()+"; correct it or remove it")
+	}
+	p := rules.NewPolicy(op)
+	if len(faults) > 0 {
+		p = rules.CompletedPolicy(op, faults)
+	}
+	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
+}
+
+// salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
+// disappear (threat G5).
+func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
+	picked := stream.Pick(raw, stream.Fields{"spec": {"subscription": {"namespace": nil, "name": nil}}})
+	text := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type names nothing
+		return s
+	}
+	p := rules.UnreadablePolicy(m.Namespace, m.Name,
+		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
+	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
+}
+
+func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }
+
+func decodeConstraint(raw []byte) (any, Subject, error) {
+	object, strict, err := rules.DecodeConstraint(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	leaveOut(object)
+	return &storedConstraint{object, rules.NewDefinition(object, strict)}, InCluster(), nil
+}
+
+// salvageConstraint keeps a stored Constraint that does not decode as one that holds everything (threat G5).
+func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
+	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
+	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}, InCluster()
+}
+
+func decodeNamespace(raw []byte) (any, Subject, error) {
+	n := &metav1.PartialObjectMetadata{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, n); err != nil {
+		return nil, Subject{}, err
+	}
+	maps.DeleteFunc(n.Annotations, func(name, _ string) bool { return !strings.HasPrefix(name, "opgate.io/") })
+	if len(n.Annotations) == 0 {
+		n.Annotations = nil
+	}
+	return &storedNamespace{labels: n.Labels, annotations: n.Annotations, deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
+}
+
+func addNamespace(to *rules.Cluster, in string, value any) {
+	n := value.(*storedNamespace)
+	to.AddNamespace(in, n.labels, n.deleting)
+}
+
+func decodeSubscription(raw []byte) (any, Subject, error) {
+	s, err := rules.DecodeSubscription(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not of a Subscription
+	return s, InNamespace(s.Metadata.Namespace), nil
+}
+
+func addSubscription(to *rules.Cluster, _ string, value any) {
+	to.AddSubscription(value.(*rules.Subscription))
+}
+
+func decodePlan(raw []byte) (any, Subject, error) {
+	p, err := rules.DecodePlan(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	p.Prepare()
+	p.Trim()
+	return p, InNamespace(p.Metadata.Namespace), nil
+}
+
+func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*rules.InstallPlan)) }
+
+func decodeCSV(raw []byte) (any, Subject, error) {
+	csv, err := rules.DecodeCSV(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	installed, here := csv.Installed()
+	if !here { // only its package is read
+		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+	}
+	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: csv.Metadata.Labels.CopiedFrom != ""},
+		InNamespace(csv.Metadata.Namespace), nil
+}
+
+// salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
+// it are left out, as in decodeCSV.
+func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
+	copied := pickText(raw, "labels", labelCopiedFrom) != ""
+	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
+}
+
+func addCSV(to *rules.Cluster, in string, value any) {
+	if csv := value.(*storedCSV); csv.here {
+		to.AddCSV(in, csv.installed)
+	}
+}
+
+// decodeOperatorGroup leaves out one that does not decode: without any, operators of the namespace count as those for all.
+func decodeOperatorGroup(raw []byte) (any, Subject, error) {
+	g, err := rules.DecodeOperatorGroup(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	g.Metadata = rules.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	return g, InNamespace(g.Metadata.Namespace), nil
+}
+
+func addOperatorGroup(to *rules.Cluster, _ string, value any) {
+	to.AddOperatorGroup(value.(*rules.OperatorGroup))
+}
+
+// concernsNamespace is for kinds of which only fields are kept.
+func concernsNamespace(raw []byte) (any, Subject, error) {
+	return nil, InNamespace(pickText(raw, "namespace")), nil
+}
+
+// concernsCluster is concernsNamespace for kinds that every namespace may refer to.
+func concernsCluster([]byte) (any, Subject, error) { return nil, InCluster(), nil }
+
+// hasLabel reports whether an object has a label, whatever its value.
+func hasLabel(raw []byte, label string) bool {
+	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw, stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)
+	return found && err == nil
+}
+
+// pickText returns a string field of the metadata, "" where there is none.
+func pickText(raw []byte, path ...string) string {
+	path = append([]string{"metadata"}, path...)
+	var fields stream.Fields
+	for _, name := range slices.Backward(path) {
+		fields = stream.Fields{name: fields}
+	}
+	s, _, _ := unstructured.NestedString(stream.Pick(raw, fields), path...) // of another type, it says nothing
+	return s
+}

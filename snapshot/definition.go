@@ -1,0 +1,94 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Definition is what is kept of a CustomResourceDefinition. Schemas are most of them, and are not read.
+type Definition struct {
+	Group, Kind, Plural string
+	// Versions are those that are served, the preferred one first.
+	Versions []string
+	// Storage is the version that objects are stored in. It may be one that is not served.
+	Storage    string
+	Namespaced bool
+	// Template reports whether the definition says that templates may be of its kind.
+	Template bool
+	// Established reports whether the kind is served.
+	Established bool
+	// Operators are the labels by which OLM marks the operators that it belongs to.
+	Operators []string
+}
+
+// GroupKind is the kind that is defined.
+func (d *Definition) GroupKind() schema.GroupKind {
+	return schema.GroupKind{Group: d.Group, Kind: d.Kind}
+}
+
+type definitionNames struct {
+	Kind   string `json:"kind"`
+	Plural string `json:"plural"`
+}
+
+func decodeDefinition(raw []byte) (any, Subject, error) {
+	var o struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec struct {
+			Group    string          `json:"group"`
+			Scope    string          `json:"scope"`
+			Names    definitionNames `json:"names"`
+			Versions []struct {
+				Name    string `json:"name"`
+				Served  bool   `json:"served"`
+				Storage bool   `json:"storage"`
+			} `json:"versions"`
+		} `json:"spec"`
+		Status struct {
+			AcceptedNames definitionNames `json:"acceptedNames"`
+			Conditions    []struct {
+				Type   string `json:"type"`
+				Status string `json:"status"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
+		return nil, Subject{}, err
+	}
+	d := &Definition{
+		Group: o.Spec.Group,
+		// Names that are asked for may be taken; those that are accepted count.
+		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
+		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
+		Namespaced: o.Spec.Scope == "Namespaced",
+		Template:   o.Metadata.Labels[dependency.LabelTemplate] == dependency.LabelTemplateValue,
+	}
+	for label := range o.Metadata.Labels {
+		if strings.HasPrefix(label, olmGroup+"/") {
+			d.Operators = append(d.Operators, label)
+		}
+	}
+	slices.Sort(d.Operators)
+	for _, v := range o.Spec.Versions {
+		if v.Served {
+			d.Versions = append(d.Versions, v.Name)
+		}
+		if v.Storage {
+			d.Storage = v.Name
+		}
+	}
+	slices.SortFunc(d.Versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+	for _, c := range o.Status.Conditions {
+		d.Established = d.Established || c.Type == "Established" && c.Status == "True" && len(d.Versions) > 0
+	}
+	return d, InCluster(), nil
+}

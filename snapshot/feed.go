@@ -1,0 +1,271 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/stream"
+)
+
+// Feed keeps a Store's snapshot current from watches.
+type Feed struct {
+	FeedOptions
+	builder Builder
+	reader  Reader
+
+	// changed wakes the builder; it holds one token, so that any number of events while it builds cost one
+	// more build.
+	changed chan struct{}
+	// led is closed when this replica leads for the first time.
+	led  chan struct{}
+	lead sync.Once
+
+	mu      sync.Mutex
+	pending []event
+	// awaited is since when policies are all that is missing for the first snapshot, denied whether the API
+	// server says that we cannot have them.
+	awaited time.Time
+	denied  bool
+}
+
+// FeedOptions configure a Feed.
+type FeedOptions struct {
+	// Client lists and watches. Required.
+	Client *stream.Client
+	// Store is filled. Required.
+	Store *Store
+	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since it would not be
+	// enforced. Default: none.
+	Unjudged []string
+	// Ordering watches Policies and PolicySets as well, for what depends on what. Default: no Policy is known.
+	Ordering bool
+	// Completer completes policies whose meaning depends on the cluster. Default: none; such policies hold
+	// what they govern, as far as they say what that is.
+	Completer Completer
+	// Interrupted is called when a watch ended with an error: the API server may come back as another version. It must
+	// return at once. Default: nothing.
+	Interrupted func()
+	// Panics records panics of reading an object, which then counts as unreadable. Default: a panic ends the process.
+	Panics *panics.Recorder
+	// Log takes what cannot be read at V(0) and every snapshot at V(1). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// NewFeed makes a feed. Start runs it.
+func NewFeed(o FeedOptions) *Feed {
+	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged}}
+	if o.Completer != nil {
+		f.builder.Needed = o.Completer.Needed
+	}
+	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
+		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
+	}
+	if o.Panics != nil {
+		f.reader.Guard = o.Panics.Run
+	}
+	return f
+}
+
+// SetCluster takes what is known of the cluster: its versions.
+func (f *Feed) SetCluster(c constraint.Cluster) { f.happened(event{cluster: &c}) }
+
+// Completed takes what the Completer found. It counts until the policy changes.
+func (f *Feed) Completed(key types.NamespacedName, c Completion) {
+	f.happened(event{key: key, completed: &c})
+}
+
+// Lead adds the kinds that only the leader needs. They stay: a replica that has led may lead again.
+func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
+
+// Start follows the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
+// have been listed; a kind that the API server does not serve yet keeps the gate closed.
+func (f *Feed) Start(ctx context.Context) error {
+	var policies cache.DoneChecker
+	var others []cache.DoneChecker
+	var running sync.WaitGroup
+	defer running.Wait()
+	follow := func(kind *Kind) (cache.DoneChecker, error) {
+		informer, handled, err := f.informer(kind)
+		if err != nil {
+			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
+		}
+		running.Go(func() { informer.RunWithContext(ctx) })
+		running.Go(func() {
+			if wait(ctx, handled) {
+				f.happened(event{synced: kind})
+			}
+		})
+		return handled, nil
+	}
+	for _, kind := range kinds {
+		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering {
+			continue
+		}
+		synced, err := follow(kind)
+		if err != nil {
+			return err
+		}
+		switch {
+		case kind == OperatorPolicies:
+			policies = synced
+		case kind.Readers == EveryReplica:
+			others = append(others, synced)
+		}
+	}
+	if !wait(ctx, others...) {
+		return nil // the process is stopping
+	}
+	f.await()
+	if !wait(ctx, policies) {
+		return nil
+	}
+	led := f.led
+	for {
+		f.build()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.changed:
+		case <-led:
+			led = nil
+			for _, kind := range kinds {
+				if kind.Readers != Leader {
+					continue
+				}
+				if _, err := follow(kind); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// wait waits until handlers have all that was listed, and reports whether they have.
+func wait(ctx context.Context, handlers ...cache.DoneChecker) bool {
+	for _, handled := range handlers {
+		select {
+		case <-handled.Done():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// NeedLeaderElection is false: every replica judges, so every replica needs a snapshot.
+func (f *Feed) NeedLeaderElection() bool { return false }
+
+func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecker, error) {
+	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
+	informer := cache.NewSharedIndexInformerWithOptions(f.Client.ListerWatcher(kind.GroupVersionResource(), read), &Object{}, cache.SharedIndexInformerOptions{})
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if kind == OperatorPolicies {
+			f.noteFailure(err)
+		}
+		if f.Interrupted != nil {
+			f.Interrupted()
+		}
+		f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f.note(nil, obj.(*Object)) },
+		UpdateFunc: func(old, obj any) { f.note(old.(*Object), obj.(*Object)) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			f.note(obj.(*Object), nil)
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return informer, registration.HasSyncedChecker(), nil
+}
+
+// conversionGrace is how long policies may be all that is missing before this process offers itself to convert
+// them. If another replica is ready they come within a moment.
+const conversionGrace = 10 * time.Second
+
+// AwaitsConversion reports whether there is no snapshot because the API server keeps policies, and only these, waiting
+// for a while. They may be stored in v1beta1, and there may be no process to convert them but this one, which the
+// API server finds only if the process says that it is ready. Until there is a snapshot reviews are refused all
+// the same.
+func (f *Feed) AwaitsConversion() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
+}
+
+// await notes that policies are all that is missing.
+func (f *Feed) await() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.awaited = f.Now()
+}
+
+// noteFailure records a list or watch error of policies. No conversion helps where they are not served, or forbidden.
+func (f *Feed) noteFailure(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
+// note takes an event of an object. The builder has to know of a policy before what completes it.
+func (f *Feed) note(old, now *Object) {
+	f.happened(event{old: old, now: now})
+	if f.Completer == nil {
+		return
+	}
+	switch {
+	case now == nil && old.kind == OperatorPolicies:
+		f.Completer.Forget(old.Key())
+	case now == nil || now.kind != OperatorPolicies:
+	default:
+		if op := now.value.(*storedPolicy).object; op != nil && f.Completer.Needed(op) {
+			f.Completer.Policy(op)
+		} else {
+			f.Completer.Forget(now.Key())
+		}
+	}
+}
+
+func (f *Feed) happened(e event) {
+	f.mu.Lock()
+	f.pending = append(f.pending, e)
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// build stores a snapshot with what has happened since the last one.
+func (f *Feed) build() {
+	f.mu.Lock()
+	events := f.pending
+	f.pending = nil
+	f.mu.Unlock()
+	if len(events) == 0 && f.Store.Load() != nil {
+		return
+	}
+	next, change := f.builder.build(f.Now(), events)
+	f.Store.replace(next, change)
+	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", change.Namespaces)
+	next.judgeWaiting(change.Namespaces)
+}

@@ -1,0 +1,107 @@
+package snapshot
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/stream"
+)
+
+// The fields that are kept for controllers. Tenants write objects of these kinds, as large as the API server takes them. What
+// is too large in a field is kept as a text that stands for it (stream.Withheld).
+
+const (
+	labelCopiedFrom      = "olm.copiedFrom"
+	annotationProperties = "operatorframework.io/properties"
+	annotationOperatorNS = "olm.operatorNamespace"
+	managedMark          = "operatorpolicy.policy.open-cluster-management.io/managed"
+	labelManagedBy       = "app.kubernetes.io/managed-by"
+)
+
+// head are the fields of the metadata that are kept of every kind; labels and annotations are kept besides. The resourceVersion
+// is that of the Object.
+func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
+	more["metadata"] = stream.Fields{"name": nil, "generateName": nil, "namespace": nil, "uid": nil, "generation": nil, "creationTimestamp": nil,
+		"deletionTimestamp": nil, "finalizers": nil, "ownerReferences": nil, "labels": labels, "annotations": annotations}
+	return more
+}
+
+// none keeps no member of a map.
+var none = stream.Fields{}
+
+var (
+	keptOfSubscription = head(stream.Fields{managedMark: nil}, stream.Fields{managedMark: nil}, stream.Fields{
+		"spec": {stream.Any: nil},
+		"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "conditions": nil,
+			"lastUpdated": nil},
+	})
+	keptOfOperatorGroup = head(none, none, stream.Fields{
+		"spec":   {stream.Any: nil},
+		"status": {"namespaces": nil},
+	})
+	keptOfCSV = head(stream.Fields{labelCopiedFrom: nil}, stream.Fields{annotationOperatorNS: nil}, stream.Fields{
+		"spec":   {"installModes": nil, "version": nil},
+		"status": {"phase": nil, "reason": nil, "message": nil},
+	})
+	// keptOfVirtualOperator is what Opgate itself writes of one.
+	keptOfVirtualOperator = head(stream.Fields{labelCopiedFrom: nil, rules.VirtualOperatorLabel: nil, labelManagedBy: nil},
+		stream.Fields{annotationOperatorNS: nil, annotationProperties: nil}, stream.Fields{
+			"spec":   {stream.Any: nil},
+			"status": {"phase": nil, "reason": nil, "message": nil},
+		})
+	keptOfCatalog = head(none, none, stream.Fields{
+		"spec":   {stream.Any: nil},
+		"status": {"connectionState": {"address": nil, "lastObservedState": nil}, "registryService": nil, "latestImageRegistryPoll": nil},
+	})
+	keptOfDeployment = head(none, none, stream.Fields{
+		"spec":   {"replicas": nil},
+		"status": {"observedGeneration": nil, "unavailableReplicas": nil, "availableReplicas": nil},
+	})
+	keptOfDefinition = head(stream.Fields{stream.Any: nil}, none, stream.Fields{})
+)
+
+// keeping picks the same fields of all objects.
+func keeping(fields stream.Fields) func(raw []byte) map[string]any {
+	return func(raw []byte) map[string]any { return stream.Pick(raw, fields) }
+}
+
+// keepCSV also keeps the names of the Deployments in the install strategy, as spec.deployments.
+func keepCSV(raw []byte) map[string]any {
+	if hasLabel(raw, rules.VirtualOperatorLabel) {
+		return stream.Pick(raw, keptOfVirtualOperator)
+	}
+	picked := stream.Pick(raw, keptOfCSV)
+	if names := deploymentsOf(raw); len(names) > 0 {
+		_ = unstructured.SetNestedStringSlice(picked, names, "spec", "deployments") // with names there is a spec
+	}
+	return picked
+}
+
+// maxDeployments bounds the Deployments of one operator. Those in use have a dozen.
+const maxDeployments = 1000
+
+// deploymentsOf names the Deployments in the install strategy of a ClusterServiceVersion.
+func deploymentsOf(raw []byte) []string {
+	var object struct {
+		Spec struct {
+			Install struct {
+				Spec struct {
+					Deployments []struct {
+						Name string `json:"name"`
+					} `json:"deployments"`
+				} `json:"spec"`
+			} `json:"install"`
+		} `json:"spec"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return nil // of another shape, there are none
+	}
+	var names []string
+	for _, d := range object.Spec.Install.Spec.Deployments {
+		if d.Name != "" && len(names) < maxDeployments {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,29 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+var reader Reader
+
+// read reads an object from its JSON.
+func read(kind *Kind, raw string) *Object { return reader.Read(kind, []byte(raw)) }
+
+// encode reads an object of a Go value.
+func encode(kind *Kind, value any) *Object {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return reader.Read(kind, raw)
+}
+
+// snapshotOf is a snapshot of objects.
+func snapshotOf(objects ...*Object) *Snapshot {
+	var b Builder
+	b.Put(time.Time{}, objects...)
+	return b.SetCluster(time.Time{}, constraint.Cluster{Version: "1.36.3"})
+}

@@ -1,0 +1,181 @@
+package snapshot
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/stream"
+)
+
+// Object is what the store keeps of one object. It is immutable.
+type Object struct {
+	// ObjectMeta has the identity, the resourceVersion, the generation, and when it was created and deleted.
+	metav1.ObjectMeta
+
+	kind     *Kind
+	concerns Subject
+	// value is what decode of the kind returned.
+	value any
+	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of what the
+	// decoded fields would.
+	content []byte
+}
+
+// GetObjectKind is nothing: an Object is not sent anywhere.
+func (o *Object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the object, which is immutable.
+func (o *Object) DeepCopyObject() runtime.Object { return o }
+
+// Key names the object among those of its kind.
+func (o *Object) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+}
+
+// Kind is that of the object.
+func (o *Object) Kind() *Kind { return o.kind }
+
+// Unstructured decodes the fields that are kept of the object. The caller may change them.
+func (o *Object) Unstructured() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(o.content) > 0 {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.content, &u.Object); err != nil {
+			panic(err) // it was encoded from what had been decoded
+		}
+	}
+	u.SetGroupVersionKind(o.kind.GroupVersionKind)
+	u.SetResourceVersion(o.ResourceVersion)
+	return u
+}
+
+// compare orders objects by kind, namespace and name.
+func compare(a, b *Object) int {
+	return cmp.Or(cmp.Compare(a.kind.index, b.kind.index), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// identity are the fields by which an informer knows an object.
+var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil, "generation": nil,
+	"creationTimestamp": nil, "deletionTimestamp": nil,
+	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
+
+// Reader reads objects from their JSON. The zero value lets panics of decoding pass.
+type Reader struct {
+	// Guard runs a function and reports whether it panicked. Default: a panic is not recovered.
+	Guard func(resource string, run func()) (panicked bool)
+	// Unreadable is called for each object that does not decode. Default: nothing.
+	Unreadable func(kind *Kind, key types.NamespacedName, err error)
+}
+
+// Read makes an Object of the JSON of one. What does not decode is salvaged, so that it is total.
+func (r *Reader) Read(kind *Kind, raw []byte) *Object {
+	picked := stream.Pick(raw, identity)
+	text := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...) // the API server writes them
+		return s
+	}
+	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"), UID: types.UID(text("uid")),
+		ResourceVersion: text("resourceVersion")}}
+	if at, err := time.Parse(time.RFC3339, text("creationTimestamp")); err == nil {
+		o.CreationTimestamp = metav1.NewTime(at)
+	}
+	if at, err := time.Parse(time.RFC3339, text("deletionTimestamp")); err == nil {
+		o.DeletionTimestamp = new(metav1.NewTime(at))
+	}
+	o.Generation, _, _ = unstructured.NestedInt64(picked, "metadata", "generation")
+	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends a list that comes by a watch
+		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
+	}
+	err := r.decode(o, raw)
+	if err == nil {
+		return o
+	}
+	if r.Unreadable != nil {
+		r.Unreadable(kind, o.Key(), err)
+	}
+	o.value, o.concerns = nil, InNamespace(o.Namespace)
+	if kind.salvage != nil {
+		o.value, o.concerns = kind.salvage(&o.ObjectMeta, raw, fmt.Errorf("decode the stored object: %w", err))
+	}
+	return o
+}
+
+// decode turns a panic into an error: one stored object must not end the process, and every next one as well.
+func (r *Reader) decode(o *Object, raw []byte) (err error) {
+	read := func() {
+		if o.kind.keep != nil {
+			o.content = encoded(o.kind.keep(raw))
+		}
+		o.value, o.concerns, err = o.kind.decode(raw)
+	}
+	if r.Guard == nil {
+		read()
+	} else if r.Guard(o.kind.Resource, read) {
+		return errors.New("opgate failed while it read the object; its log says where")
+	}
+	return err
+}
+
+func encoded(kept map[string]any) []byte {
+	content, err := json.Marshal(kept)
+	if err != nil {
+		panic(err) // made of what was decoded from JSON
+	}
+	return content
+}
+
+// sameContent reports whether nothing that is kept of an object has changed but its resourceVersion.
+func sameContent(a, b *Object) bool {
+	return a.UID == b.UID && string(a.content) == string(b.content)
+}
+
+func metaOf(key types.NamespacedName) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+}
+
+// Policy is the Policy; nil for other kinds. It must not be changed.
+func (o *Object) Policy() *Policy {
+	p, _ := o.value.(*Policy)
+	return p
+}
+
+// PolicySet is the PolicySet; nil for other kinds. It must not be changed.
+func (o *Object) PolicySet() *PolicySet {
+	s, _ := o.value.(*PolicySet)
+	return s
+}
+
+// Definition is what a CustomResourceDefinition defines; nil for other kinds. It must not be changed.
+func (o *Object) Definition() *Definition {
+	d, _ := o.value.(*Definition)
+	return d
+}
+
+// VirtualOperator reports whether a ClusterServiceVersion has the label of those that Opgate makes.
+func (o *Object) VirtualOperator() bool {
+	csv, ok := o.value.(*storedCSV)
+	return ok && csv.virtual
+}
+
+// Copied reports whether a ClusterServiceVersion is a copy that OLM made of one that is installed elsewhere.
+func (o *Object) Copied() bool {
+	csv, ok := o.value.(*storedCSV)
+	return ok && csv.copied
+}
+
+// Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty where there are none.
+func (o *Object) Bundle() (pkg, version string) {
+	if csv, ok := o.value.(*storedCSV); ok {
+		return csv.installed.Package, csv.installed.Version
+	}
+	return "", ""
+}

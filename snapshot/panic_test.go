@@ -1,0 +1,37 @@
+package snapshot
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/rules"
+)
+
+// TestPanicsWhileReading has the feed read a stored policy at which the decoder panics: it holds what it governs, and the process
+// goes on.
+func TestPanicsWhileReading(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	recorder := panics.NewRecorder(registry, logr.Discard())
+	kind := *OperatorPolicies
+	kind.decode = func([]byte) (any, Subject, error) { panic("decoding failed") }
+	guarded := Reader{Guard: recorder.Run}
+	ns := snapshotOf(guarded.Read(&kind, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
+	for _, p := range ns.Policies() {
+		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
+			Subscription: &rules.Subscription{Metadata: rules.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: rules.SubscriptionSpec{Package: p.Package}}})
+		if v.Decision == rules.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
+			t.Errorf("%s: %s", v.Decision, v.Refusal())
+		}
+	}
+	if n := len(ns.Policies()); n != 1 {
+		t.Errorf("%d policies, want the one that cannot be read", n)
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetCounter().GetValue() != 1 {
+		t.Errorf("counted are %v (%v), want one panic", families, err)
+	}
+}

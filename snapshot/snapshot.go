@@ -1,0 +1,234 @@
+package snapshot
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"sort"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// Snapshot is everything that is known of the cluster at one moment. It is immutable: it is read without locks while the
+// feed builds the next one.
+type Snapshot struct {
+	namespaces *table[*entry]
+	// cluster has the objects of each kind that concern the cluster, by namespace/name.
+	cluster [maxKinds]*table[*Object]
+	// constraints are in every namespace as well; constraintObjects are what they were made from, sorted by name.
+	constraints       *constraint.Set
+	constraintObjects []*constraintv1.Constraint
+	// order is what depends on what; nil where no Policy is known.
+	order      *dependency.Graph
+	generation uint64
+	built      time.Time
+	seen       [maxKinds]Seen
+	synced     [maxKinds]bool
+}
+
+// maxKinds bounds the kinds of the store.
+const maxKinds = 16
+
+// entry is what concerns one namespace.
+type entry struct {
+	// judged is nil where nothing counts for judging.
+	judged *rules.Namespace
+	// objects are sorted by kind, namespace and name.
+	objects []*Object
+}
+
+// of returns the objects of a kind. They must not be changed.
+func (e *entry) of(kind *Kind) []*Object {
+	if e == nil {
+		return nil
+	}
+	at := func(index int) int {
+		return sort.Search(len(e.objects), func(i int) bool { return e.objects[i].kind.index >= index })
+	}
+	return e.objects[at(kind.index):at(kind.index+1):at(kind.index+1)]
+}
+
+// Seen says how far a snapshot has followed one kind.
+type Seen struct {
+	// ResourceVersion is the newest that the snapshot includes, "" where it includes no object.
+	ResourceVersion string
+	// Objects is how many objects of the kind exist.
+	Objects int
+}
+
+// Namespace returns what is known of a namespace; nil, which rules read as an empty one, where nothing is and no
+// Constraint applies.
+func (s *Snapshot) Namespace(name string) *rules.Namespace {
+	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
+		return e.judged
+	}
+	if s.constraints.Empty() {
+		return nil
+	}
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
+}
+
+// InOrder is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy waits for.
+func (s *Snapshot) InOrder(name string) *rules.Namespace { return s.Namespace(name).InOrder(s.order) }
+
+// All yields every namespace that is known, sorted by name.
+func (s *Snapshot) All() iter.Seq[*rules.Namespace] {
+	return func(yield func(*rules.Namespace) bool) {
+		for _, name := range s.names() {
+			if e, _ := s.namespaces.get(name); e.judged != nil && !yield(e.judged) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Snapshot) names() []string {
+	names := make([]string, 0, s.namespaces.len())
+	for name := range s.namespaces.all() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Objects returns the objects of a kind that concern a subject; those of a namespace are sorted by namespace and name. They
+// must not be changed.
+func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
+	if concern.cluster {
+		var all []*Object
+		for _, o := range s.cluster[kind.index].all() {
+			all = append(all, o)
+		}
+		return all
+	}
+	e, _ := s.namespaces.get(concern.namespace)
+	return e.of(kind)
+}
+
+// Each yields all objects of a kind, namespace by namespace where they concern namespaces. They must not be changed.
+func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		for _, o := range s.cluster[kind.index].all() {
+			if !yield(o) {
+				return
+			}
+		}
+		for _, e := range s.namespaces.all() {
+			for _, o := range e.of(kind) {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Object returns an object of a kind that concerns a subject, nil if there is none.
+func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName) *Object {
+	if concern.cluster {
+		o, _ := s.cluster[kind.index].get(key.String())
+		return o
+	}
+	objects := s.Objects(kind, concern)
+	i, found := slices.BinarySearchFunc(objects, &Object{kind: kind, ObjectMeta: metaOf(key)}, compare)
+	if !found {
+		return nil
+	}
+	return objects[i]
+}
+
+// NamespaceAnnotations are the annotations opgate.io/... of a namespace. They must not be changed.
+func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
+	o := s.Object(Namespaces, InNamespace(name), types.NamespacedName{Name: name})
+	if o == nil || o.value == nil {
+		return nil
+	}
+	return o.value.(*storedNamespace).annotations
+}
+
+// Policy returns a Policy, nil if there is none. It must not be changed.
+func (s *Snapshot) Policy(key types.NamespacedName) *Policy {
+	if o := s.Object(Policies, InCluster(), key); o != nil {
+		return o.Policy()
+	}
+	return nil
+}
+
+// PolicySet returns a PolicySet, nil if there is none. It must not be changed.
+func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
+	if o := s.Object(PolicySets, InCluster(), key); o != nil {
+		return o.PolicySet()
+	}
+	return nil
+}
+
+// OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace that it governs something in, nil if it is not
+// there, or does not decode.
+func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *policyv1beta2.OperatorPolicy {
+	if o := s.Object(OperatorPolicies, InNamespace(governs), key); o != nil {
+		return o.value.(*storedPolicy).object
+	}
+	return nil
+}
+
+// Order is what depends on what; nil where no Policy is known.
+func (s *Snapshot) Order() *dependency.Graph { return s.order }
+
+// Constraints are those of the cluster, made ready for judging, and what is known of the cluster.
+func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }
+
+// ConstraintObjects are the stored Constraints, sorted by name. They must not be changed.
+func (s *Snapshot) ConstraintObjects() []*constraintv1.Constraint { return s.constraintObjects }
+
+// Governed lists the namespaces that policies concern, sorted; "" is there if some govern nothing yet.
+func (s *Snapshot) Governed() []string {
+	var names []string
+	for name, e := range s.namespaces.all() {
+		if len(e.judged.Policies()) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Generation counts the snapshots of the process, from 1.
+func (s *Snapshot) Generation() uint64 { return s.generation }
+
+// Built is when the snapshot was built.
+func (s *Snapshot) Built() time.Time { return s.built }
+
+// Synced reports whether all objects of kinds have been read once.
+func (s *Snapshot) Synced(kinds ...*Kind) bool {
+	return !slices.ContainsFunc(kinds, func(k *Kind) bool { return !s.synced[k.index] })
+}
+
+// sameAnnotations reports whether two lists have the same Constraints with the same annotations.
+func sameAnnotations(a, b []*constraintv1.Constraint) bool {
+	return slices.EqualFunc(a, b, func(a, b *constraintv1.Constraint) bool {
+		return a.UID == b.UID && maps.Equal(a.Annotations, b.Annotations)
+	})
+}
+
+// Find returns an object by its name alone, nil if there is none. OperatorPolicies are not found by theirs.
+func (s *Snapshot) Find(kind *Kind, key types.NamespacedName) *Object {
+	return s.Object(kind, kind.subject(key), key)
+}
+
+// Shows reports whether a snapshot shows a write: the object at least in the version that was answered or, where it was deleted,
+// that it is gone or on its way out.
+func (s *Snapshot) Shows(kind *Kind, written metav1.Object, deleted bool) bool {
+	now := s.Find(kind, types.NamespacedName{Namespace: written.GetNamespace(), Name: written.GetName()})
+	if deleted {
+		return now == nil || now.UID != written.GetUID() || now.DeletionTimestamp != nil
+	}
+	return now != nil && !Older(now.ResourceVersion, written.GetResourceVersion())
+}

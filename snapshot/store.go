@@ -1,0 +1,108 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/opgate/opgate/internal/signal"
+)
+
+// Store holds the current snapshot. The zero value holds none: until the first full snapshot nothing may
+// be judged, since a list of policies that is not complete must not read as one (threat G2).
+type Store struct {
+	current atomic.Pointer[Snapshot]
+
+	replaced signal.Signal
+
+	mu sync.Mutex
+	// subscribers are called with each change.
+	subscribers map[*func(*Change)]struct{}
+}
+
+// NewStore returns a store of one snapshot; nil is none yet.
+func NewStore(s *Snapshot) *Store {
+	store := &Store{}
+	if s != nil {
+		store.current.Store(s)
+	}
+	return store
+}
+
+// Load returns the current snapshot, or nil before the first.
+func (s *Store) Load() *Snapshot { return s.current.Load() }
+
+// Subscribe calls a function, which must return at once, with each change of the snapshot from now on, in order, until the returned
+// function is called. It also returns the snapshot of now, nil before the first.
+func (s *Store) Subscribe(changed func(*Change)) (current *Snapshot, unsubscribe func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.subscribers == nil {
+		s.subscribers = map[*func(*Change)]struct{}{}
+	}
+	s.subscribers[&changed] = struct{}{}
+	return s.current.Load(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscribers, &changed)
+	}
+}
+
+// replace stores the next snapshot and notifies those who wait for it.
+func (s *Store) replace(next *Snapshot, change *Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current.Store(next)
+	for changed := range s.subscribers {
+		(*changed)(change)
+	}
+	s.replaced.Notify()
+}
+
+// Until waits until there is a snapshot that satisfies a condition.
+func (s *Store) Until(ctx context.Context, condition func(*Snapshot) bool) error {
+	return s.replaced.Until(ctx, s.satisfies(condition))
+}
+
+// Wait waits until the snapshot shows what was just written, so that nothing is decided on a state from before that write.
+func (s *Store) Wait(ctx context.Context, condition func(*Snapshot) bool) error {
+	return s.replaced.Wait(ctx, s.satisfies(condition))
+}
+
+func (s *Store) satisfies(condition func(*Snapshot) bool) func() bool {
+	return func() bool {
+		current := s.Load()
+		return current != nil && condition(current)
+	}
+}
+
+// Older reports whether a resourceVersion is from before another.
+func Older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}
+
+// ServeHTTP shows, as JSON, how far the snapshot has followed the API server, for tests and for people who
+// wonder whether a policy is in force yet. It names no object.
+func (s *Store) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	view := struct {
+		Ready            bool              `json:"ready"`
+		Generation       uint64            `json:"generation"`
+		ResourceVersions map[string]string `json:"resourceVersions"`
+		Objects          map[string]int    `json:"objects"`
+	}{ResourceVersions: map[string]string{}, Objects: map[string]int{}}
+	if current := s.Load(); current != nil {
+		view.Ready, view.Generation = true, current.generation
+		for _, kind := range kinds {
+			if seen := current.seen[kind.index]; seen != (Seen{}) {
+				view.ResourceVersions[kind.Resource], view.Objects[kind.Resource] = seen.ResourceVersion, seen.Objects
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(view) // the reader has gone
+}
