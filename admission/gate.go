@@ -17,6 +17,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -293,7 +294,7 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 
 func unreadable(kind string, err error) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnreadable,
-		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, clipped(err.Error()))}}}
+		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, text.Truncate(err.Error(), maxQuoted))}}}
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.

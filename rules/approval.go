@@ -1,6 +1,10 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // UngovernedMode says what the background loop does about operators that no policy governs, where a policy
 // makes OLM wait for approval in their namespace: one Manual Subscription holds all plans of a namespace.
@@ -127,7 +131,7 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 // idle says why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *CSVVerdict) string {
 	if drifted := in.Namespace.driftedOf(c.Package); drifted != "" {
-		return shown(drifted) + ", which is installed, is not what its InstallPlan brought"
+		return text.Name(drifted) + ", which is installed, is not what its InstallPlan brought"
 	}
 	overlap := Overlapping(in.Namespace, c.Package)
 	for _, p := range in.Namespace.governing(c.Package) {
@@ -162,13 +166,13 @@ func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
 	case len(c.Because) > 0:
 		b.Why = c.Because[0]
 	case c.Standing == Allowed:
-		b.Why = shown(c.CSV) + " is held: " + in.idle(c)
+		b.Why = text.Name(c.CSV) + " is held: " + in.idle(c)
 	case len(in.Namespace.subscribers(c.Package)) == 0:
-		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and nothing that is allowed requires it"
+		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and nothing that is allowed requires it"
 	case in.Ungoverned != ApproveUngoverned:
-		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and operators without a policy are left to people here (ungoverned: hold)"
+		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and operators without a policy are left to people here (ungoverned: hold)"
 	default:
-		b.Why = shown(c.CSV) + " is held: no policy governs package " + shown(c.Package) + ", and its Subscription asks for Manual approval"
+		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and its Subscription asks for Manual approval"
 	}
 	return b
 }

@@ -1,6 +1,10 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
 // approval: the loop approves for it what the Constraints allow, and gives it back when none binds any more. Who
@@ -83,7 +87,7 @@ func (n *Namespace) awaitsApproval() bool {
 // holdApproval makes a Subscription wait, and notes that it had not asked for that.
 func holdApproval(s *Subscription, guard Guard) []Change {
 	changes := []Change{{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathApproval, Value: ApprovalManual,
-		Message: sentence("spec.installPlanApproval was changed from "+quote(s.Spec.InstallPlanApproval)+" to "+ApprovalManual+" by "+guard.String(),
+		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+ApprovalManual+" by "+guard.String(),
 			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+ApprovalAutomatic)}}
 	note := Change{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathRequested, Value: ApprovalAutomatic}
 	if !s.Metadata.Annotations.present {

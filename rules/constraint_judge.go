@@ -9,6 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -60,9 +61,9 @@ var faultRules = map[constraint.FaultKind]RuleID{
 func FaultText(f constraint.Fault) string {
 	where := f.Path
 	if f.Value != "" {
-		where += " (" + printable(f.Value) + ")"
+		where += " (" + text.Escape(f.Value) + ")"
 	}
-	return where + " " + printable(f.Message)
+	return where + " " + text.Escape(f.Message)
 }
 
 // JudgeConstraint decides on creating or updating a Constraint: what cannot be read or may cost too much is denied,
@@ -122,7 +123,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
 				if f.Outcome == constraint.Failed {
 					more = cannotJudge("it", &f)
 				}
-				v.warn(Reason{Rule: RuleConstraintViolated, Message: sentence(shown(installed.CSV)+" is installed in namespace "+ns.Name()+
+				v.warn(Reason{Rule: RuleConstraintViolated, Message: sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
 					" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
 			}
 			if len(v.Warnings) > most {

@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -97,12 +98,12 @@ func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
 	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
-			what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
+			what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would pass for a first installation (threat O10)
 			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
-				what: "making something else than package " + shown(before.pkg) + " of " + shown(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
+				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
 		}
 	}
 	for _, p := range ns.governing(c.pkg) {
@@ -144,7 +145,7 @@ func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
 		return
 	}
-	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + shown(before.name) + " is not allowed",
+	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
 		accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its Subscription offers"}
 	if before.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
@@ -170,7 +171,7 @@ func judgeVirtualOperator(in *CSVInput, v *Verdict) {
 	}
 	switch is, was := in.New.virtualOperator(), in.Old != nil && in.Old.virtualOperator(); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
-		deny("changing the virtual operator of Constraint " + shown(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
+		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
 	case is && !was:
 		deny("a virtual operator, which label " + VirtualOperatorLabel + " makes it, is for Opgate alone to write")
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -139,9 +140,9 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 }
 
 func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
-	by := "; InstallPlan " + shown(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
+	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	if c.unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held",
+		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
 			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
 	}
 	for _, p := range ns.governing(c.pkg) {

@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 func written(t *testing.T, spec string) *CSV {
 	t.Helper()
 	csv, err := DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop","annotations":{"operatorframework.io/properties":` +
-		quote(properties("etcd", "0.9.2")) + `}},"spec":` + spec + `}`))
+		text.Quote(properties("etcd", "0.9.2")) + `}},"spec":` + spec + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -177,7 +178,7 @@ func (s *ruleSet) addPermissions(field string, from *unread) error {
 func (s *ruleSet) addGrants(g *grants, all []*grants) error {
 	switch {
 	case g.why != "":
-		return fmt.Errorf("%s %s, which comes along, %s", g.kind, shown(g.name), g.why)
+		return fmt.Errorf("%s %s, which comes along, %s", g.kind, text.Name(g.name), g.why)
 	case g.role != nil:
 		for _, other := range all {
 			if other.kind == g.role.Kind && other.name == g.role.Name {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -22,12 +23,12 @@ type Right struct{ Verb, Group, Resource, Namespace, Name string }
 func (r Right) String() string {
 	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 	if r.Name != "" {
-		what += " " + printable(r.Name)
+		what += " " + text.Escape(r.Name)
 	}
 	if r.Namespace == "" {
 		return what + " in the whole cluster"
 	}
-	return what + " in namespace " + printable(r.Namespace)
+	return what + " in namespace " + text.Escape(r.Namespace)
 }
 
 // Need is something that the author of a Policy needs a right to.

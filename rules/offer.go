@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -39,9 +40,9 @@ func judgeOffer(in *SubscriptionInput, v *Verdict) {
 			continue // the plan will tell
 		}
 		spoken[f.Constraint] = true
-		what := "package " + quote(asked.Package)
+		what := "package " + text.Quote(asked.Package)
 		if asked.Unknown&constraint.CSV == 0 {
-			what = shown(asked.CSV)
+			what = text.Name(asked.CSV)
 		}
 		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
 	}
@@ -53,13 +54,13 @@ func judgeOffer(in *SubscriptionInput, v *Verdict) {
 	for _, f := range set.Judge(newest, facts, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
 			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", will not be allowed by "+constraintGuard(f.Definition).String(),
+				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Offer.Channel)+", will not be allowed by "+constraintGuard(f.Definition).String(),
 				RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}
 	if what, accepted := tooOldFor(in.Offer.MinKubeVersion, set.Cluster().Version); what != "" {
 		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
-			shown(newest.CSV)+", the newest version in channel "+shown(in.Offer.Channel)+", "+what, RulePlanKubeVersion, accepted)})
+			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Offer.Channel)+", "+what, RulePlanKubeVersion, accepted)})
 	}
 }
 
@@ -108,10 +109,10 @@ func judgeStart(in *SubscriptionInput, v *Verdict) {
 	}
 	names := make([]string, len(in.Offer.Versions))
 	for i, o := range in.Offer.Versions {
-		names[i] = shown(o.CSV)
+		names[i] = o.CSV
 	}
 	catalog := in.Subscription.catalog()
 	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: "spec.startingCSV", Message: sentence(
-		"spec.startingCSV "+quote(start)+" is not in channel "+shown(in.Offer.Channel)+" of catalog "+shown(catalog.Namespace)+"/"+shown(catalog.Name),
-		RuleSubscriptionUnknownCSV, "it has "+joined(names))})
+		"spec.startingCSV "+text.Quote(start)+" is not in channel "+text.Name(in.Offer.Channel)+" of catalog "+text.Name(catalog.Namespace)+"/"+text.Name(catalog.Name),
+		RuleSubscriptionUnknownCSV, "it has "+text.Names(names, maxListed))})
 }

@@ -9,6 +9,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -57,7 +58,7 @@ func JudgeParentPolicy(in ParentPolicyInput) Verdict {
 		if t := &read.Templates[i]; t.Fault != "" && v.Decision == Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
 			v.warn(Reason{Rule: RuleParentTemplate, Field: path,
-				Message: sentence(path+": "+printable(t.Fault), RuleParentTemplate, "the template is not applied, and the Policy is NonCompliant, until that is mended")})
+				Message: sentence(path+": "+text.Escape(t.Fault), RuleParentTemplate, "the template is not applied, and the Policy is NonCompliant, until that is mended")})
 		}
 	}
 	return v.sorted()

@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Standing says where one ClusterServiceVersion of a plan stands.
@@ -54,7 +56,7 @@ var contentRules = []struct {
 	judge func(*planCSV, *Policy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, shown(c.name)) }},
+	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, text.Name(c.name)) }},
 	// What must not be there is not installed.
 	{RulePlanMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -72,7 +74,7 @@ var comingRules = []struct {
 }{
 	// What waits for something else is not installed before it (seed 003).
 	{RulePlanDependency, func(in *PlanInput, c *planCSV, p *Policy) finding {
-		return in.Namespace.waiting(p.Pending, p.Name, shown(c.name))
+		return in.Namespace.waiting(p.Pending, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},
@@ -151,7 +153,7 @@ func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
 func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (standing Standing, by []string) {
 	if c.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
-			what:     "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and the plan is held",
+			what:     "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and the plan is held",
 			accepted: "waits until the bundle's properties or the status of a Subscription tell the package"})
 		return Held, nil
 	}
@@ -263,9 +265,9 @@ func forbiddenCSV(c *planCSV, p *Policy) finding {
 	}
 	switch match, sure := p.matches(c); {
 	case match:
-		return finding{decision: Deny, what: shown(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
+		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
 	case !sure:
-		return finding{decision: Hold, what: shown(c.name) + " is held",
+		return finding{decision: Hold, what: text.Name(c.name) + " is held",
 			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
 	}
 	return finding{}
@@ -275,12 +277,12 @@ func forbiddenCSV(c *planCSV, p *Policy) finding {
 func (p *Policy) scope() string {
 	var parts []string
 	if len(p.versions) > 0 {
-		parts = append(parts, joined(p.versions))
+		parts = append(parts, text.Names(p.versions, maxListed))
 	} else {
 		parts = append(parts, "package "+p.Package)
 	}
 	if p.versionRange != nil {
-		parts = append(parts, "in range "+quote(p.versionRange.String()))
+		parts = append(parts, "in range "+text.Quote(p.versionRange.String()))
 	}
 	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
 		parts = append(parts, "from "+p.catalogText())
@@ -293,14 +295,14 @@ func foreignCSVCatalog(c *planCSV, p *Policy) finding {
 		return finding{}
 	}
 	if c.pastOLM {
-		return finding{decision: Deny, what: shown(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
+		return finding{decision: Deny, what: text.Name(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
 	}
 	if len(c.catalogs) == 0 {
-		return finding{decision: Hold, what: "the catalog of " + shown(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
+		return finding{decision: Hold, what: "the catalog of " + text.Name(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
 	}
 	for _, catalog := range c.catalogs {
 		if p.catalogMismatch(catalog) {
-			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", shown(c.name), shown(catalog.Namespace), shown(catalog.Name)),
+			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
 				accepted: "allowed is " + p.catalogText()}
 		}
 	}
@@ -311,23 +313,23 @@ func unlistedCSV(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
 		return finding{}
 	}
-	return finding{decision: Deny, what: shown(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+	return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
 }
 
 func outOfRangeCSV(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
 		return finding{}
 	}
-	allowed := "allowed is versionRange " + quote(p.versionRange.String())
+	allowed := "allowed is versionRange " + text.Quote(p.versionRange.String())
 	if c.version == "" {
-		return finding{decision: Hold, what: "the version of " + shown(c.name) + " is not known and the plan is held", accepted: allowed}
+		return finding{decision: Hold, what: "the version of " + text.Name(c.name) + " is not known and the plan is held", accepted: allowed}
 	}
 	in, err := p.versionRange.Contains(c.version)
 	switch {
 	case err != nil:
-		return finding{decision: Hold, what: shown(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
+		return finding{decision: Hold, what: text.Name(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
 	case !in:
-		return finding{decision: Deny, what: shown(c.name) + " (version " + shown(c.version) + ") is not allowed", accepted: allowed}
+		return finding{decision: Deny, what: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", accepted: allowed}
 	}
 	return finding{}
 }
@@ -340,7 +342,7 @@ func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
 	if installed == "" {
 		return finding{} // a first install needs no upgrade approval (seed 001)
 	}
-	return finding{decision: Hold, what: "the upgrade of " + shown(installed) + " to " + shown(c.name) + " is held",
+	return finding{decision: Hold, what: "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
 		accepted: "waits for spec.upgradeApproval: Automatic"}
 }
 
@@ -351,8 +353,8 @@ func foreignPlanChannel(in *PlanInput, c *planCSV, p *Policy) finding {
 	for _, s := range in.Namespace.subscribers(c.pkg) {
 		if s.Spec.Channel != p.Channel {
 			return finding{decision: Hold,
-				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", shown(c.name), quote(s.Spec.Channel), s.Metadata.Name),
-				accepted: "waits until it follows channel " + shown(p.Channel)}
+				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name), text.Quote(s.Spec.Channel), s.Metadata.Name),
+				accepted: "waits until it follows channel " + text.Name(p.Channel)}
 		}
 	}
 	return finding{}

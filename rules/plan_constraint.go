@@ -7,6 +7,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -103,16 +104,16 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 		return
 	}
 	for _, d := range set.Binding(j.Namespace.Facts()) {
-		v.recordAs(RulePlanDependency, constraintGuard(d), true, j.Namespace.waiting(d.Pending, d.Name, shown(c.name)))
+		v.recordAs(RulePlanDependency, constraintGuard(d), true, j.Namespace.waiting(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
 			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				shown(c.name)+" is judged by "+constraintGuard(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
+				text.Name(c.name)+" is judged by "+constraintGuard(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
 				RulePlanConstraint, mustSatisfy(&f))})
 			continue
 		}
-		v.recordConstraint(RulePlanConstraint, shown(c.name), &f)
+		v.recordConstraint(RulePlanConstraint, text.Name(c.name), &f)
 	}
 }
 
@@ -130,7 +131,7 @@ func constraintFinding(what string, f *constraint.Finding) finding {
 		return finding{decision: Deny, field: field, what: what + " is not allowed", accepted: mustSatisfy(f)}
 	case constraint.Undecided:
 		return finding{decision: Hold, field: field, what: what + " is held",
-			accepted: field + " cannot be judged, since " + printable(f.Why) + "; " + mustSatisfy(f)}
+			accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
 	case constraint.Failed:
 		return finding{decision: Hold, field: field, what: what + " is held", accepted: cannotJudge(field, f)}
 	case constraint.Satisfied:
@@ -148,7 +149,7 @@ func constraintPath(f *constraint.Finding) string {
 
 // cannotJudge says why a constraint failed, and what it asks.
 func cannotJudge(field string, f *constraint.Finding) string {
-	why := field + " cannot be judged: " + printable(f.Why)
+	why := field + " cannot be judged: " + text.Escape(f.Why)
 	if f.Rule == "" {
 		return why
 	}
@@ -157,11 +158,11 @@ func cannotJudge(field string, f *constraint.Finding) string {
 
 // mustSatisfy says what is asked, in the words of the admin if there are any.
 func mustSatisfy(f *constraint.Finding) string {
-	rule := "it must satisfy " + printable(f.Rule)
+	rule := "it must satisfy " + text.Escape(f.Rule)
 	if f.Message == "" {
 		return rule
 	}
-	return printable(f.Message) + " (" + rule + ")"
+	return text.Escape(f.Message) + " (" + rule + ")"
 }
 
 // judgeNeeds judges what a bundle needs of others and of the cluster. OLM's resolver has looked at the first, but
@@ -170,10 +171,10 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 	set := j.Namespace.Constraints()
 	held := func(id RuleID, what, accepted string) {
 		if j.strict {
-			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(shown(c.name)+" "+what+" and is held", id, accepted)})
+			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(text.Name(c.name)+" "+what+" and is held", id, accepted)})
 			return
 		}
-		v.warn(Reason{Rule: id, Message: sentence(shown(c.name)+" "+what, id, accepted)})
+		v.warn(Reason{Rule: id, Message: sentence(text.Name(c.name)+" "+what, id, accepted)})
 	}
 	if constraint.BringsOwn(c.properties) {
 		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.Facts(), j.budget) {
@@ -191,12 +192,12 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 
 // missing says what a bundle's own constraint asks for.
 func missing(f *constraint.Finding) string {
-	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + printable(f.Rule)
+	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
 	if f.Outcome == constraint.Failed {
-		why = "it cannot be judged: " + printable(f.Why)
+		why = "it cannot be judged: " + text.Escape(f.Why)
 	}
 	if f.Message != "" {
-		return quote(f.Message) + "; " + why
+		return text.Quote(f.Message) + "; " + why
 	}
 	return why
 }
@@ -220,7 +221,7 @@ func tooOldFor(minKube, kubernetes string) (what, accepted string) {
 	needs, err := semver.ParseTolerant(minKube)
 	switch {
 	case err != nil:
-		return "has minKubeVersion " + quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
+		return "has minKubeVersion " + text.Quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
 	case has.LT(needs):
 		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes + "; OLM would install it, and it would wait for ever"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -104,7 +105,7 @@ func (c *planCSV) describe(properties string) {
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
 	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
-		c.unknown = "the plan says both package " + shown(c.pkg) + " " + shown(c.version) + " and package " + shown(b.Package) + " " + shown(b.Version)
+		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " + text.Name(b.Package) + " " + text.Name(b.Version)
 		return
 	}
 	if b.Package != "" {
@@ -131,7 +132,7 @@ func (c *planCSV) attribute(ns *Namespace) {
 	case c.pkg == "":
 		c.pkg = claimed
 	case claimed != "" && claimed != c.pkg:
-		c.unknown = "its bundle says package " + shown(c.pkg) + " and a Subscription says package " + shown(claimed)
+		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " + text.Name(claimed)
 	}
 	if c.unknown != "" {
 		c.pkg = ""

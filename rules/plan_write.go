@@ -3,6 +3,8 @@ package rules
 import (
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // PlanCreateInput is all that judging the creation of an InstallPlan needs. The API server drops the status
@@ -56,10 +58,10 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			pkg = in.Namespace.startedBy(name)
 		}
 		policies := in.Namespace.governing(pkg)
-		what := shown(name) + " in a plan that is approved from the start is held"
+		what := text.Name(name) + " in a plan that is approved from the start is held"
 		if pkg == "" {
 			policies = in.Namespace.slipped()
-			what = shown(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
+			what = text.Name(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
 			if mode, because := p.Approval(in.Namespace); mode == ApprovalManual && !p.passesByName(name) {
@@ -206,7 +208,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		}
 	}
 	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, finding{decision: Deny, field: "status.phase",
-		what: "changing status.phase from " + quote(from) + " to " + quote(to) + " is not allowed", accepted: accepted})
+		what: "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed", accepted: accepted})
 	return v.sorted()
 }
 
@@ -274,7 +276,7 @@ func (v *Verdict) Overridden(reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
 		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, guard: r.guard,
-			Message: sentence("overridden with reason "+quote(reason), RulePlanOverride, r.Message)})
+			Message: sentence("overridden with reason "+text.Quote(reason), RulePlanOverride, r.Message)})
 	}
 	return allowed.sorted()
 }

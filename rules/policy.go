@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -176,7 +177,7 @@ func (p *Policy) acceptedVersions() string {
 	if len(names) == 1 {
 		return "allowed is " + names[0]
 	}
-	return "allowed are " + joined(names)
+	return "allowed are " + text.Names(names, maxListed)
 }
 
 // catalogMismatch tells whether a catalog is another one than the policy names.

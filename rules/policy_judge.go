@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // PolicyInput is all that judging an OperatorPolicy needs.
@@ -85,12 +86,12 @@ func previewPolicy(in *PolicyInput, p *Policy, v *Verdict) {
 	preview := func(id RuleID, what, more string) { v.warn(Reason{Rule: id, Message: sentence(what, id, more)}) }
 	for _, name := range p.versions {
 		if _, err := semver.ParseTolerant(name); err == nil {
-			preview(RulePolicyIneffective, "spec.versions has "+quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
+			preview(RulePolicyIneffective, "spec.versions has "+text.Quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
 				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
 		}
 	}
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
-		preview(RulePolicyIneffective, "spec.subscription.source "+quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
+		preview(RulePolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
 	if p.Package == "" || p.TargetNamespace == "" {
@@ -147,7 +148,7 @@ func (p *Policy) acceptance() string {
 	case len(p.versions) > 0:
 		return p.acceptedVersions()
 	case p.versionRange != nil:
-		return "allowed is versionRange " + quote(p.versionRange.String())
+		return "allowed is versionRange " + text.Quote(p.versionRange.String())
 	}
 	return ""
 }
@@ -158,7 +159,7 @@ func previewPlan(plan *InstallPlan, p *Policy, ns *Namespace, preview func(id Ru
 	var names []string
 	concerned := false
 	for _, c := range verdict.CSVs {
-		names = append(names, shown(c.CSV))
+		names = append(names, text.Name(c.CSV))
 		concerned = concerned || c.Package == p.Package
 	}
 	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.guard == p.guard() })

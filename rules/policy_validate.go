@@ -16,6 +16,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 var specPath = field.NewPath("spec")
@@ -181,7 +182,7 @@ func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.Err
 	}
 	strict, err := kjson.UnmarshalStrict(value.Raw, &into)
 	if err != nil {
-		return into, field.ErrorList{field.Invalid(path, quote(string(value.Raw)), err.Error())}
+		return into, field.ErrorList{field.Invalid(path, text.Quote(string(value.Raw)), err.Error())}
 	}
 	var errs field.ErrorList
 	for _, problem := range strict {

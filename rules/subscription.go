@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"slices"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
@@ -71,7 +73,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
-			"spec.startingCSV "+quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+ApprovalAutomatic,
+			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+ApprovalAutomatic,
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
 	}
 	return v.sorted()
@@ -110,7 +112,7 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 	}
 	for _, p := range in.Namespace.governing(in.Old.Spec.Package) {
 		v.record(RuleSubscriptionPackage, p, finding{decision: Deny, field: "spec.name",
-			what:     "changing spec.name from " + quote(in.Old.Spec.Package) + " to " + quote(in.Subscription.Spec.Package) + " is not allowed",
+			what:     "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " + text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			accepted: "make another Subscription for the other package"})
 	}
 }
@@ -142,7 +144,7 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 	case in.Mode == MutateApproval:
 		v.Changes = append(v.Changes, Change{
 			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
-			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", quote(have), want, decider.Source()),
+			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", text.Quote(have), want, decider.Source()),
 				RuleSubscriptionApproval, because),
 		})
 		return want
@@ -173,7 +175,7 @@ func approvalFinding(have, want, because string) finding {
 	return finding{
 		decision: Deny,
 		field:    "spec.installPlanApproval",
-		what:     "spec.installPlanApproval " + quote(have) + " is not allowed",
+		what:     "spec.installPlanApproval " + text.Quote(have) + " is not allowed",
 		accepted: "write " + want + ", since " + because,
 	}
 }
@@ -192,13 +194,13 @@ func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 		return finding{}
 	}
 	if !p.restrictsVersions() {
-		return finding{decision: Deny, field: "spec.name", what: "package " + quote(spec.Package) + " is forbidden",
+		return finding{decision: Deny, field: "spec.name", what: "package " + text.Quote(spec.Package) + " is forbidden",
 			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV tells which version is asked for; the plan is judged later.
 	if len(p.versions) > 0 && p.versionRange == nil && p.lists(spec.StartingCSV) {
-		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(spec.StartingCSV) + " is forbidden",
-			accepted: "any version but " + joined(p.versions)}
+		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
+			accepted: "any version but " + text.Names(p.versions, maxListed)}
 	}
 	return finding{}
 }
@@ -210,7 +212,7 @@ func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
 	}
 	return finding{
 		decision: Deny, field: "spec.source",
-		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", quote(spec.Source), quote(spec.SourceNamespace)),
+		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", text.Quote(spec.Source), text.Quote(spec.SourceNamespace)),
 		accepted: "allowed is " + p.catalogText(),
 	}
 }
@@ -220,8 +222,8 @@ func foreignChannel(in *SubscriptionInput, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
 		return finding{}
 	}
-	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + quote(channel) + " is not allowed",
-		accepted: "allowed is " + shown(p.Channel)}
+	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + text.Quote(channel) + " is not allowed",
+		accepted: "allowed is " + text.Name(p.Channel)}
 }
 
 func foreignStart(in *SubscriptionInput, p *Policy) finding {
@@ -229,6 +231,6 @@ func foreignStart(in *SubscriptionInput, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || start == "" || len(p.versions) == 0 || p.lists(start) || p.namesStart(start) {
 		return finding{} // a version range is judged on the plan, where the version is known
 	}
-	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(start) + " is not allowed",
+	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(start) + " is not allowed",
 		accepted: p.acceptedVersions()}
 }

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -63,6 +64,9 @@ type Change struct {
 	Message string
 }
 
+// maxListed is how many names a message lists.
+const maxListed = 10
+
 // Verdict is the outcome of judging one object.
 type Verdict struct {
 	// Object is "subscription shop/etcd": lower-case kind, namespace/name.
@@ -85,7 +89,7 @@ func (v *Verdict) Refusal() string {
 	parts := make([]string, 0, min(len(v.Reasons), most+1))
 	for i, r := range v.Reasons {
 		if i == most {
-			parts = append(parts, "and "+plural(len(v.Reasons)-most, "more"))
+			parts = append(parts, fmt.Sprintf("and %d more", len(v.Reasons)-most))
 			break
 		}
 		parts = append(parts, r.Message)
@@ -107,7 +111,7 @@ func (v *Verdict) WarningTexts() []string {
 	}
 	for i, w := range v.Warnings {
 		if i == most {
-			return append(texts, v.Object+": "+plural(len(v.Warnings)-most, "more warnings"))
+			return append(texts, fmt.Sprintf("%s: %d more warnings", v.Object, len(v.Warnings)-most))
 		}
 		texts = append(texts, v.Object+": "+w.Message)
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -29,7 +30,7 @@ func (n *Namespace) waiting(pending, guard, what string) finding {
 func (n *Namespace) chain(pending, guard string) string {
 	namespace, name, named := strings.Cut(pending, "/")
 	if !named {
-		return "annotation " + dependency.AnnotationPending + " says " + quote(pending)
+		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
 	}
 	var order *dependency.Graph // of nothing, where nobody knows more
 	if n != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -208,7 +208,7 @@ func (r *reconciler) event(ctx context.Context, one *record, reason, message str
 		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
 		InvolvedObject: corev1.ObjectReference{APIVersion: gvkCSV.GroupVersion().String(), Kind: gvkCSV.Kind, Namespace: one.Namespace,
 			Name: one.Name, UID: one.UID},
-		Reason: reason, Message: strings.ToValidUTF8(message[:min(len(message), 1024)], ""), Type: corev1.EventTypeWarning,
+		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
 		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	})

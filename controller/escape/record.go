@@ -3,11 +3,11 @@ package escape
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -16,6 +16,8 @@ const (
 	maxRecords = 100
 	// maxMessage bounds a message, in bytes.
 	maxMessage = 512
+	// maxNote is how long the API server takes the message of an event, in bytes.
+	maxNote = 1024
 )
 
 // record is one ClusterServiceVersion that admission would have refused.
@@ -73,7 +75,7 @@ func (r *record) removable(now []rules.Escape) bool {
 func reasonsOf(escapes []rules.Escape, proven func(g rules.Guard, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
-		why := reason{Kind: e.Guard.Kind, Namespace: e.Guard.Namespace, Name: e.Guard.Name, Message: strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], "")}
+		why := reason{Kind: e.Guard.Kind, Namespace: e.Guard.Namespace, Name: e.Guard.Name, Message: text.Truncate(e.Message, maxMessage)}
 		if e.Deny && e.Generation > 0 && proven(e.Guard, e.Generation) {
 			why.Generation = e.Generation
 		}

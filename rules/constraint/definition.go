@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Action is what follows from a constraint that is not satisfied.
@@ -154,7 +156,7 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 		}
 	}
 	c.Message, _ = d.str(value, path, "message", false)
-	c.Message = shorten(c.Message, messageShown)
+	c.Message = text.Truncate(c.Message, messageShown)
 	rule, ok := d.str(value, path, "rule", true)
 	if !ok {
 		return
@@ -164,7 +166,7 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 		d.faults.add(Rule, path+".rule", rule, err.Error())
 		return
 	}
-	c.check = &check{kind: celCheck, program: program, text: shorten(rule, ruleShown), message: c.Message}
+	c.check = &check{kind: celCheck, program: program, text: text.Truncate(rule, ruleShown), message: c.Message}
 	if expression, ok := d.str(value, path, "messageExpression", false); ok && expression != "" {
 		if c.expression, err = d.compile(expression, true); err != nil {
 			d.faults.add(Rule, path+".messageExpression", expression, err.Error())
@@ -212,7 +214,7 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 		d.checkFault(err)
 		return
 	}
-	c.Message = shorten(parsed.FailureMessage, messageShown)
+	c.Message = text.Truncate(parsed.FailureMessage, messageShown)
 	c.check.message = c.Message
 }
 
@@ -251,7 +253,7 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 		case !contains(olmKeys, key) && contains(seedKeys, key):
 			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+strings.Join(append(kinds, "failureMessage")[:1], "")+": it belongs to the form with rule and evaluator")
 		case !contains(olmKeys, key):
-			d.faults.add(Syntax, path+"."+shorten(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
 		}
 	}
 	if len(kinds) == 0 {

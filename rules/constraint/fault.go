@@ -1,5 +1,7 @@
 package constraint
 
+import "github.com/opgate/opgate/internal/text"
+
 // FaultKind says what part of reading a definition a fault comes from.
 type FaultKind int
 
@@ -34,5 +36,5 @@ func (f Fault) Warning() bool { return f.Kind == Ineffective }
 type faults []Fault
 
 func (f *faults) add(kind FaultKind, path, value, message string) {
-	*f = append(*f, Fault{Kind: kind, Path: path, Value: shorten(value, valueShown), Message: message})
+	*f = append(*f, Fault{Kind: kind, Path: path, Value: text.Truncate(value, valueShown), Message: message})
 }

@@ -13,13 +13,13 @@ func seed(rules ...string) string {
 	for _, rule := range rules {
 		list = append(list, map[string]any{"type": typeConstraint, "value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
 	}
-	return text(list)
+	return jsonText(list)
 }
 
 // olm is spec.constraints with one constraint in OLM's syntax.
 func olm(value string) string { return `[{"type":"olm.constraint","value":` + value + `}]` }
 
-func text(v any) string {
+func jsonText(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
@@ -86,7 +86,7 @@ func crowdOf(n int) *Bundle {
 	for i := range n {
 		b.Properties = append(b.Properties, Property{
 			Type: strings.Repeat("t", 60),
-			Raw:  json.RawMessage(text(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
+			Raw:  json.RawMessage(jsonText(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
 		})
 	}
 	return b
@@ -96,7 +96,7 @@ func crowdOf(n int) *Bundle {
 type manifestOf struct{ permissions, webhooks []map[string][]string }
 
 func (m manifestOf) Digest() [sha256.Size]byte {
-	return sha256.Sum256([]byte(text(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
+	return sha256.Sum256([]byte(jsonText(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
 }
 func (m manifestOf) ClusterPermissions() ([]map[string][]string, error) { return m.permissions, nil }
 func (m manifestOf) Permissions() ([]map[string][]string, error)        { return nil, nil }

@@ -114,7 +114,7 @@ func TestJudgeOthersToo(t *testing.T) {
 // TestMessageExpression: its result is the message, the fixed message where it fails, and never for what is not decided.
 func TestMessageExpression(t *testing.T) {
 	constraint := func(expression string) string {
-		return text([]any{map[string]any{"type": typeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
+		return jsonText([]any{map[string]any{"type": typeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
 	}
 	for _, c := range []struct{ expression, want string }{
 		{`"channel " + channel + " of " + packageName + " has " + properties.map(p, p.type).join(", ")`, "channel stable of etcd has olm.package, olm.gvk"},
@@ -255,7 +255,7 @@ func TestRemembered(t *testing.T) {
 
 // TestTooLargeValues: a value that is too large fails the rule that touches it, and no other.
 func TestTooLargeValues(t *testing.T) {
-	long := text(strings.Repeat("x", maxSeenText+1))
+	long := jsonText(strings.Repeat("x", maxSeenText+1))
 	wide := "[" + strings.Repeat("1,", maxSeenElements) + "1]"
 	deep := strings.Repeat("[", maxSeenDepth+2) + strings.Repeat("]", maxSeenDepth+2)
 	for name, value := range map[string]string{"text": long, "list": wide} {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // MaxOpenShift gives the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
@@ -30,16 +32,16 @@ func (b *Bundle) MaxOpenShift() (version string, problem string) {
 }
 
 // minorVersion reads MAJOR.MINOR.
-func minorVersion(text string) (version string, problem string) {
-	if text == "" {
+func minorVersion(written string) (version string, problem string) {
+	if written == "" {
 		return "", "is empty; MAJOR.MINOR such as 4.19 is required"
 	}
-	v, err := semver.ParseTolerant(text)
+	v, err := semver.ParseTolerant(written)
 	if err != nil {
-		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", shorten(text, valueShown))
+		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", text.Truncate(written, valueShown))
 	}
 	if !v.EQ(semver.Version{Major: v.Major, Minor: v.Minor}) {
-		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", shorten(text, valueShown))
+		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", text.Truncate(written, valueShown))
 	}
 	return fmt.Sprintf("%d.%d", v.Major, v.Minor), ""
 }

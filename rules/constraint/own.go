@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // whyNotCompiled is of a bundle's own rule that Prepare has not seen, or that was pushed out since.
@@ -62,7 +64,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	for _, p := range rules {
 		rule := readOwn(p.Raw, lookupRule)
 		if rule.err != nil {
-			found = append(found, Finding{Outcome: Failed, Rule: shorten(string(p.Raw), ruleShown), Why: rule.err.Error()})
+			found = append(found, Finding{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown), Why: rule.err.Error()})
 			continue
 		}
 		if v := rule.matchAny(subjects); v.outcome != Satisfied {
@@ -148,7 +150,7 @@ func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*ch
 	}
 	parsed, err := constraints.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %s", shorten(err.Error(), ruleShown))
+		return nil, fmt.Errorf("it cannot be read: %s", text.Truncate(err.Error(), ruleShown))
 	}
 	size := 0
 	c, err := newCheck(parsed, "", func(rule string) (*program, error) {

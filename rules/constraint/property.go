@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Property types that are known by OLM or by the seed of this project.
@@ -94,7 +96,7 @@ func (d *document) fields(n *node, path string, names ...string) {
 	}
 	for i, key := range n.keys {
 		if !contains(names, key) {
-			d.shapeFault(path+"."+shorten(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
+			d.shapeFault(path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
 		}
 	}
 }

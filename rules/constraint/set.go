@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Set is all Definitions of the cluster and the facts about it. It is immutable but for what it remembers: judging
@@ -143,7 +145,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 
 // expressed evaluates messageExpression. Like Kubernetes, it is for violations only: elsewhere what it says may depend on what is
 // not known. The message stands where it fails. It is not lasting where the budget stopped it.
-func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lasting bool) {
+func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true
 	}
@@ -151,8 +153,8 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lastin
 	if r.value == nil {
 		return "", !r.transient
 	}
-	text, _ = r.value.Value().(string)
-	return shorten(strings.TrimSpace(text), messageShown), true
+	message, _ = r.value.Value().(string)
+	return text.Truncate(strings.TrimSpace(message), messageShown), true
 }
 
 // Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.

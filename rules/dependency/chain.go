@@ -1,6 +1,10 @@
 package dependency
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // Chain says what a Policy waits for, and what that waits for, as far as the statuses tell: "Policy shop/app waits for
 // Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the
@@ -32,9 +36,9 @@ func (w *Wait) String() string {
 	s := w.Ref.String()
 	switch {
 	case w.Reason == WrongState && w.State != Unknown:
-		return s + " (" + shown(string(w.State)) + ", " + shown(string(w.Want)) + " is wanted)"
+		return s + " (" + text.Name(string(w.State)) + ", " + text.Name(string(w.Want)) + " is wanted)"
 	case w.Reason != "":
-		return s + " (" + shown(string(w.Reason)) + ")"
+		return s + " (" + text.Name(string(w.Reason)) + ")"
 	}
 	return s
 }

@@ -3,6 +3,8 @@ package dependency
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // ConditionCompliant is the condition that says the same as status.compliant, and why.
@@ -44,7 +46,7 @@ type summary struct {
 // setCondition writes condition Compliant. Its time changes only with its status.
 func setCondition(conditions *[]metav1.Condition, s summary, generation int64, now metav1.Time) {
 	c := metav1.Condition{Type: ConditionCompliant, Status: metav1.ConditionFalse, Reason: string(s.state),
-		Message: cut(s.message, maxMessage), ObservedGeneration: generation, LastTransitionTime: now}
+		Message: text.Truncate(s.message, maxMessage), ObservedGeneration: generation, LastTransitionTime: now}
 	switch s.state {
 	case Compliant:
 		c.Status = metav1.ConditionTrue

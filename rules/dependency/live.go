@@ -35,11 +35,11 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 func ParentOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
 	labels := child(meta, "labels")
-	namespace := text(meta, "namespace")
+	namespace := textOf(meta, "namespace")
 	if namespace == "" {
-		namespace = text(labels, LabelClusterNamespace)
+		namespace = textOf(labels, LabelClusterNamespace)
 	}
-	name := text(labels, LabelPolicy)
+	name := textOf(labels, LabelPolicy)
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
@@ -71,17 +71,17 @@ func controllerOf(object map[string]any) (*Ref, types.UID) {
 	for _, entry := range owners {
 		o, ok := entry.(map[string]any)
 		if controls, _ := o["controller"].(bool); ok && controls {
-			gv, _ := schema.ParseGroupVersion(text(o, "apiVersion"))
-			return &Ref{Group: gv.Group, Kind: text(o, "kind"), Namespace: text(meta, "namespace"), Name: text(o, "name")}, types.UID(text(o, "uid"))
+			gv, _ := schema.ParseGroupVersion(textOf(o, "apiVersion"))
+			return &Ref{Group: gv.Group, Kind: textOf(o, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(o, "name")}, types.UID(textOf(o, "uid"))
 		}
 	}
 	return nil, ""
 }
 
 func refOf(object map[string]any) Ref {
-	gv, _ := schema.ParseGroupVersion(text(object, "apiVersion"))
+	gv, _ := schema.ParseGroupVersion(textOf(object, "apiVersion"))
 	meta := child(object, "metadata")
-	return Ref{Group: gv.Group, Kind: text(object, "kind"), Namespace: text(meta, "namespace"), Name: text(meta, "name")}
+	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(meta, "name")}
 }
 
 // state is that of the object for its present generation. What is none of the three states is unknown.
@@ -119,13 +119,13 @@ func (l *Live) message(ref Ref, state State) string {
 	status := child(l.Object, "status")
 	if list, _ := status["history"].([]any); len(list) > 0 {
 		if entry, ok := list[0].(map[string]any); ok {
-			if said, ok := stated(text(entry, "message"), state); ok {
+			if said, ok := stated(textOf(entry, "message"), state); ok {
 				return said
 			}
 		}
 	}
 	c := condition(status)
-	if says := text(c, "message"); says != "" && (text(c, "status") == "True") == (state == Compliant) {
+	if says := textOf(c, "message"); says != "" && (textOf(c, "status") == "True") == (state == Compliant) {
 		if said, ok := stated(says, state); ok {
 			return said
 		}

@@ -3,6 +3,8 @@ package dependency
 import (
 	"cmp"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Ref names one object. The API version does not count: the same object in two versions is one object. Namespace is
@@ -17,9 +19,9 @@ func (r Ref) String() string {
 		kind += "." + r.Group
 	}
 	if r.Namespace == "" {
-		return shown(kind) + " " + shown(r.Name)
+		return text.Name(kind) + " " + text.Name(r.Name)
 	}
-	return shown(kind) + " " + shown(r.Namespace) + "/" + shown(r.Name)
+	return text.Name(kind) + " " + text.Name(r.Namespace) + "/" + text.Name(r.Name)
 }
 
 // Compare orders by kind, as people read it, then by namespace and name.

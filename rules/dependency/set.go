@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Set is what ordering knows of one PolicySet. It is not changed once it is made.
@@ -95,7 +96,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	var parts []string
 	tell := func(what string, names []string) {
 		if len(names) > 0 {
-			parts = append(parts, what+": "+few(names, shownMembers))
+			parts = append(parts, what+": "+text.Names(names, shownMembers))
 		}
 	}
 	tell("Policies awaiting pending dependencies", pending)
@@ -112,7 +113,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	c := summary{state: Compliant, message: next.StatusMessage}
 	switch {
 	case len(bad) > 0:
-		c = summary{state: NonCompliant, message: "NonCompliant: " + few(bad, shownMembers)}
+		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, shownMembers)}
 	case len(pending) > 0:
 		c.state = Pending
 	case len(silent)+len(gone) > 0:

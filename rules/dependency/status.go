@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // EventReason is the reason of all events of Policies.
@@ -60,7 +61,7 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 			told := newest(detail.History)
 			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
 			if out.State != Unknown && newest(detail.History) != told {
-				events = append(events, Event{Warning: out.State != Compliant, Message: cut(out.Template+": "+out.Message, maxEvent)})
+				events = append(events, Event{Warning: out.State != Compliant, Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
 			}
 		}
 		next.Details = append(next.Details, detail)
@@ -88,7 +89,7 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	evaluating := true
 	for i := range outcomes {
 		out := &outcomes[i]
-		names[out.State] = append(names[out.State], shown(out.Template))
+		names[out.State] = append(names[out.State], out.Template)
 		if out.State == Unknown {
 			evaluating = evaluating && out.Evaluating
 		}
@@ -110,7 +111,7 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	default:
 		return s
 	}
-	s.message = says + few(names[s.state], shownTemplates)
+	s.message = says + text.Names(names[s.state], shownTemplates)
 	return s
 }
 

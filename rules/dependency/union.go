@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -128,7 +130,7 @@ func clash(same []Dependency, says func(d *Dependency) string) Clash {
 func (c *Clash) Text(in string) string {
 	parts := make([]string, len(c.Says))
 	for i := range c.Says {
-		parts[i] = shown(c.Says[i]) + " (" + c.Paths[i] + ")"
+		parts[i] = text.Name(c.Says[i]) + " (" + c.Paths[i] + ")"
 	}
 	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
 }

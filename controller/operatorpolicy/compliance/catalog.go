@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // catalogSource says whether the catalog that the operator comes from is healthy. The condition is True
@@ -32,7 +33,7 @@ func (e *evaluation) catalogSource() Finding {
 		// Nothing was observed of it yet. Another condition type would never be looked at (W16).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
 	case live.State != "READY":
-		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+quoted(live.State), relatedUnhealthy
+		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.State), relatedUnhealthy
 	default:
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
 		state, reason = policyv1beta2.Compliant, relatedFound
@@ -67,7 +68,7 @@ func (e *evaluation) deprecations() []Finding {
 		return []Finding{f}
 	}
 	deprecated := func(reason, what, why string) []Finding {
-		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+shortened(why, foreignText)
+		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+text.Truncate(why, foreignText)
 		return []Finding{f}
 	}
 	if why := e.manifest.Deprecation; why != "" {
@@ -75,11 +76,11 @@ func (e *evaluation) deprecations() []Finding {
 	}
 	if channel := e.manifestChannel(); channel != nil {
 		if channel.Deprecation != "" {
-			return deprecated("ChannelDeprecated", "channel "+plain(channel.Name), channel.Deprecation)
+			return deprecated("ChannelDeprecated", "channel "+text.Name(channel.Name), channel.Deprecation)
 		}
 		for _, entry := range channel.Entries {
 			if e.csv != nil && entry.Name == e.csv.Name && entry.Deprecation != "" {
-				return deprecated("BundleDeprecated", "bundle "+plain(entry.Name), entry.Deprecation)
+				return deprecated("BundleDeprecated", "bundle "+text.Name(entry.Name), entry.Deprecation)
 			}
 		}
 	}
@@ -108,7 +109,7 @@ func (e *evaluation) minorChannel() Finding {
 	}
 	return Finding{Type: TypeMinorChannelUpgradeAvailable, Reason: "UpgradeAvailable",
 		Status:  statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant),
-		Message: "a later minor version is available in other channels: " + listed(later)}
+		Message: "a later minor version is available in other channels: " + text.Names(later, maxListed)}
 }
 
 func skipped(why string) Finding {

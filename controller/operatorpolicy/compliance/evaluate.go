@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -184,7 +185,7 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 		return validated(), nil
 	}
 	f := Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid,
-		Message: "the operator namespace " + quoted(e.wanted.namespace) + " does not exist"}
+		Message: "the operator namespace " + text.Quote(e.wanted.namespace) + " does not exist"}
 	if !e.enforced {
 		f.Message += notCreated
 		return f, nil
@@ -217,7 +218,7 @@ func (e *evaluation) created(kind string, o Object) policyv1beta2.RelatedObject 
 func (f Finding) because(done string) func(reason string) Finding {
 	return func(reason string) Finding {
 		failed := f
-		failed.Message += "; it cannot be " + done + ": " + shortened(reason, foreignText)
+		failed.Message += "; it cannot be " + done + ": " + text.Truncate(reason, foreignText)
 		return failed
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -63,7 +64,7 @@ func (e *evaluation) installPlan() Finding {
 	if plan == nil {
 		f.Reason, f.Message = reasonNoPlans, "there are no relevant InstallPlans in namespace "+e.wanted.namespace
 		if gone != "" {
-			f.Message += "; " + plain(gone) + ", which the Subscription refers to, is gone"
+			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, is gone"
 		}
 		f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}
@@ -94,10 +95,10 @@ func (e *evaluation) installPlan() Finding {
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
-		f.Message += "; its approval gives the override reason " + quoted(reason) // break-glass is not to go unseen
+		f.Message += "; its approval gives the override reason " + text.Quote(reason) // break-glass is not to go unseen
 	}
 	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
-	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(shortened(phase, 100), "Unknown"))}
+	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
 }
 
@@ -121,7 +122,7 @@ func (e *evaluation) pending(plan *rules.InstallPlan) (metav1.ConditionStatus, s
 	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV {
 		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // it waits for another operator
 	}
-	current := plain(sub.CurrentCSV)
+	current := text.Name(sub.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
 	if approval.Done || plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
@@ -132,16 +133,16 @@ func (e *evaluation) pending(plan *rules.InstallPlan) (metav1.ConditionStatus, s
 	}
 	channel := "the default channel"
 	if name := either(sub.Channel, e.channel); name != "" {
-		channel = "the " + plain(name) + " channel"
+		channel = "the " + text.Name(name) + " channel"
 	}
 	message := fmt.Sprintf("%s%s is available on %s, the InstallPlan %s for [%s] awaits approval", what, current, channel,
-		planName(plan), listed(slices.Sorted(slices.Values(plan.Spec.CSVNames))))
+		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
 	for _, blocker := range approval.Blockers {
 		why = append(why, blocker.Why)
 	}
 	if approval.Problem != "" {
-		why = append(why, "it could not be approved: "+shortened(approval.Problem, foreignText))
+		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))
 	}
 	if len(why) > 0 {
 		message += "; " + sentences(why)

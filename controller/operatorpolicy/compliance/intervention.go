@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // interventionDelay is how long OLM gets to sort a stuck Subscription out by itself.
@@ -41,7 +42,7 @@ func (e *evaluation) unresolved() *Finding {
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = metav1.NewTime(c.LastTransitionTime)
-		f.Message = either(shortened(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
+		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
 	case !e.mentioned(c.Message):
 		return nil
 	default:
@@ -50,7 +51,7 @@ func (e *evaluation) unresolved() *Finding {
 		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
 			at, _ := e.intervention()
-			f.Message += "; it lost track of its ClusterServiceVersion " + plain(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
+			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
 		}
 	}
 	f.Related = append(f.Related, e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, f.Reason))
@@ -132,9 +133,9 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+plain(e.lost().Name),
+	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+text.Name(e.lost().Name),
 		e.related(kindSubscription, e.subscription.Object, policyv1beta2.NonCompliant, reasonUnsatisfiable))
 	done := e.updated()
-	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + plain(e.lost().Name)
+	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + text.Name(e.lost().Name)
 	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
 }

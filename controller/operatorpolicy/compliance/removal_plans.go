@@ -3,6 +3,7 @@ package compliance
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -48,13 +49,13 @@ func (s *scope) judgePlan(plan *rules.InstallPlan) (ours bool, keep string) {
 		match, _ := s.Rules.Forbids(c.CSV, c.Version, planCatalog(plan, c.CSV))
 		switch {
 		case c.Package == "":
-			keep = "the package of " + listed([]string{c.CSV}) + " in it is not known"
+			keep = "the package of " + text.Name(c.CSV) + " in it is not known"
 			continue
 		case c.Package != s.pkg:
-			keep = "it also installs " + listed([]string{c.CSV})
+			keep = "it also installs " + text.Name(c.CSV)
 			continue
 		case !match:
-			keep = "the policy does not surely mean " + listed([]string{c.CSV}) + " in it"
+			keep = "the policy does not surely mean " + text.Name(c.CSV) + " in it"
 		}
 		ours = true
 	}

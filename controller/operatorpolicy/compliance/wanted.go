@@ -8,6 +8,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -82,7 +83,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	problems = append(problems, r.problems...)
 	if spec.IsEnforced() && len(in.Overlaps) > 0 {
 		problems = append(problems, fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
-			plain(sub.Name), plain(sub.Namespace), listed(in.Overlaps)))
+			text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
 	}
 	return w, problems
 }
@@ -111,7 +112,7 @@ func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
 		return into
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
-		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, quoted(string(value.Raw)), err))
+		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, text.Quote(string(value.Raw)), err))
 	}
 	return into
 }
@@ -155,5 +156,5 @@ func (e *evaluation) catalogProblems() []string {
 		field, value = "sourceNamespace", asked.Namespace
 	}
 	return []string{fmt.Sprintf("spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
-		field, quoted(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
+		field, text.Quote(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
 }
