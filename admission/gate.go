@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -58,7 +59,7 @@ type Options struct {
 // Offers tells, from memory, what a catalog offers of a package in a channel, or in the default one; nil where that is
 // not known.
 type Offers interface {
-	Offer(pkg, channel string, catalog rules.Catalog) *rules.Offer
+	Offer(pkg, channel string, catalog olm.Catalog) *rules.Offer
 }
 
 // Validate names what is missing or wrong.
@@ -131,12 +132,12 @@ const (
 func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
-		PathValidateSubscriptions:      &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
+		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
+		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
-		PathValidateCSVs:               &endpoint[rules.CSV, rules.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
+		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutateParentPolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validateParentPolicy},
@@ -155,13 +156,13 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request
 	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
 		return unchanged
 	}
-	sub, err := rules.DecodeSubscription(*req.Object)
+	sub, err := olm.DecodeSubscription(*req.Object)
 	if err != nil {
 		return unchanged
 	}
-	var old *rules.Subscription
+	var old *olm.Subscription
 	if req.OldObject != nil {
-		if old, err = rules.DecodeSubscription(*req.OldObject); err != nil {
+		if old, err = olm.DecodeSubscription(*req.OldObject); err != nil {
 			return unchanged
 		}
 	}
@@ -169,30 +170,30 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *Snapshot, req *request
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *request[olm.Subscription, olm.Subscription]) rules.Verdict {
 	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 }
 
-func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *rules.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
+func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
 	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
-		in.Offer = g.offers.Offer(spec.Package, spec.Channel, rules.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
+		in.Offer = g.offers.Offer(spec.Package, spec.Channel, olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
 	}
 	return rules.JudgeSubscription(in)
 }
 
-func (g *Gate) planCreate(req *request[rules.InstallPlanHead, rules.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
+func (g *Gate) planCreate(req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
 	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
-func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
+func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bool {
 	in := g.planCreate(req, nil)
 	return !req.update() && in.NeverRefused()
 }
 
-func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan]) rules.Verdict {
 	ns := s.InOrder(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
@@ -205,16 +206,16 @@ func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[rules
 	return v
 }
 
-func (g *Gate) planStatus(req *request[rules.InstallPlan, rules.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
+func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
 	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
-func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
+func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {
 	in := g.planStatus(req, nil)
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request[olm.InstallPlan, olm.InstallPlan]) rules.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
@@ -244,7 +245,7 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
 }
 
-func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
+func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -90,7 +91,7 @@ func TestPanicsWhileReading(t *testing.T) {
 	got.(*item).add(&cluster)
 	for _, p := range cluster.Namespaces()["shop"].Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: cluster.Namespaces()["shop"], Mode: rules.DenyApproval,
-			Subscription: &rules.Subscription{Metadata: rules.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: rules.SubscriptionSpec{Package: p.Package}}})
+			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: p.Package}}})
 		if v.Decision == rules.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
 			t.Errorf("%s: %s", v.Decision, v.Refusal())
 		}

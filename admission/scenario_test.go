@@ -22,6 +22,7 @@ import (
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -175,7 +176,7 @@ func offersOf(t *testing.T, s *scenario.Scenario) Offers {
 		if err != nil {
 			t.Fatal(err)
 		}
-		offers.Offer(u.GetName(), "", rules.Catalog{Namespace: u.GetNamespace(), Name: catalog})
+		offers.Offer(u.GetName(), "", olm.Catalog{Namespace: u.GetNamespace(), Name: catalog})
 		select {
 		case <-known:
 		case <-t.Context().Done():

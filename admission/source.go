@@ -15,6 +15,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -57,16 +58,14 @@ const (
 	resourceMembers     = policyv1beta1.PolicySetResource
 )
 
-var olm = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
-
 var sources = []source{
 	{policyv1beta2.GroupVersion.WithResource(resourcePolicies), readPolicy, salvagePolicy},
 	{constraintv1.GroupVersion.WithResource(resourceConstraints), readConstraint, salvageConstraint},
 	{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, readNamespace, nil},
-	{olm.WithResource("subscriptions"), readSubscription, nil},
-	{olm.WithResource("installplans"), readPlan, nil},
-	{olm.WithResource("clusterserviceversions"), readCSV, salvageCSV},
-	{schema.GroupVersionResource{Group: olm.Group, Version: "v1", Resource: "operatorgroups"}, readOperatorGroup, nil},
+	{olm.Subscriptions, readSubscription, nil},
+	{olm.InstallPlans, readPlan, nil},
+	{olm.ClusterServiceVersions, readCSV, salvageCSV},
+	{olm.OperatorGroups, readOperatorGroup, nil},
 }
 
 // orderSources say which Policies wait for one another. Nobody waits for them: what a suspended guard holds stands on the
@@ -147,8 +146,8 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) read {
 // salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
 // it are left out, as in readCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) read {
-	picked := stream.Pick(raw, stream.Fields{"metadata": {"labels": {"olm.copiedFrom": nil}}})
-	if copied, _, _ := unstructured.NestedString(picked, "metadata", "labels", "olm.copiedFrom"); copied != "" {
+	picked := stream.Pick(raw, stream.Fields{"metadata": {"labels": {olm.CopiedFromLabel: nil}}})
+	if copied, _, _ := unstructured.NestedString(picked, "metadata", "labels", olm.CopiedFromLabel); copied != "" {
 		return read{concerns: m.Namespace}
 	}
 	return read{concerns: m.Namespace, add: func(c *rules.Cluster) { c.AddCSV(m.Namespace, rules.Installed{CSV: m.Name}) }}
@@ -156,16 +155,16 @@ func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) read {
 
 // readOperatorGroup leaves out one that does not decode: without any, operators of the namespace count as those for all.
 func readOperatorGroup(raw []byte) (read, error) {
-	g, err := rules.DecodeOperatorGroup(raw)
+	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
 		return read{}, err
 	}
-	g.Metadata = rules.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	g.Metadata = olm.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
 	return read{concerns: g.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddOperatorGroup(g) }}, nil
 }
 
 func readSubscription(raw []byte) (read, error) {
-	s, err := rules.DecodeSubscription(raw)
+	s, err := olm.DecodeSubscription(raw)
 	if err != nil {
 		return read{}, err
 	}
@@ -174,22 +173,22 @@ func readSubscription(raw []byte) (read, error) {
 }
 
 func readPlan(raw []byte) (read, error) {
-	p, err := rules.DecodePlan(raw)
+	p, err := olm.DecodePlan(raw)
 	if err != nil {
 		return read{}, err
 	}
-	p.Prepare()
+	rules.PreparePlan(p)
 	p.Trim()
 	return read{concerns: p.Metadata.Namespace, add: func(c *rules.Cluster) { c.AddPlan(p) }}, nil
 }
 
 func readCSV(raw []byte) (read, error) {
-	csv, err := rules.DecodeCSV(raw)
+	csv, err := olm.DecodeCSV(raw)
 	if err != nil {
 		return read{}, err
 	}
 	namespace := csv.Metadata.Namespace
-	installed, here := csv.Installed()
+	installed, here := rules.InstalledBy(csv)
 	if !here {
 		return read{concerns: namespace}, nil
 	}

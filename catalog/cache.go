@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -73,7 +73,7 @@ type Cache struct {
 // question is what is asked: a package, and as much of a catalog as is given.
 type question struct {
 	pkg     string
-	catalog rules.Catalog
+	catalog olm.Catalog
 }
 
 // entry is what is known of a question.
@@ -101,7 +101,7 @@ func New(o Options) *Cache {
 // Get answers what a catalog says of a package; a zero catalog, or one with a part left open, stands for any
 // that has it. It never calls out: the answer is nil while it is not known, and then it is being fetched. The
 // answer is shared and must not be changed.
-func (c *Cache) Get(pkg string, catalog rules.Catalog) *compliance.Package {
+func (c *Cache) Get(pkg string, catalog olm.Catalog) *compliance.Package {
 	if pkg == "" || len(pkg) > maxName {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (c *Cache) Get(pkg string, catalog rules.Catalog) *compliance.Package {
 
 // CatalogChanged fetches what is known from a catalog, and what may now be found in it, at once and again
 // after Settle.
-func (c *Cache) CatalogChanged(catalog rules.Catalog) {
+func (c *Cache) CatalogChanged(catalog olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -332,12 +332,12 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // matches tells whether a catalog answers a question that may leave parts of it open.
-func matches(asked, catalog rules.Catalog) bool {
+func matches(asked, catalog olm.Catalog) bool {
 	return (asked.Name == "" || asked.Name == catalog.Name) && (asked.Namespace == "" || asked.Namespace == catalog.Namespace)
 }
 
-func catalogText(c rules.Catalog) string {
-	if c == (rules.Catalog{}) {
+func catalogText(c olm.Catalog) string {
+	if c == (olm.Catalog{}) {
 		return "any"
 	}
 	return cmp.Or(c.Namespace, "*") + "/" + cmp.Or(c.Name, "*")

@@ -12,13 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 var (
-	anyCatalog = rules.Catalog{}
-	community  = rules.Catalog{Namespace: "olm", Name: "community"}
-	vendor     = rules.Catalog{Namespace: "olm", Name: "vendor"}
+	anyCatalog = olm.Catalog{}
+	community  = olm.Catalog{Namespace: "olm", Name: "community"}
+	vendor     = olm.Catalog{Namespace: "olm", Name: "vendor"}
 	errDown    = errors.New("service unavailable")
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // What is kept of one package at most. Catalogs in use stay far below.
@@ -24,7 +24,7 @@ func decode(object map[string]any) *compliance.Package {
 	status := child(object, "status")
 	p := &compliance.Package{
 		Name:           cmp.Or(name(status, "packageName"), name(child(object, "metadata"), "name")),
-		Catalog:        rules.Catalog{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
+		Catalog:        olm.Catalog{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
 		DefaultChannel: name(status, "defaultChannel"),
 		Deprecation:    deprecation(status),
 	}

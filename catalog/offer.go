@@ -2,12 +2,13 @@ package catalog
 
 import (
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
 // Offer tells, from memory, what a catalog offers of a package in a channel, or in the default one where that is
 // empty. It is nil while that is not known; then it is being fetched.
-func (c *Cache) Offer(pkg, channel string, catalog rules.Catalog) *rules.Offer {
+func (c *Cache) Offer(pkg, channel string, catalog olm.Catalog) *rules.Offer {
 	if catalog.Name == "" || catalog.Namespace == "" {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // UngovernedMode says what the background loop does about operators that no policy governs, where a policy
@@ -20,7 +21,7 @@ const (
 // ApprovalInput is all that deciding about the loop's own approval of a plan needs.
 type ApprovalInput struct {
 	// Plan is a plan of Namespace, with its stored status.
-	Plan       *InstallPlan
+	Plan       *olm.InstallPlan
 	Namespace  *Namespace
 	Ungoverned UngovernedMode
 }
@@ -85,10 +86,10 @@ func JudgeApproval(in ApprovalInput) Approval {
 // Subscription to Manual there wants to approve by hand.
 func (in *ApprovalInput) waits() bool {
 	plan := in.Plan
-	if plan.Status.Phase != PhaseRequiresApproval || plan.Spec.Approved || !in.Namespace.madeToWait() {
+	if plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved || !in.Namespace.madeToWait() {
 		return false
 	}
-	return slices.ContainsFunc(in.Namespace.subscriptions, func(s *Subscription) bool {
+	return slices.ContainsFunc(in.Namespace.subscriptions, func(s *olm.Subscription) bool {
 		return s.Status.InstallPlan.Name == plan.Metadata.Name
 	}) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
 		return !slices.ContainsFunc(in.Namespace.installed, func(c Installed) bool { return c.CSV == name })
@@ -105,17 +106,17 @@ func (n *Namespace) madeToWait() bool {
 	}
 	if slices.ContainsFunc(n.enforced, func(p *Policy) bool {
 		mode, _ := p.Approval(n)
-		return mode == ApprovalManual || len(n.subscribers(p.Package)) > 0
+		return mode == olm.ApprovalManual || len(n.subscribers(p.Package)) > 0
 	}) {
 		return true
 	}
-	byHand := func(s *Subscription) bool { return !s.wantsAutomatic() }
+	byHand := func(s *olm.Subscription) bool { return !wantsAutomatic(s) }
 	return slices.ContainsFunc(n.subscriptions, madeManual) && !slices.ContainsFunc(n.subscriptions, byHand)
 }
 
 // madeManual tells whether a Constraint is why a Subscription is Manual.
-func madeManual(s *Subscription) bool {
-	return s.Spec.InstallPlanApproval == ApprovalManual && s.wantsAutomatic()
+func madeManual(s *olm.Subscription) bool {
+	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
 }
 
 // wants tells whether a CSV is wanted for its own sake. Policies that overlap, or that are not valid, do
@@ -125,7 +126,7 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 		return in.idle(c) == ""
 	}
 	return c.Standing == Ungoverned && in.Ungoverned == ApproveUngoverned &&
-		slices.ContainsFunc(in.Namespace.subscribers(c.Package), (*Subscription).wantsAutomatic)
+		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
 }
 
 // idle says why the policies that allow a CSV do not act, or "".

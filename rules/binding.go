@@ -4,12 +4,18 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
 // approval: the loop approves for it what the Constraints allow, and gives it back when none binds any more. Who
 // wants to approve by hand removes it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
+
+// wantsAutomatic reports whether OLM would approve plans for a Subscription by itself, had no Constraint made it wait.
+func wantsAutomatic(s *olm.Subscription) bool {
+	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
+}
 
 // NudgedAtAnnotation of a Subscription is written by the loop to have OLM look again.
 const NudgedAtAnnotation = "opgate.io/nudged-at"
@@ -50,7 +56,7 @@ func (n *Namespace) decides(pkg string) bool {
 
 // ApprovalChanges are the changes that a stored Subscription needs because of Constraints: Manual where one binds,
 // and back to what it asked for where none does any more. Where a policy decides there are none.
-func ApprovalChanges(s *Subscription, ns *Namespace) []Change {
+func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.decides(s.Spec.Package) {
 		return nil
 	}
@@ -59,12 +65,12 @@ func ApprovalChanges(s *Subscription, ns *Namespace) []Change {
 	}
 	guard, bound := ns.bindingGuard()
 	switch {
-	case bound && s.Spec.InstallPlanApproval != ApprovalManual:
+	case bound && s.Spec.InstallPlanApproval != olm.ApprovalManual:
 		return holdApproval(s, guard)
 	case !bound && madeManual(s) && !ns.awaitsApproval():
 		return []Change{
-			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: ApprovalAutomatic,
-				Message: sentence("spec.installPlanApproval was changed back to "+ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
+			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: olm.ApprovalAutomatic,
+				Message: sentence("spec.installPlanApproval was changed back to "+olm.ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
 			{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true},
 		}
 	}
@@ -79,19 +85,19 @@ func (n *Namespace) awaitsApproval() bool {
 	for _, p := range n.plans {
 		newest = max(newest, p.Spec.Generation)
 	}
-	return slices.ContainsFunc(n.plans, func(p *InstallPlan) bool {
-		return p.Spec.Generation == newest && !p.Spec.Approved && p.Status.Phase != PhaseComplete && p.Status.Phase != PhaseFailed
+	return slices.ContainsFunc(n.plans, func(p *olm.InstallPlan) bool {
+		return p.Spec.Generation == newest && !p.Spec.Approved && p.Status.Phase != olm.PhaseComplete && p.Status.Phase != olm.PhaseFailed
 	})
 }
 
 // holdApproval makes a Subscription wait, and notes that it had not asked for that.
-func holdApproval(s *Subscription, guard Guard) []Change {
-	changes := []Change{{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathApproval, Value: ApprovalManual,
-		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+ApprovalManual+" by "+guard.String(),
-			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+ApprovalAutomatic)}}
-	note := Change{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathRequested, Value: ApprovalAutomatic}
-	if !s.Metadata.Annotations.present {
-		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: ApprovalAutomatic}
+func holdApproval(s *olm.Subscription, guard Guard) []Change {
+	changes := []Change{{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathApproval, Value: olm.ApprovalManual,
+		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+olm.ApprovalManual+" by "+guard.String(),
+			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+olm.ApprovalAutomatic)}}
+	note := Change{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathRequested, Value: olm.ApprovalAutomatic}
+	if !s.Metadata.Annotations.Present {
+		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: olm.ApprovalAutomatic}
 	}
 	return append(changes, note)
 }

@@ -10,6 +10,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -71,7 +72,7 @@ func FaultText(f constraint.Fault) string {
 // annotations do not change passes.
 func JudgeConstraint(in ConstraintInput) Verdict {
 	c := in.Constraint
-	v := Verdict{Object: "constraint " + (&ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).key()}
+	v := Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
 	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) && reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
 		return v
 	}

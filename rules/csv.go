@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
 // CSVInput is all that judging a ClusterServiceVersion needs.
 type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *CSV
+	New, Old  *olm.CSV
 	Namespace *Namespace
 	// ByOLM and ByOpgate report whether the write comes from OLM's own identity, or from Opgate's.
 	ByOLM, ByOpgate bool
@@ -25,9 +26,9 @@ type CSVInput struct {
 // what it says of itself, and comes from no catalog (threat O9). One that a policy governs is changed by OLM alone. The
 // virtual operators are only for Opgate to write.
 func JudgeCSV(in CSVInput) Verdict {
-	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.key()}
+	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != Allow || in.New.virtualOperator() || !in.Namespace.judged() || !in.matters() {
+	if v.Decision != Allow || virtualOperator(in.New) || !in.Namespace.judged() || !in.matters() {
 		return v
 	}
 	if in.unhidden() {
@@ -81,7 +82,7 @@ func (in *CSVInput) matters() bool {
 }
 
 // described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
-func (in *CSVInput) described(csv *CSV) *planCSV {
+func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, pastOLM: in.Old == nil}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
@@ -124,10 +125,10 @@ func (in *CSVInput) changed() bool {
 // changedField returns the field by which an update changes what the operator is, or "".
 func (in *CSVInput) changedField() string {
 	switch {
-	case in.Old.Spec.digest != in.New.Spec.digest:
+	case in.Old.Spec.Digest != in.New.Spec.Digest:
 		return "spec"
 	case in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties:
-		return "metadata.annotations[" + string(propertiesAnnotation) + "]"
+		return "metadata.annotations[" + string(olm.PropertiesAnnotation) + "]"
 	}
 	return ""
 }
@@ -169,7 +170,7 @@ func judgeVirtualOperator(in *CSVInput, v *Verdict) {
 		v.refuse(Reason{Rule: RuleCSVVirtualOperator, Decision: Deny, Message: sentence(what, RuleCSVVirtualOperator,
 			"Opgate makes it from spec.properties of the Constraint; change that instead")})
 	}
-	switch is, was := in.New.virtualOperator(), in.Old != nil && in.Old.virtualOperator(); {
+	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
 		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
 	case is && !was:

@@ -1,6 +1,9 @@
 package rules
 
-import "github.com/opgate/opgate/rules/constraint"
+import (
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
 
 // Escape is why admission would have refused a ClusterServiceVersion that it was not asked about: the reason of one guard.
 type Escape struct {
@@ -19,14 +22,14 @@ type Escape struct {
 // it, such as for what was made past OLM, which failurePolicy Fail refuses while Opgate is away, or since OLM has pruned the
 // plan, with which an override would be gone; copies, virtual operators and what is being deleted are not known either.
 // Else reasons is empty for what admission would have let in, with a warning or without.
-func JudgeEscape(csv *CSV, ns *Namespace) (reasons []Escape, known bool) {
-	if csv.Metadata.Labels.CopiedFrom != "" || csv.virtualOperator() || csv.Metadata.DeletionTimestamp != "" {
+func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
+	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
 	}
 	in := CSVInput{New: csv, Namespace: ns}
 	var steps []csvStep
 	for _, plan := range ns.Plans() {
-		if !plan.Spec.Approved || !plan.brings(csv.Metadata.Name) {
+		if !plan.Spec.Approved || !plan.Brings(csv.Metadata.Name) {
 			continue
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""

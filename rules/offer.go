@@ -67,7 +67,7 @@ func judgeOffer(in *SubscriptionInput, v *Verdict) {
 // askedFor is all that is certain of what a Subscription will bring first.
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
-	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: constraint.Catalog(in.Subscription.catalog()),
+	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
 		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.Contents}
 	if spec.Channel == "" {
 		b.Unknown |= constraint.Channel // the catalog's default, which may change
@@ -111,7 +111,7 @@ func judgeStart(in *SubscriptionInput, v *Verdict) {
 	for i, o := range in.Offer.Versions {
 		names[i] = o.CSV
 	}
-	catalog := in.Subscription.catalog()
+	catalog := in.Subscription.Catalog()
 	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: "spec.startingCSV", Message: sentence(
 		"spec.startingCSV "+text.Quote(start)+" is not in channel "+text.Name(in.Offer.Channel)+" of catalog "+text.Name(catalog.Namespace)+"/"+text.Name(catalog.Name),
 		RuleSubscriptionUnknownCSV, "it has "+text.Names(names, maxListed))})

@@ -10,6 +10,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -85,7 +86,7 @@ func waitsForItself(cycle []dependency.Ref) string {
 }
 
 func objectName(kind string, meta *metav1.ObjectMeta) string {
-	return kind + " " + (&ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, GenerateName: meta.GenerateName}).key()
+	return kind + " " + (&olm.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, GenerateName: meta.GenerateName}).Key()
 }
 
 // PolicySetInput is all that judging a PolicySet needs.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // Standing says where one ClusterServiceVersion of a plan stands.
@@ -43,7 +44,7 @@ type CSVVerdict struct {
 // PlanInput is all that judging an InstallPlan needs.
 type PlanInput struct {
 	// Plan is the plan with its stored status.
-	Plan *InstallPlan
+	Plan *olm.InstallPlan
 	// Namespace is the plan's namespace; nil where nothing is known in it.
 	Namespace *Namespace
 	// Interrupt ends the evaluation of Constraints when it is closed; what was not judged is held. Nil never is.
@@ -86,7 +87,7 @@ var comingRules = []struct {
 // let through by every enforcing policy of its package (threat O7: one allowed operator must not carry
 // another), and by every Constraint. Where there are neither every plan may; what cannot work is warned of.
 func JudgePlan(in PlanInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
+	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	j := newPlanJudge(in)
 	if !in.Namespace.judged() {
 		for i := range j.csvs {
@@ -108,13 +109,13 @@ func JudgePlan(in PlanInput) Verdict {
 
 // unfinished holds plans that OLM has not finished writing: approving these collides with OLM's own write of
 // the status and leaves duplicate plans (threat O5).
-func unfinished(plan *InstallPlan, csvs int) finding {
+func unfinished(plan *olm.InstallPlan, csvs int) finding {
 	what := ""
 	switch {
-	case plan.oversized():
+	case plan.Oversized():
 		return finding{decision: Hold, field: "status.plan", what: "a plan of this size cannot be judged and is held",
-			accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", maxPlanEntries)}
-	case plan.Status.Phase == "" || plan.Status.Phase == phasePlanning:
+			accepted: fmt.Sprintf("at most %d names, steps and bundle lookups together are judged", olm.MaxPlanEntries)}
+	case plan.Status.Phase == "" || plan.Status.Phase == olm.PhasePlanning:
 		what = "the plan is not ready"
 	case csvs == 0:
 		what = "the plan names no ClusterServiceVersion"
@@ -122,7 +123,7 @@ func unfinished(plan *InstallPlan, csvs int) finding {
 		return finding{}
 	}
 	return finding{decision: Hold, field: "status.phase", what: what + " and is held",
-		accepted: "waits until OLM has written its steps and asks for approval (phase " + PhaseRequiresApproval + ")"}
+		accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
 }
 
 // judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by what its
@@ -193,7 +194,7 @@ func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
 // That must be so once at most for each, so that packages that require each other end the walk instead of
 // the process.
 func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
-	var offered map[capability][]int // most plans hold one operator, which requires none
+	var offered map[olm.Capability][]int // most plans hold one operator, which requires none
 	for ; len(queue) > 0; queue = queue[1:] {
 		from := queue[0]
 		if len(csvs[from].requires) == 0 {
@@ -202,7 +203,7 @@ func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
 		if offered == nil {
 			offered = offersOf(csvs)
 		}
-		asked := map[capability]bool{}
+		asked := map[olm.Capability]bool{}
 		for _, required := range csvs[from].requires {
 			if asked[required] {
 				continue
@@ -218,16 +219,16 @@ func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
 }
 
 // offersOf indexes CSVs by what they offer, each capability once for each CSV: bundles may repeat theirs by the thousand.
-func offersOf(csvs []planCSV) map[capability][]int {
-	offered := map[capability][]int{}
+func offersOf(csvs []planCSV) map[olm.Capability][]int {
+	offered := map[olm.Capability][]int{}
 	for i := range csvs {
-		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)], capability{pkg: csvs[i].pkg}) {
+		for _, c := range append(csvs[i].provides[:len(csvs[i].provides):len(csvs[i].provides)], olm.Capability{Package: csvs[i].pkg}) {
 			if by := offered[c]; len(by) == 0 || by[len(by)-1] != i {
 				offered[c] = append(by, i)
 			}
 		}
 	}
-	delete(offered, capability{}) // what says nothing is no offer
+	delete(offered, olm.Capability{}) // what says nothing is no offer
 	return offered
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -57,12 +58,12 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		b.Properties = nil
 	}
 	if c.spec != nil {
-		b.Manifest = &demands{spec: c.spec, grants: c.grants, global: ns.global()}
+		b.Manifest = &olm.Demands{Spec: c.spec, Grants: c.grants, Global: ns.global()}
 	} else {
 		b.Unknown |= constraint.Contents
 	}
 	if len(c.catalogs) == 1 {
-		b.Catalog = constraint.Catalog(c.catalogs[0])
+		b.Catalog = c.catalogs[0]
 	} else {
 		b.Unknown |= constraint.CatalogSource
 	}
@@ -79,23 +80,25 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 // bundle is an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
-		Channel: c.Channel, Catalog: constraint.Catalog(c.Catalog)}
+		Channel: c.Channel, Catalog: c.Catalog}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes
 	}{
 		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version}, {!c.Described, constraint.Properties},
-		{c.Channel == "", constraint.Channel}, {c.Catalog == Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
+		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
 	} {
 		if missing.missing {
 			b.Unknown |= missing.what
 		}
 	}
 	if c.spec != nil {
-		b.Manifest = &demands{spec: c.spec, global: ns.global()}
+		b.Manifest = &olm.Demands{Spec: c.spec, Global: ns.global()}
 	}
 	return b
 }
+
+var _ constraint.Manifest = &olm.Demands{}
 
 // judgeConstraints holds a bundle against the Constraints of the cluster.
 func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
@@ -252,17 +255,17 @@ func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
 }
 
 // allProperties are those of the bundle and those that its author wrote into the ClusterServiceVersion.
-func (c *planCSV) allProperties() []constraint.Property {
+func (c *planCSV) allProperties() []olm.Property {
 	if strings.TrimSpace(c.authored) == "" {
 		return c.properties
 	}
-	written, err := constraint.ParseBundleProperties(`{"properties":` + c.authored + `}`)
+	written, err := olm.ParseProperties(`{"properties":` + c.authored + `}`)
 	if err != nil {
 		return c.properties // OLM's own check of catalogs warns of it
 	}
 	all := slices.Clone(c.properties)
 	for _, p := range written {
-		if !slices.ContainsFunc(all, func(o constraint.Property) bool { return sameProperty(o, p) }) {
+		if !slices.ContainsFunc(all, func(o olm.Property) bool { return sameProperty(o, p) }) {
 			all = append(all, p)
 		}
 	}

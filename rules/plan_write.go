@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // PlanCreateInput is all that judging the creation of an InstallPlan needs. The API server drops the status
 // of new objects, so only the spec tells anything.
 type PlanCreateInput struct {
-	Plan      *InstallPlanHead
+	Plan      *olm.InstallPlanHead
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
 	ByOLM bool
@@ -26,8 +27,8 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 // only where the plan is born approved although a policy must judge it first; refusing any other create
 // would stall the whole namespace (threats O3, O4).
 func JudgePlanCreate(in PlanCreateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
-	if !in.ByOLM && in.Plan.Metadata.overrideReason() != "" {
+	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
+	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
 	switch {
@@ -49,7 +50,7 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	if in.Namespace.bound() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
 			what:     "a plan that is approved from the start is held",
-			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + ApprovalManual + ", since " + in.Namespace.bindingText()})
+			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.bindingText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
@@ -64,10 +65,10 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			what = text.Name(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			if mode, because := p.Approval(in.Namespace); mode == ApprovalManual && !p.passesByName(name) {
+			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !p.passesByName(name) {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
 					what:     what,
-					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + ApprovalManual + ", since " + because})
+					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + olm.ApprovalManual + ", since " + because})
 			}
 		}
 	}
@@ -89,7 +90,7 @@ func (n *Namespace) startedBy(csv string) string {
 func (n *Namespace) slipped() []*Policy {
 	var found []*Policy
 	for _, p := range n.enforced {
-		if mode, _ := p.Approval(n); mode != ApprovalManual {
+		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
 			continue
 		}
 		if len(n.subscribers(p.Package)) > 0 {
@@ -108,9 +109,9 @@ func (p *Policy) passesByName(csv string) bool {
 // PlanUpdateInput is all that judging an update of an InstallPlan's main resource needs.
 type PlanUpdateInput struct {
 	// New is the object as it would be stored; its status is the stored one, so it is not read.
-	New *InstallPlanHead
+	New *olm.InstallPlanHead
 	// Old is the stored object.
-	Old       *InstallPlan
+	Old       *olm.InstallPlan
 	Namespace *Namespace
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
@@ -119,7 +120,7 @@ type PlanUpdateInput struct {
 // JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict,
 // whoever does it, cluster admins and OLM included; what the plan holds does not change (threat O2).
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		v.CSVs = approval.CSVs
@@ -156,7 +157,7 @@ func frozen(v *Verdict, ns *Namespace, field string) {
 
 // PlanStatusInput is all that judging a write to an InstallPlan's status needs.
 type PlanStatusInput struct {
-	New, Old  *InstallPlan
+	New, Old  *olm.InstallPlan
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
 	ByOLM bool
@@ -172,14 +173,14 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 // phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
 // The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
 		return v
 	}
 	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
 		frozen(&v, in.Namespace, "status.bundleLookups")
 	}
-	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, sameStep) {
+	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, olm.SameStep) {
 		frozen(&v, in.Namespace, "status.plan")
 	}
 	if in.New.Status.InstalledAt() != in.Old.Status.InstalledAt() {
@@ -193,14 +194,14 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		return v.sorted()
 	}
 	accepted := "only OLM moves the phase of a plan"
-	if to == PhaseInstalling {
+	if to == olm.PhaseInstalling {
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		switch {
 		case approval.Decision != Allow:
 			for _, r := range approval.Reasons {
 				v.refuse(r)
 			}
-		case in.Old.Spec.Approved && from == PhaseRequiresApproval:
+		case in.Old.Spec.Approved && from == olm.PhaseRequiresApproval:
 			return v.sorted()
 		case in.Old.Spec.Approved: // a plan that has run is not run again by hand
 		default:
@@ -211,6 +212,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		what: "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed", accepted: accepted})
 	return v.sorted()
 }
+
+// OverrideReasonAnnotation is where a break-glass approver gives a reason (DESIGN Section 3).
+const OverrideReasonAnnotation = "opgate.io/override-reason"
 
 // overridable are the rules that an approver with the verb override may set aside: those that judge the
 // contents of a plan, not those that keep what was judged from changing.
@@ -226,20 +230,24 @@ func (in *PlanUpdateInput) OverrideAsked() string {
 	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return ""
 	}
-	return in.New.Metadata.overrideReason()
+	return overrideReason(&in.New.Metadata)
 }
 
 // overrideReasonAdded reports whether an update puts a reason on the plan, or changes the one that is there.
 func (in *PlanUpdateInput) overrideReasonAdded() bool {
-	reason := in.New.Metadata.overrideReason()
-	return reason != "" && reason != in.Old.Metadata.overrideReason()
+	reason := overrideReason(&in.New.Metadata)
+	return reason != "" && reason != overrideReason(&in.Old.Metadata)
 }
 
-func (m *ObjectMeta) overrideReason() string { return strings.TrimSpace(m.Annotations.OverrideReason) }
+func overrideReason(m *olm.ObjectMeta) string {
+	return strings.TrimSpace(m.Annotations.OverrideReason)
+}
 
 // overridden reports whether the approval of a plan was let through by an override. The reason on an approved plan says so,
 // since refuseOverrideReason keeps every other write from adding one.
-func (p *InstallPlan) overridden() bool { return p.Spec.Approved && p.Metadata.overrideReason() != "" }
+func overridden(p *olm.InstallPlan) bool {
+	return p.Spec.Approved && overrideReason(&p.Metadata) != ""
+}
 
 // refuseOverrideReason keeps the reason of an override for approvals that were checked: the steps of the plan are let through
 // for it. That holds in every namespace, since the policy that a planted reason would set aside may come later.

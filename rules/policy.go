@@ -5,6 +5,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -24,7 +25,7 @@ type Policy struct {
 	MustNotHave bool
 	// Channel, StartingCSV and the parts of Catalog are empty where the policy leaves them open.
 	Channel, StartingCSV string
-	Catalog              Catalog
+	Catalog              olm.Catalog
 	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
 
@@ -42,7 +43,7 @@ type Policy struct {
 	completed    bool
 	versions     []string
 	listed       map[string]struct{}
-	versionRange *VersionRange
+	versionRange *olm.VersionRange
 	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a guard
 	// that cannot be read must not read as an open door.
 	faults string
@@ -65,7 +66,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		Enforced:        spec.IsEnforced(),
 		MustNotHave:     spec.IsMustNotHave(),
 		Channel:         sub.Channel,
-		Catalog:         Catalog{Namespace: sub.SourceNamespace, Name: sub.Source},
+		Catalog:         olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source},
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		versions:        SplitVersions(spec.Versions),
@@ -89,7 +90,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		p.invalid = errs[0].Error()
 	}
 	if spec.VersionRange != "" && p.faults == "" {
-		p.versionRange, _ = ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
+		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
 	}
 	return p
 }
@@ -140,21 +141,21 @@ func (p *Policy) restrictsVersions() bool {
 func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
-		return ApprovalManual, "the policy cannot be read"
+		return olm.ApprovalManual, "the policy cannot be read"
 	case p.Pending != "":
-		return ApprovalManual, "the policy waits for what it depends on"
+		return olm.ApprovalManual, "the policy waits for what it depends on"
 	case len(p.versions) > 0:
-		return ApprovalManual, "spec.versions is set"
+		return olm.ApprovalManual, "spec.versions is set"
 	case p.versionRange != nil:
-		return ApprovalManual, "spec.versionRange is set"
+		return olm.ApprovalManual, "spec.versionRange is set"
 	case p.MustNotHave:
-		return ApprovalManual, "the policy is mustnothave"
+		return olm.ApprovalManual, "the policy is mustnothave"
 	case !p.ApproveUpgrades:
-		return ApprovalManual, "spec.upgradeApproval is not Automatic"
+		return olm.ApprovalManual, "spec.upgradeApproval is not Automatic"
 	case ns.bound():
-		return ApprovalManual, ns.bindingText()
+		return olm.ApprovalManual, ns.bindingText()
 	}
-	return ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
+	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
 
 // lists tells whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a
@@ -181,12 +182,12 @@ func (p *Policy) acceptedVersions() string {
 }
 
 // catalogMismatch tells whether a catalog is another one than the policy names.
-func (p *Policy) catalogMismatch(c Catalog) bool {
+func (p *Policy) catalogMismatch(c olm.Catalog) bool {
 	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
 }
 
 // AllowsCatalog reports whether a catalog is the one that the policy names, as far as it names one.
-func (p *Policy) AllowsCatalog(c Catalog) bool { return !p.catalogMismatch(c) }
+func (p *Policy) AllowsCatalog(c olm.Catalog) bool { return !p.catalogMismatch(c) }
 
 // catalogText names the policy's catalog as far as the policy does.
 func (p *Policy) catalogText() string {
@@ -221,7 +222,7 @@ func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 
 // Forbids tells whether a mustnothave policy means a ClusterServiceVersion of its package; sure is false
 // where it might, but version or catalog, zero where they are not known, are needed to tell.
-func (p *Policy) Forbids(csv, version string, catalog Catalog) (match, sure bool) {
+func (p *Policy) Forbids(csv, version string, catalog olm.Catalog) (match, sure bool) {
 	c := &planCSV{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)

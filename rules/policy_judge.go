@@ -12,6 +12,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // PolicyInput is all that judging an OperatorPolicy needs.
@@ -27,8 +28,8 @@ type PolicyInput struct {
 
 // PolicyObject names an OperatorPolicy as verdicts do.
 func PolicyObject(op *policyv1beta2.OperatorPolicy) string {
-	meta := ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
-	return "operatorpolicy " + meta.key()
+	meta := olm.ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
+	return "operatorpolicy " + meta.Key()
 }
 
 // DecodePolicy reads an OperatorPolicy as the API server does, and lists the fields that do not exist or
@@ -117,7 +118,7 @@ func previewPolicy(in *PolicyInput, p *Policy, v *Verdict) {
 		}
 	}
 	for _, plan := range ns.plans {
-		if plan.Status.Phase == PhaseRequiresApproval && !plan.Spec.Approved {
+		if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
 			previewPlan(plan, p, ns, preview)
 		}
 	}
@@ -129,7 +130,7 @@ func (p *Policy) uncovered(installed Installed) string {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, sure := p.Forbids(installed.CSV, installed.Version, Catalog{}); match || !sure && (p.Catalog != Catalog{}) {
+		if match, sure := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !sure && (p.Catalog != olm.Catalog{}) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
@@ -154,7 +155,7 @@ func (p *Policy) acceptance() string {
 }
 
 // previewPlan says what becomes of one plan that waits for approval, if the policy has a say in it.
-func previewPlan(plan *InstallPlan, p *Policy, ns *Namespace, preview func(id RuleID, what, more string)) {
+func previewPlan(plan *olm.InstallPlan, p *Policy, ns *Namespace, preview func(id RuleID, what, more string)) {
 	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	var names []string
 	concerned := false

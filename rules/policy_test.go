@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
@@ -122,7 +123,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Hold {
 				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
 			}
-			if mode, _ := p.Approval(nil); mode != ApprovalManual {
+			if mode, _ := p.Approval(nil); mode != olm.ApprovalManual {
 				t.Errorf("approval is %s", mode)
 			}
 		})

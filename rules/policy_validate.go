@@ -17,6 +17,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 var specPath = field.NewPath("spec")
@@ -54,7 +55,7 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	}
 	errs = append(errs, text.versions(specPath.Child("versions"), spec.Versions)...)
 	if r := spec.VersionRange; r != "" && !text.passes(r) {
-		if _, err := ParseVersionRange(r); err != nil {
+		if _, err := olm.ParseVersionRange(r); err != nil {
 			errs = append(errs, field.Invalid(specPath.Child("versionRange"), r, err.Error()+
 				`; write comparators with full versions, such as ">=1.2.0 <2.0.0" or "1.2.x", with " || " for or`))
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
@@ -20,9 +21,9 @@ const (
 // SubscriptionInput is all that judging a Subscription needs.
 type SubscriptionInput struct {
 	// Subscription is the object as it would be stored.
-	Subscription *Subscription
+	Subscription *olm.Subscription
 	// Old is the stored object on update, nil on create.
-	Old *Subscription
+	Old *olm.Subscription
 	// Namespace is the Subscription's namespace; nil where nothing is known in it.
 	Namespace *Namespace
 	// ByOLM tells whether the write comes from OLM's own identity.
@@ -56,7 +57,7 @@ var subscriptionRules = []struct {
 // JudgeSubscription decides on creating or updating a Subscription.
 func JudgeSubscription(in SubscriptionInput) Verdict {
 	sub := in.Subscription
-	v := Verdict{Object: "subscription " + sub.Metadata.key()}
+	v := Verdict{Object: "subscription " + sub.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec == sub.Spec {
 		return v // what rules read is unchanged: labels and status are nobody's business here
 	}
@@ -71,9 +72,9 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		judgeOffer(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
-	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
+	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
-			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+ApprovalAutomatic,
+			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
 	}
 	return v.sorted()
@@ -87,8 +88,8 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 		return false
 	}
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
-	return slices.ContainsFunc(in.Namespace.plans, func(p *InstallPlan) bool {
-		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == ApprovalManual &&
+	return slices.ContainsFunc(in.Namespace.plans, func(p *olm.InstallPlan) bool {
+		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == olm.ApprovalManual &&
 			len(refusedSteps(p, in.Namespace)) == 0
 	})
 }
@@ -96,11 +97,11 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 // onlyWaits tells whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
 // new, and that it waits from now on is never wrong.
 func (in *SubscriptionInput) onlyWaits() bool {
-	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != ApprovalManual {
+	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
 	}
 	before := in.Old.Spec
-	before.InstallPlanApproval = ApprovalManual
+	before.InstallPlanApproval = olm.ApprovalManual
 	return before == in.Subscription.Spec
 }
 
@@ -127,12 +128,12 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 	for _, p := range policies {
 		mode, why := p.Approval(in.Namespace)
 		if !p.Enforced {
-			if mode == ApprovalManual && have != mode {
+			if mode == olm.ApprovalManual && have != mode {
 				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
 			}
 			continue
 		}
-		if decider == nil || want == ApprovalAutomatic && mode == ApprovalManual {
+		if decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual {
 			decider, want, because = p, mode, why
 		}
 	}
@@ -158,15 +159,15 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	guard, bound := in.Namespace.bindingGuard()
-	if !bound || have == ApprovalManual {
+	if !bound || have == olm.ApprovalManual {
 		return have
 	}
 	if in.Mode == MutateApproval {
 		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
-		return ApprovalManual
+		return olm.ApprovalManual
 	}
-	f := approvalFinding(have, ApprovalManual, "it has to judge each plan first")
-	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + ApprovalAutomatic + " Opgate approves what is allowed"
+	f := approvalFinding(have, olm.ApprovalManual, "it has to judge each plan first")
+	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
 	v.recordAs(RuleSubscriptionApproval, guard, true, f)
 	return have
 }
@@ -190,7 +191,7 @@ func unreadable(p *Policy, governed string) finding {
 
 func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 	spec := &in.Subscription.Spec
-	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
 	}
 	if !p.restrictsVersions() {
@@ -207,7 +208,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 
 func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
 	spec := &in.Subscription.Spec
-	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
 	}
 	return finding{

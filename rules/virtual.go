@@ -3,6 +3,8 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // A virtual operator is a ClusterServiceVersion without a Subscription, by which the properties of a Constraint reach
@@ -40,4 +42,4 @@ func cutName(name string) string {
 }
 
 // virtualOperator tells whether this is one, by what only Opgate may write.
-func (c *CSV) virtualOperator() bool { return c.Metadata.Labels.VirtualOperator != "" }
+func virtualOperator(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }

@@ -8,15 +8,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
-
-var gvkSubscription = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "Subscription"}
 
 // switchApprovals makes the Subscriptions of a namespace wait for approval where a Constraint came after them, and
 // lets them go where none binds any more. Webhooks see to those that are written in the meantime.
@@ -30,17 +28,17 @@ func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) e
 	return errors.Join(errs...)
 }
 
-func (r *reconciler) switchApproval(ctx context.Context, sub *rules.Subscription, changes []rules.Change) error {
+func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []rules.Change) error {
 	patch, err := json.Marshal(locked(sub.Metadata.ResourceVersion, rules.Patch(changes)))
 	if err != nil {
 		return err
 	}
 	object := &metav1.PartialObjectMetadata{} // the answer is not needed
-	object.SetGroupVersionKind(gvkSubscription)
+	object.SetGroupVersionKind(olm.SubscriptionGVK)
 	object.SetNamespace(sub.Metadata.Namespace)
 	object.SetName(sub.Metadata.Name)
 	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch))
-	r.Wrote("patch", gvkSubscription.Kind, err)
+	r.Wrote("patch", olm.KindSubscription, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // it changed, which wakes the loop

@@ -23,6 +23,7 @@ import (
 	"github.com/opgate/opgate/admission"
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -192,7 +193,7 @@ func watchOperators(operators cache.Cache) source.TypedSource[work] {
 
 func operatorKind() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(virtual.GVK)
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
 	return u
 }
 

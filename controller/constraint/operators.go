@@ -14,6 +14,7 @@ import (
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/controller/seen"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -23,7 +24,7 @@ const nameTaken = "NameTaken"
 // live gives virtual operators of the cache. They must not be changed.
 func (r *reconciler) live(ctx context.Context, options ...client.ListOption) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(virtual.GVK.GroupVersion().WithKind(virtual.GVK.Kind + "List"))
+	list.SetGroupVersionKind(olm.V1alpha1.WithKind(olm.KindClusterServiceVersion + "List"))
 	if err := r.operators.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("read the virtual operators: %w", err)
 	}
@@ -89,7 +90,7 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 		uid, version := object.GetUID(), object.GetResourceVersion()
 		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
-	r.Wrote(string(a.Verb), virtual.GVK.Kind, err)
+	r.Wrote(string(a.Verb), olm.KindClusterServiceVersion, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "", nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/opgate/opgate/admission"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -39,11 +39,7 @@ const (
 	skew = 5 * time.Second
 	// settling is how long after its start a replica may not be called yet: endpoints and proxies follow its readiness.
 	settling = time.Minute
-	// labelCopiedFrom marks copies, which run nothing.
-	labelCopiedFrom = "olm.copiedFrom"
 )
-
-var gvkCSV = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
 
 // Options configure the Controller.
 type Options struct {
@@ -193,7 +189,7 @@ func (r *reconciler) watchCSVs() source.TypedSource[types.NamespacedName] {
 
 func csvKind() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvkCSV)
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
 	return u
 }
 

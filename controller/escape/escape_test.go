@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -71,7 +72,7 @@ func TestCandidate(t *testing.T) {
 			u := csvKind()
 			u.SetNamespace(c.namespace)
 			u.SetCreationTimestamp(metav1.NewTime(c.created))
-			u.SetLabels(map[string]string{labelCopiedFrom: c.copied})
+			u.SetLabels(map[string]string{olm.CopiedFromLabel: c.copied})
 			if got := r.candidate(u); got != c.want {
 				t.Errorf("candidate is %t", got)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -46,7 +47,7 @@ type reconciler struct {
 // candidate reports whether admission may not have been asked about a ClusterServiceVersion. Times of creation have seconds.
 func (r *reconciler) candidate(u *unstructured.Unstructured) bool {
 	last := r.Lease.lastRenewal()
-	if last.IsZero() || u.GetLabels()[labelCopiedFrom] != "" || slices.Contains(r.ExcludedNamespaces, u.GetNamespace()) {
+	if last.IsZero() || u.GetLabels()[olm.CopiedFromLabel] != "" || slices.Contains(r.ExcludedNamespaces, u.GetNamespace()) {
 		return false
 	}
 	created := u.GetCreationTimestamp()
@@ -123,7 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 }
 
 // read reads a ClusterServiceVersion whole; nil where it is not the same any more.
-func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) (csv *rules.CSV, resourceVersion string, err error) {
+func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) (csv *olm.CSV, resourceVersion string, err error) {
 	u := csvKind()
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(head), u); err != nil {
 		return nil, "", client.IgnoreNotFound(err)
@@ -135,7 +136,7 @@ func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) 
 	if err != nil {
 		return nil, "", err
 	}
-	csv, err = rules.DecodeCSV(raw)
+	csv, err = olm.DecodeCSV(raw)
 	return csv, u.GetResourceVersion(), err
 }
 
@@ -188,7 +189,7 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 // remove deletes an escape, if it is still what was judged.
 func (r *reconciler) remove(ctx context.Context, head *unstructured.Unstructured, version string, one *record) error {
 	err := r.client.Delete(ctx, head, client.Preconditions{UID: &one.UID, ResourceVersion: &version})
-	r.Wrote("delete", gvkCSV.Kind, err)
+	r.Wrote("delete", olm.KindClusterServiceVersion, err)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -206,7 +207,7 @@ func (r *reconciler) event(ctx context.Context, one *record, reason, message str
 	now := metav1.NewTime(at)
 	err := r.client.Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: gvkCSV.GroupVersion().String(), Kind: gvkCSV.Kind, Namespace: one.Namespace,
+		InvolvedObject: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
 			Name: one.Name, UID: one.UID},
 		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
 		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,

@@ -17,6 +17,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/controller/seen"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/stream"
 )
@@ -150,7 +151,7 @@ func (r *reconciler) seenWrite(ctx context.Context, verb compliance.Verb, writte
 
 // planStays tells whether a plan is there and not even on its way out.
 func planStays(ns *rules.Namespace, uid types.UID) bool {
-	return slices.ContainsFunc(ns.Plans(), func(plan *rules.InstallPlan) bool {
+	return slices.ContainsFunc(ns.Plans(), func(plan *olm.InstallPlan) bool {
 		return plan.Metadata.UID == string(uid) && plan.Metadata.DeletionTimestamp == ""
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -147,7 +147,7 @@ func (r *reconciler) sources() []watched {
 		r.watch(headOnly(gvkNamespace), func(o client.Object) []string { return []string{o.GetName()} }),
 		r.watch(headOnly(gvkCRD), r.ownersOf),
 		r.watch(whole(gvkCatalogSource), func(o client.Object) []string {
-			r.Packages.CatalogChanged(rules.Catalog{Namespace: o.GetNamespace(), Name: o.GetName()})
+			r.Packages.CatalogChanged(olm.Catalog{Namespace: o.GetNamespace(), Name: o.GetName()})
 			return r.governed()
 		}),
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/controller/seen"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -55,7 +56,7 @@ func (l *latePlans) wait(namespace, name string, now time.Time) time.Duration {
 func late(ns *rules.Namespace) string {
 	for _, s := range ns.Subscriptions() {
 		name := s.Status.InstallPlan.Name
-		if name != "" && !slices.ContainsFunc(ns.Plans(), func(p *rules.InstallPlan) bool { return p.Metadata.Name == name && p.Status.Phase != "" }) {
+		if name != "" && !slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == name && p.Status.Phase != "" }) {
 			return name
 		}
 	}

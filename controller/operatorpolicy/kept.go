@@ -14,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -25,23 +26,23 @@ var kept = map[schema.GroupVersionKind]struct {
 	labels, annotations []string
 	fields              stream.Fields
 }{
-	gvkSubscription: {resource: "subscriptions", labels: []string{compliance.ManagedMark}, annotations: []string{compliance.ManagedMark},
+	gvkSubscription: {resource: olm.Subscriptions.Resource, labels: []string{compliance.ManagedMark}, annotations: []string{compliance.ManagedMark},
 		fields: stream.Fields{
 			"spec": {stream.Any: nil},
 			"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "conditions": nil,
 				"lastUpdated": nil},
 		}},
-	gvkOperatorGroup: {resource: "operatorgroups",
+	gvkOperatorGroup: {resource: olm.OperatorGroups.Resource,
 		fields: stream.Fields{
 			"spec":   {stream.Any: nil},
 			"status": {"namespaces": nil},
 		}},
-	gvkCSV: {resource: "clusterserviceversions", labels: []string{labelCopiedFrom}, annotations: []string{annotationProperties, "olm.operatorNamespace"},
+	gvkCSV: {resource: olm.ClusterServiceVersions.Resource, labels: []string{olm.CopiedFromLabel}, annotations: []string{olm.PropertiesAnnotation, olm.OperatorNamespaceAnnotation},
 		fields: stream.Fields{
 			"spec":   {"installModes": nil, "version": nil},
 			"status": {"phase": nil, "reason": nil, "message": nil},
 		}},
-	gvkCatalogSource: {resource: "catalogsources",
+	gvkCatalogSource: {resource: olm.CatalogSources.Resource,
 		fields: stream.Fields{
 			"spec":   {stream.Any: nil},
 			"status": {"connectionState": {"address": nil, "lastObservedState": nil}, "registryService": nil, "latestImageRegistryPoll": nil},

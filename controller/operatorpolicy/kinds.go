@@ -6,16 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // The kinds that are watched beside those of the snapshot. They are read as they come and decoded field by
 // field: one object that does not fit its Go type would stop a typed watch, and with it the whole loop.
 var (
-	gvkOperatorGroup = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroup"}
-	gvkSubscription  = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "Subscription"}
-	gvkPlan          = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "InstallPlan"}
-	gvkCSV           = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
-	gvkCatalogSource = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "CatalogSource"}
+	gvkOperatorGroup = olm.OperatorGroupGVK
+	gvkSubscription  = olm.SubscriptionGVK
+	gvkPlan          = olm.InstallPlanGVK
+	gvkCSV           = olm.ClusterServiceVersionGVK
+	gvkCatalogSource = olm.CatalogSourceGVK
 	gvkDeployment    = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	gvkCRD           = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 	gvkNamespace     = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}

@@ -14,13 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
-)
-
-const (
-	annotationProperties = "operatorframework.io/properties"
-	labelCopiedFrom      = "olm.copiedFrom"
 )
 
 // world is what is observed of a namespace, in the form in which all its policies share it.
@@ -110,7 +105,7 @@ func (r *reconciler) crds(ctx context.Context, label string) ([]compliance.Objec
 }
 
 // catalogSource gives a CatalogSource, or nil.
-func (r *reconciler) catalogSource(ctx context.Context, c rules.Catalog) *compliance.CatalogSource {
+func (r *reconciler) catalogSource(ctx context.Context, c olm.Catalog) *compliance.CatalogSource {
 	u := whole(gvkCatalogSource).(*unstructured.Unstructured)
 	if c.Name == "" || c.Namespace == "" || r.cache.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, u) != nil {
 		return nil // the cache knows all there are, so that it has no other error than that there is none
@@ -140,7 +135,7 @@ func subscription(u *unstructured.Unstructured) compliance.Subscription {
 		Package:      text(u, "spec", "name"),
 		Channel:      text(u, "spec", "channel"),
 		StartingCSV:  text(u, "spec", "startingCSV"),
-		Catalog:      rules.Catalog{Namespace: text(u, "spec", "sourceNamespace"), Name: text(u, "spec", "source")},
+		Catalog:      olm.Catalog{Namespace: text(u, "spec", "sourceNamespace"), Name: text(u, "spec", "source")},
 		InstalledCSV: text(u, "status", "installedCSV"),
 		CurrentCSV:   text(u, "status", "currentCSV"),
 		State:        text(u, "status", "state"),
@@ -168,10 +163,10 @@ func csv(u *unstructured.Unstructured) compliance.CSV {
 		Phase:      text(u, "status", "phase"),
 		Reason:     text(u, "status", "reason"),
 		Message:    text(u, "status", "message"),
-		CopiedFrom: u.GetLabels()[labelCopiedFrom],
+		CopiedFrom: u.GetLabels()[olm.CopiedFromLabel],
 	}
-	if properties := u.GetAnnotations()[annotationProperties]; properties != "" {
-		if bundle, err := rules.ParseBundle(properties); err == nil {
+	if properties := u.GetAnnotations()[olm.PropertiesAnnotation]; properties != "" {
+		if bundle, err := olm.ParseBundle(properties); err == nil {
 			c.Package, c.Version = bundle.Package, bundle.Version
 		}
 	}

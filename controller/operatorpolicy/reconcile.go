@@ -16,6 +16,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/controller/seen"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -104,8 +105,8 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
-		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
-		Package:       func(c rules.Catalog) *compliance.Package { return r.Packages.Get(p.Package, c) },
+		CatalogSource: func(c olm.Catalog) *compliance.CatalogSource { return r.catalogSource(ctx, c) },
+		Package:       func(c olm.Catalog) *compliance.Package { return r.Packages.Get(p.Package, c) },
 	}
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {

@@ -14,7 +14,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // Packages tells what catalogs say of packages; *packages.Cache does. It must tell PackageChanged what changed.
 type Packages interface {
-	Get(pkg string, catalog rules.Catalog) *compliance.Package
+	Get(pkg string, catalog olm.Catalog) *compliance.Package
 }
 
 // Options configure a Resolver.

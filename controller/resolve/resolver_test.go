@@ -15,7 +15,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // catalogs says what is known of packages.
@@ -25,7 +25,7 @@ type catalogs struct {
 	asked int
 }
 
-func (c *catalogs) Get(pkg string, _ rules.Catalog) *compliance.Package {
+func (c *catalogs) Get(pkg string, _ olm.Catalog) *compliance.Package {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++

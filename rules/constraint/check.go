@@ -11,6 +11,7 @@ import (
 	"github.com/operator-framework/api/pkg/constraints"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // check is a constraint made ready: a CEL rule, a package, a gvk, or a compound of others. It is immutable.
@@ -157,12 +158,12 @@ func (s *subject) parse() {
 	s.parsed = true
 	for _, p := range s.bundle.Properties {
 		switch p.Type {
-		case typePackage:
+		case olm.TypePackage:
 			var v packageProperty
 			if json.Unmarshal(p.Raw, &v) == nil {
 				s.packages = append(s.packages, v)
 			}
-		case typeGVK:
+		case olm.TypeGVK:
 			var v gvkProperty
 			if json.Unmarshal(p.Raw, &v) == nil {
 				s.gvks = append(s.gvks, v)

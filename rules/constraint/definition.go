@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/api/pkg/constraints"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // Action is what follows from a constraint that is not satisfied.
@@ -37,7 +38,7 @@ type Definition struct {
 	Pending string
 	// Constraints are the elements that could be read.
 	Constraints []*Constraint
-	Properties  []Property
+	Properties  []olm.Property
 	// Faults are what is wrong. Where any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }
@@ -109,8 +110,8 @@ func (d *document) constraint(e element) *Constraint {
 	}
 	path := e.path + ".value"
 	switch {
-	case e.kind != typeConstraint:
-		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+typeConstraint+" is accepted")
+	case e.kind != olm.TypeConstraint:
+		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+olm.TypeConstraint+" is accepted")
 		return nil
 	case e.value.kind != objectNode:
 		d.faults.add(Syntax, path, string(d.raw(e.value)), fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required", e.value.kind))

@@ -7,6 +7,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // MaxOpenShift gives the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
@@ -16,17 +17,17 @@ import (
 func (b *Bundle) MaxOpenShift() (version string, problem string) {
 	found := false
 	for _, p := range b.Properties {
-		if p.Type != typeMaxOpenShift {
+		if p.Type != olm.TypeMaxOpenShift {
 			continue
 		}
 		if found {
-			return "", typeMaxOpenShift + " is given more than once; one is accepted"
+			return "", olm.TypeMaxOpenShift + " is given more than once; one is accepted"
 		}
 		found = true
 		version, problem = minorVersion(strings.Trim(string(p.Raw), `"`))
 	}
 	if problem != "" {
-		return "", fmt.Sprintf("%s %s", typeMaxOpenShift, problem)
+		return "", fmt.Sprintf("%s %s", olm.TypeMaxOpenShift, problem)
 	}
 	return version, ""
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/api/pkg/constraints"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // whyNotCompiled is of a bundle's own rule that Prepare has not seen, or that was pushed out since.
@@ -36,9 +37,9 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	if !BringsOwn(b.Properties) {
 		return nil
 	}
-	var rules []Property
+	var rules []olm.Property
 	for _, p := range b.Properties {
-		if p.Type == typeConstraint {
+		if p.Type == olm.TypeConstraint {
 			rules = append(rules, p)
 		}
 	}
@@ -75,7 +76,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 }
 
 // BringsOwn tells whether there is a constraint among the properties of a bundle.
-func BringsOwn(properties []Property) bool { return hasType(properties, typeConstraint) }
+func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.TypeConstraint) }
 
 // surroundings of the Set; of a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
@@ -119,10 +120,10 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 
 // Prepare compiles the rules of a bundle's own constraints, so that Own finds them. It is for places that may take
 // milliseconds, not for the request path.
-func Prepare(properties []Property) {
+func Prepare(properties []olm.Property) {
 	prepared := 0
 	for _, p := range properties {
-		if p.Type == typeConstraint && prepared < maxConstraints {
+		if p.Type == olm.TypeConstraint && prepared < maxConstraints {
 			prepared++
 			readOwn(p.Raw, func(rule string) (*program, error) { return compileCached(rule, false) })
 		}

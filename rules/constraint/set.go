@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // Set is all Definitions of the cluster and the facts about it. It is immutable but for what it remembers: judging
@@ -39,7 +40,7 @@ func NewSet(definitions []*Definition, cluster Cluster) *Set {
 		value, err := json.Marshal(map[string]string{"version": cluster.Version})
 		for _, automatic := range automaticTypes {
 			if err == nil && !hasType(s.cluster.Properties, automatic) {
-				s.cluster.Properties = append(s.cluster.Properties, Property{Type: automatic, Raw: value})
+				s.cluster.Properties = append(s.cluster.Properties, olm.Property{Type: automatic, Raw: value})
 			}
 		}
 	}

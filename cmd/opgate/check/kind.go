@@ -15,6 +15,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -36,10 +37,10 @@ var kinds = []kind{
 	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
 	{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), read: readParent},
 	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), read: readPolicySet},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("Subscription"), read: readSubscription},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("InstallPlan"), read: readPlan},
-	{GroupVersionKind: operatorsv1alpha1.SchemeGroupVersion.WithKind("ClusterServiceVersion"), read: readCSV, unchecked: true},
-	{GroupVersionKind: schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroup"}, read: readOperatorGroup, unchecked: true},
+	{GroupVersionKind: olm.SubscriptionGVK, read: readSubscription},
+	{GroupVersionKind: olm.InstallPlanGVK, read: readPlan},
+	{GroupVersionKind: olm.ClusterServiceVersionGVK, read: readCSV, unchecked: true},
+	{GroupVersionKind: olm.OperatorGroupGVK, read: readOperatorGroup, unchecked: true},
 	{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, read: readNamespace, cluster: true, unchecked: true},
 }
 
@@ -90,7 +91,7 @@ func readPolicy(raw []byte, o *object) []fieldFault {
 		return []fieldFault{wrongType(raw, policy, err)}
 	}
 	o.policy, o.strict = policy, strict
-	o.identify(&rules.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
+	o.identify(&olm.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
 	return nil
 }
 
@@ -120,7 +121,7 @@ func readEarlierPolicy(raw []byte, o *object) []fieldFault {
 
 func readSubscription(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.Subscription{}), missing(raw, subscriptionRequires)...)
-	s, err := rules.DecodeSubscription(raw)
+	s, err := olm.DecodeSubscription(raw)
 	if err != nil {
 		return orFault(faults, err)
 	}
@@ -131,11 +132,11 @@ func readSubscription(raw []byte, o *object) []fieldFault {
 
 func readPlan(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.InstallPlan{}), missing(raw, planRequires)...)
-	p, err := rules.DecodePlan(raw)
+	p, err := olm.DecodePlan(raw)
 	if err != nil {
 		return orFault(faults, err)
 	}
-	p.Prepare()
+	rules.PreparePlan(p)
 	o.plan = p
 	o.identify(&p.Metadata)
 	return faults
@@ -144,17 +145,17 @@ func readPlan(raw []byte, o *object) []fieldFault {
 // readCSV reads what counts of a ClusterServiceVersion. It is context, not judged, so its fields are not checked.
 func readCSV(raw []byte, o *object) []fieldFault {
 	var object struct {
-		Metadata rules.ObjectMeta `json:"metadata"`
+		Metadata olm.ObjectMeta `json:"metadata"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return []fieldFault{wrongType(raw, &object, err)}
 	}
 	o.identify(&object.Metadata)
-	csv, err := rules.DecodeCSV(raw)
+	csv, err := olm.DecodeCSV(raw)
 	if err != nil {
 		return orFault(nil, err)
 	}
-	if installed, here := csv.Installed(); here {
+	if installed, here := rules.InstalledBy(csv); here {
 		o.installed = &installed
 	}
 	return nil
@@ -162,7 +163,7 @@ func readCSV(raw []byte, o *object) []fieldFault {
 
 // readOperatorGroup reads for which namespaces an OperatorGroup is.
 func readOperatorGroup(raw []byte, o *object) []fieldFault {
-	g, err := rules.DecodeOperatorGroup(raw)
+	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, g, err)}
 	}

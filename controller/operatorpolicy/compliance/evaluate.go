@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -61,7 +62,7 @@ type evaluation struct {
 	unlinked bool
 	// manifest is the package in the catalog that the Subscription has, or will have; nil where not known.
 	manifest *Package
-	catalog  rules.Catalog
+	catalog  olm.Catalog
 	channel  string
 }
 
@@ -77,7 +78,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	e.csv, e.unlinked = e.installed()
 
 	asked := in.Policy.Spec.Subscription
-	e.catalog, e.channel = rules.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
+	e.catalog, e.channel = olm.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
 	if sub := e.subscription; sub != nil {
 		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog.Namespace)
 		e.catalog.Name = either(e.catalog.Name, sub.Catalog.Name)
@@ -94,7 +95,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 }
 
 // manifest is the package in a catalog of which parts may be open.
-func (in *Input) manifest(c rules.Catalog) *Package {
+func (in *Input) manifest(c olm.Catalog) *Package {
 	if in.Package == nil {
 		return nil
 	}

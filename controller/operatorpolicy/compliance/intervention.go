@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // interventionDelay is how long OLM gets to sort a stuck Subscription out by itself.
@@ -93,7 +94,7 @@ func (e *evaluation) lost() *CSV {
 		csv := e.csvNamed(strings.TrimRight(match[1], ",:"))
 		switch {
 		case csv == nil || csv.Reason == "Copied":
-		case csv.Annotations[operatorNamespace] != "" && csv.Annotations[operatorNamespace] != e.wanted.namespace:
+		case csv.Annotations[olm.OperatorNamespaceAnnotation] != "" && csv.Annotations[olm.OperatorNamespaceAnnotation] != e.wanted.namespace:
 		case csv.Package == e.wanted.name:
 			return csv
 		case csv.Package == "":
@@ -102,9 +103,6 @@ func (e *evaluation) lost() *CSV {
 	}
 	return unclear
 }
-
-// operatorNamespace is the annotation in which OLM says where an operator is installed.
-const operatorNamespace = "olm.operatorNamespace"
 
 // stuck tells whether OLM needs help. An informing policy gives none (W7).
 func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }

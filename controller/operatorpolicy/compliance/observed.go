@@ -4,6 +4,7 @@ import (
 	"time"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -37,11 +38,11 @@ type Input struct {
 	// Deployments are those of the operator's namespace, by name.
 	Deployments map[string]Deployment
 	// CatalogSource gives a CatalogSource, or nil where there is none.
-	CatalogSource func(rules.Catalog) *CatalogSource
+	CatalogSource func(olm.Catalog) *CatalogSource
 	// Package gives what a catalog says of the policy's package; a zero catalog, or one with a part left
 	// open, stands for any that has it. It gives nil where that is not known (yet): PackageManifests cannot
 	// be watched, and the server of them may be absent.
-	Package func(rules.Catalog) *Package
+	Package func(olm.Catalog) *Package
 	// Approvals are what became, a moment ago, of the plans that the rules let the loop approve, by plan name.
 	Approvals map[string]Approval
 	// Escaped has a sentence for each ClusterServiceVersion that was installed while Opgate was not running and that the policy does not allow.
@@ -76,7 +77,7 @@ type Subscription struct {
 	// Package is spec.name.
 	Package                         string
 	Channel, StartingCSV            string
-	Catalog                         rules.Catalog
+	Catalog                         olm.Catalog
 	InstalledCSV, CurrentCSV, State string
 	// InstallPlan is the name in status.installPlanRef.
 	InstallPlan string
@@ -122,7 +123,7 @@ type CatalogSource struct {
 // Package is what a PackageManifest says of a package in one catalog.
 type Package struct {
 	Name           string
-	Catalog        rules.Catalog
+	Catalog        olm.Catalog
 	DefaultChannel string
 	// Deprecation is the catalog's message; "" where the package is not deprecated.
 	Deprecation string

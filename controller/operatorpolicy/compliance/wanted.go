@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -142,12 +143,12 @@ func emptySelector(selector map[string]any) bool {
 // catalogProblems says that the catalog which a policy names in part is none that has the package (only
 // while the Subscription has to be made: an existing one says what its catalog is).
 func (e *evaluation) catalogProblems() []string {
-	asked := rules.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
+	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
 	inPart := (asked.Name == "") != (asked.Namespace == "")
 	if e.Policy.Spec.IsMustNotHave() || e.subscription != nil || len(e.rivals) > 0 || !inPart || e.manifest != nil {
 		return nil
 	}
-	other := e.Input.manifest(rules.Catalog{})
+	other := e.Input.manifest(olm.Catalog{})
 	if other == nil {
 		return nil // the package may still appear anywhere
 	}

@@ -1,22 +1,17 @@
-package rules
+package olm
 
 import (
 	"crypto/sha256"
 	"fmt"
-	"slices"
 
 	kjson "sigs.k8s.io/json"
-
-	"github.com/opgate/opgate/rules/constraint"
 )
-
-const kindCSV = "ClusterServiceVersion"
 
 // grantKinds are the kinds of RBAC. OLM writes the steps of a plan by this field of theirs, whatever the manifest says it is.
 var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": true, "RoleBinding": true}
 
-// grants are the rights that an object of RBAC gives, which a plan brings along.
-type grants struct {
+// Grants are the rights that an object of RBAC gives, which a plan brings along.
+type Grants struct {
 	kind, name string
 	// cluster is set for kinds that count in the whole cluster.
 	cluster bool
@@ -33,13 +28,16 @@ type roleRef struct {
 	Name string `json:"name"`
 }
 
-// grantsOf reads the manifest of a step. Nil is for one that is not in the plan: of an image it is a reference to a ConfigMap.
-func grantsOf(r *StepResource) *grants {
+// IsRBAC reports whether the step writes an object of RBAC.
+func (r *StepResource) IsRBAC() bool { return grantKinds[r.Kind] }
+
+// Grants reads the manifest of an object of RBAC. Nil is for one that is not in the plan: of an image it is a reference to a ConfigMap.
+func (r *StepResource) Grants() *Grants {
 	if r.Manifest.grants != nil || r.Manifest.text == nil {
 		return r.Manifest.grants
 	}
 	raw := *r.Manifest.text
-	g := &grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest}
+	g := &Grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest}
 	if len(raw) > maxListBytes {
 		g.why = fmt.Sprintf("has %d bytes, more than the %d that are read", len(raw), maxListBytes)
 		return g
@@ -49,7 +47,7 @@ func grantsOf(r *StepResource) *grants {
 		g.why = "cannot be read"
 		return g
 	}
-	if n := constraint.CountValues([]byte(text)); n > maxListValues {
+	if n := CountValues([]byte(text)); n > maxListValues {
 		g.why = fmt.Sprintf("has %d values, more than the %d that are read", n, maxListValues)
 		return g
 	}
@@ -92,42 +90,4 @@ type reference struct {
 
 func (r *reference) complete() bool {
 	return r.Name != "" && r.Namespace != "" && r.CatalogName != "" && r.CatalogNamespace != ""
-}
-
-// grantTo adds what a step grants to the ClusterServiceVersion that it is of, and where the plan has none of that name, to all.
-func grantTo(csvs []planCSV, step *Step) []planCSV {
-	g := grantsOf(&step.Resource)
-	if g == nil {
-		return csvs
-	}
-	if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == step.Resolving }); i >= 0 {
-		csvs[i].grants = append(csvs[i].grants, g)
-		return csvs
-	}
-	for i := range csvs {
-		csvs[i].grants = append(csvs[i].grants, g)
-	}
-	return csvs
-}
-
-// Trim drops of a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed one needs
-// all steps.
-func (p *InstallPlan) Trim() {
-	if p.Status.Phase != PhaseFailed {
-		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
-			return s.Resource.Kind != kindCSV && !grantKinds[s.Resource.Kind] && !s.WritesDefinition()
-		})
-	}
-	for i := range p.Status.Steps {
-		r := &p.Status.Steps[i].Resource
-		if grantKinds[r.Kind] {
-			r.Manifest.grants = grantsOf(r)
-		}
-		r.Manifest.text = nil
-	}
-}
-
-// oversized reports whether a plan has more entries than are judged.
-func (p *InstallPlan) oversized() bool {
-	return len(p.Spec.CSVNames)+len(p.Status.Steps)+len(p.Status.BundleLookups) > maxPlanEntries
 }

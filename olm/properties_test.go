@@ -1,9 +1,11 @@
-package rules
+package olm
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseBundleRefuses(t *testing.T) {
@@ -61,7 +63,7 @@ func TestManifest(t *testing.T) {
 		t.Errorf("a manifest that has no properties is looked into: %+v", m)
 	}
 	step := func(text string) Step { return Step{Resource: StepResource{Manifest: read(text)}} }
-	if !sameStep(step(with), step(with)) || sameStep(step(with), step(with+" ")) {
+	if !SameStep(step(with), step(with)) || SameStep(step(with), step(with+" ")) {
 		t.Error("one byte more must be another manifest, and the same bytes the same (threat O2)")
 	}
 }
@@ -72,8 +74,34 @@ func FuzzParseBundle(f *testing.F) {
 	f.Add(`{"properties":null}`)
 	f.Fuzz(func(t *testing.T, properties string) {
 		b, err := ParseBundle(properties)
-		if err != nil && (b.Package != "" || len(b.requires) > 0) {
+		if err != nil && (b.Package != "" || len(b.Requires) > 0) {
 			t.Errorf("an error and still something to believe: %+v", b)
 		}
 	})
+}
+
+func TestParseProperties(t *testing.T) {
+	for _, c := range []struct {
+		wrapped string
+		want    []Property
+		fails   bool
+	}{
+		{wrapped: ""},
+		{wrapped: "{}", want: []Property{}},
+		{wrapped: `{"properties":null}`, want: []Property{}},
+		{wrapped: `{"properties":[{"type":"a","value":{"b": 1}},{"type":"c"}]}`, want: []Property{{Type: "a", Raw: []byte(`{"b": 1}`)}, {Type: "c", Raw: []byte("null")}}},
+		{wrapped: `{"Properties":[{"TYPE":"a","value":1}]}`, want: []Property{{Type: "a", Raw: []byte("1")}}}, // as OLM reads it
+		{wrapped: `{"properties":[{"type":"a","value":1}],"properties":[{"type":"b","value":2}]}`, want: []Property{{Type: "b", Raw: []byte("2")}}},
+		{wrapped: `{"properties":{}}`, fails: true},
+		{wrapped: `{"properties":[{"type":1}]}`, fails: true},
+		{wrapped: `[`, fails: true},
+		{wrapped: strings.Repeat("[", 20_000), fails: true},
+	} {
+		got, err := ParseProperties(c.wrapped)
+		if (err != nil) != c.fails {
+			t.Errorf("%.80s: %v", c.wrapped, err)
+		} else if diff := cmp.Diff(c.want, got); diff != "" && !c.fails {
+			t.Errorf("%.80s: %s", c.wrapped, diff)
+		}
+	}
 }

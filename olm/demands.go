@@ -1,4 +1,4 @@
-package rules
+package olm
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 // unread is a part of an object as its JSON, for when a rule asks for it. Where it is too large to be read it is only why.
@@ -21,7 +20,7 @@ type unread struct {
 // UnmarshalJSON keeps what is not too large.
 func (u *unread) UnmarshalJSON(raw []byte) error {
 	*u = unread{}
-	if n := constraint.CountValues(raw); n > maxListValues || len(raw) > maxListBytes {
+	if n := CountValues(raw); n > maxListValues || len(raw) > maxListBytes {
 		u.why = fmt.Sprintf("has %d values in %d bytes, more than the %d values and %d bytes that are read", n, len(raw), maxListValues, maxListBytes)
 		return nil
 	}
@@ -43,44 +42,42 @@ func (u *unread) read(field string, into any) error {
 	return nil
 }
 
-// demands are what an operator asks for, as Constraints see it: by its ClusterServiceVersion, and by the objects of RBAC that its
+// Demands are what an operator asks for: by its ClusterServiceVersion, and by the objects of RBAC that its
 // plan brings along and that OLM writes with its own rights.
-type demands struct {
-	spec   *CSVSpec
-	grants []*grants
-	// global is set where OLM makes ClusterRoles of permissions.
-	global bool
+type Demands struct {
+	Spec   *CSVSpec
+	Grants []*Grants
+	// Global is set where OLM makes ClusterRoles of permissions.
+	Global bool
 }
 
-var _ constraint.Manifest = &demands{}
-
 // Digest is over all that the lists are made of.
-func (d *demands) Digest() [sha256.Size]byte {
+func (d *Demands) Digest() [sha256.Size]byte {
 	hash := sha256.New()
-	hash.Write(d.spec.digest[:])
-	for _, g := range d.grants {
+	hash.Write(d.Spec.Digest[:])
+	for _, g := range d.Grants {
 		hash.Write(g.digest[:])
 	}
-	if d.global {
+	if d.Global {
 		hash.Write([]byte{1})
 	}
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
 // ClusterPermissions are the rights on the whole cluster.
-func (d *demands) ClusterPermissions() ([]map[string][]string, error) {
+func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	var rules ruleSet
-	if err := rules.addPermissions("clusterPermissions", &d.spec.clusterPermissions); err != nil {
+	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
 		return nil, err
 	}
-	if d.global {
-		if err := rules.addPermissions("permissions", &d.spec.permissions); err != nil {
+	if d.Global {
+		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
 			return nil, err
 		}
 	}
-	for _, g := range d.grants {
-		if g.cluster || d.global {
-			if err := rules.addGrants(g, d.grants); err != nil {
+	for _, g := range d.Grants {
+		if g.cluster || d.Global {
+			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}
 		}
@@ -89,14 +86,14 @@ func (d *demands) ClusterPermissions() ([]map[string][]string, error) {
 }
 
 // Permissions are the rights in namespaces.
-func (d *demands) Permissions() ([]map[string][]string, error) {
+func (d *Demands) Permissions() ([]map[string][]string, error) {
 	var rules ruleSet
-	if err := rules.addPermissions("permissions", &d.spec.permissions); err != nil {
+	if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
 		return nil, err
 	}
-	for _, g := range d.grants {
+	for _, g := range d.Grants {
 		if !g.cluster {
-			if err := rules.addGrants(g, d.grants); err != nil {
+			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}
 		}
@@ -105,7 +102,7 @@ func (d *demands) Permissions() ([]map[string][]string, error) {
 }
 
 // Webhooks are the rules of webhooks. A webhook for conversion has none.
-func (d *demands) Webhooks() ([]map[string][]string, error) {
+func (d *Demands) Webhooks() ([]map[string][]string, error) {
 	var webhooks []struct {
 		Type  string `json:"type"`
 		Rules []struct {
@@ -115,7 +112,7 @@ func (d *demands) Webhooks() ([]map[string][]string, error) {
 			Operations  []string `json:"operations"`
 		} `json:"rules"`
 	}
-	if err := d.spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
+	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
 		return nil, err
 	}
 	var lists []map[string][]string
@@ -175,7 +172,7 @@ func (s *ruleSet) addPermissions(field string, from *unread) error {
 
 // addGrants adds the rules of an object of RBAC. A binding adds nothing where its role comes along, and else everything: what a role
 // allows that is there already, or comes later, is not known here.
-func (s *ruleSet) addGrants(g *grants, all []*grants) error {
+func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 	switch {
 	case g.why != "":
 		return fmt.Errorf("%s %s, which comes along, %s", g.kind, text.Name(g.name), g.why)

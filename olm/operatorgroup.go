@@ -1,11 +1,9 @@
-package rules
+package olm
 
 import (
 	"slices"
 
 	kjson "sigs.k8s.io/json"
-
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 // OperatorGroup is what rules read of operators.coreos.com/v1 OperatorGroup.
@@ -20,17 +18,12 @@ type OperatorGroup struct {
 	} `json:"status"`
 }
 
-// DecodeOperatorGroup reads the JSON of an OperatorGroup.
-func DecodeOperatorGroup(raw []byte) (*OperatorGroup, error) {
-	return decodeObject[OperatorGroup](raw)
-}
-
 // targets are names of namespaces, of which only counts whether there are any, and whether they stand for all.
 type targets struct{ any, all bool }
 
 // UnmarshalJSON takes a list that is too long for all namespaces.
 func (t *targets) UnmarshalJSON(raw []byte) error {
-	if constraint.CountValues(raw) > maxGroupValues {
+	if CountValues(raw) > maxGroupValues {
 		*t = targets{any: true, all: true}
 		return nil
 	}
@@ -61,13 +54,13 @@ type values bool
 
 // UnmarshalJSON counts.
 func (v *values) UnmarshalJSON(raw []byte) error {
-	*v = constraint.CountValues(raw) > 0
+	*v = CountValues(raw) > 0
 	return nil
 }
 
-// global reports whether a group is for all namespaces, or might be: what it selects is known only once OLM has written it into
+// Global reports whether a group is for all namespaces, or might be: what it selects is known only once OLM has written it into
 // the status.
-func (g *OperatorGroup) global() bool {
+func (g *OperatorGroup) Global() bool {
 	switch {
 	case g.Spec.TargetNamespaces.all || g.Status.Namespaces.all:
 		return true
@@ -77,10 +70,4 @@ func (g *OperatorGroup) global() bool {
 		return !g.Status.Namespaces.any
 	}
 	return true
-}
-
-// global reports whether OLM makes ClusterRoles of the permissions that operators here ask for in namespaces: where the
-// OperatorGroup is for all namespaces. One that is not known counts as one that is.
-func (n *Namespace) global() bool {
-	return n == nil || len(n.groups) == 0 || slices.ContainsFunc(n.groups, (*OperatorGroup).global)
 }

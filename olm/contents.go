@@ -1,4 +1,4 @@
-package rules
+package olm
 
 import (
 	"bytes"
@@ -7,22 +7,6 @@ import (
 	"fmt"
 	"slices"
 )
-
-// keepContents replaces the JSON of a spec by a digest of its contents, which is all that a snapshot keeps.
-func (s *CSVSpec) keepContents() {
-	if s != nil && s.raw != nil {
-		s.contents, s.raw = contentsDigest(s.raw), nil
-	}
-}
-
-// contentsDigest is equal for two specs if and only if they say the same, whether they come from the manifest of a plan or
-// from the API server; see the function of that name.
-func (s *CSVSpec) contentsDigest() [sha256.Size]byte {
-	if s.raw != nil {
-		return contentsDigest(s.raw)
-	}
-	return s.contents
-}
 
 // schemaDefaults are what the schema of ClusterServiceVersions fills in, by field and the field that holds it: the API server
 // stores them where the manifest has nothing, and they mean the same. "*" is any field.
@@ -131,56 +115,4 @@ func digestList(d *json.Decoder, parent, key string) (digest [sha256.Size]byte, 
 		return digest, err
 	}
 	return [sha256.Size]byte(h.Sum(nil)), nil
-}
-
-// contents says how what is installed compares with what a plan brought.
-type contents int
-
-const (
-	// contentsUnknown is where no plan has the manifest: it is gone by now, or names an image.
-	contentsUnknown contents = iota
-	contentsSame
-	contentsChanged
-)
-
-// brought compares contents with those that plans have written under a name. Plans that OLM has not carried out do not count.
-func (n *Namespace) brought(csv string, spec *CSVSpec) contents {
-	found := contentsUnknown
-	for _, plan := range n.Plans() {
-		if !plan.Spec.Approved {
-			continue
-		}
-		for i := range plan.Status.Steps {
-			s := &plan.Status.Steps[i]
-			if !s.writes(csv) || s.Resource.Manifest.Spec == nil || s.Status != "Created" && s.Status != "Present" {
-				continue
-			}
-			if s.Resource.Manifest.Spec.contentsDigest() == spec.contentsDigest() {
-				return contentsSame
-			}
-			found = contentsChanged
-		}
-	}
-	return found
-}
-
-// Drifted reports whether an installed ClusterServiceVersion is not any more what its plan brought. Where no plan says what it
-// was, it is not known to be.
-func (n *Namespace) Drifted(csv string) bool {
-	for i := range n.Installed() {
-		if c := &n.installed[i]; c.CSV == csv && c.spec != nil {
-			return n.brought(csv, c.spec) == contentsChanged
-		}
-	}
-	return false
-}
-
-// driftedOf returns an installed ClusterServiceVersion of a package that is not what its plan brought, or "".
-func (n *Namespace) driftedOf(pkg string) string {
-	for _, c := range n.Installed() {
-		if c.Package == pkg && n.Drifted(c.CSV) {
-			return c.CSV
-		}
-	}
-	return ""
 }
