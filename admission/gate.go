@@ -234,7 +234,7 @@ func (g *Gate) mutatePolicy(_ context.Context, _ *Snapshot, req *request[json.Ra
 	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
 		return rules.Verdict{Object: "operatorpolicy"}
 	}
-	return rules.Verdict{Object: rules.PolicyObject(p.policy), Changes: rules.NormalizePolicy(p.policy, p.old)}
+	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
 }
 
 func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
@@ -242,7 +242,7 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+	return rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
 }
 
 func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
@@ -281,12 +281,12 @@ type decodedPolicies struct {
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	if p.policy, p.strict, err = rules.DecodePolicy(*req.Object); err != nil {
+	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(*req.Object); err != nil {
 		return p, err
 	}
 	if req.OldObject != nil {
 		// A stored policy that does not decode counts as none: then the new one is judged in full.
-		if old, _, err := rules.DecodePolicy(*req.OldObject); err == nil {
+		if old, _, err := rules.DecodeOperatorPolicy(*req.OldObject); err == nil {
 			p.old = old
 		}
 	}

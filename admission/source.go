@@ -92,7 +92,7 @@ func readMembers(raw []byte) (read, error) {
 }
 
 func readPolicy(raw []byte) (read, error) {
-	op, strict, err := rules.DecodePolicy(raw)
+	op, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return read{}, err
 	}

@@ -227,7 +227,7 @@ func TestPolicyPreview(t *testing.T) {
 		"every version":    {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePolicy(PolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
 				t.Errorf("%s with warnings\n%s\nwant %q", v.Decision, warnings, c.want)
@@ -243,7 +243,7 @@ func TestPolicyPreview(t *testing.T) {
 // again when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
-		v := JudgePolicy(PolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
 		return v.Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
@@ -263,7 +263,7 @@ func TestStoredPolicies(t *testing.T) {
 // TestDecodePolicy lists what is wrong in the spec, and leaves metadata and status to the API server: a newer one
 // may write fields there that are not known here, and must not lose every policy by it.
 func TestDecodePolicy(t *testing.T) {
-	op, strict, err := DecodePolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
+	op, strict, err := DecodeOperatorPolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
 		"spec":{"version":["a"],"subscription":{"name":"etcd","name":"vault"}},"status":{"newInTheNextRelease":true}}`))
 	if err != nil || op.Spec.Subscription.Name != "vault" {
 		t.Fatalf("read as %+v, error %v", op, err)

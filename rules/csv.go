@@ -8,6 +8,25 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
+// The rules on ClusterServiceVersions.
+const (
+	RuleCSVConstraint      RuleID = "csv/constraint"
+	RuleCSVPolicy          RuleID = "csv/policy"
+	RuleCSVFrozen          RuleID = "csv/frozen"
+	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
+)
+
+var (
+	csvConstraint = Rule{RuleCSVConstraint, OutcomeDeny,
+		"a ClusterServiceVersion, written past OLM or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"}
+	csvPolicy = Rule{RuleCSVPolicy, OutcomeDeny,
+		"a ClusterServiceVersion, written past OLM or as a step of a plan, is not one that a policy allows, or (Hold) may not be"}
+	csvFrozen = Rule{RuleCSVFrozen, OutcomeDeny,
+		"a governed ClusterServiceVersion is changed by another user than OLM"}
+	csvVirtualOperator = Rule{RuleCSVVirtualOperator, OutcomeDeny,
+		"somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"}
+)
+
 // CSVInput is all that judging a ClusterServiceVersion needs.
 type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
@@ -108,7 +127,7 @@ func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 		}
 	}
 	for _, p := range ns.governing(c.pkg) {
-		for _, rule := range contentRules {
+		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
 				v.record(RuleCSVPolicy, p, f)

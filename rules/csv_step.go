@@ -120,7 +120,7 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
 	}
 	for _, p := range ns.governing(c.pkg) {
-		for _, rule := range contentRules {
+		for _, rule := range contentChecks {
 			f := rule.judge(&c.planCSV, p)
 			f.accepted += by
 			v.record(RuleCSVPolicy, p, f)

@@ -2,10 +2,22 @@ package rules
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+)
+
+// The rules on a plan as a whole, and on what is not known of it.
+const (
+	RulePlanUnknownCSV RuleID = "plan/unknown-csv"
+	RulePlanPhase      RuleID = "plan/phase"
+)
+
+var (
+	planUnknownCSV = Rule{RulePlanUnknownCSV, OutcomeHold,
+		"nothing tells which package a ClusterServiceVersion of the plan belongs to, or sources disagree"}
+	planPhase = Rule{RulePlanPhase, OutcomeHold,
+		"the plan is approved before OLM has written its steps and asked for approval"}
 )
 
 // Standing says where one ClusterServiceVersion of a plan stands.
@@ -49,38 +61,6 @@ type PlanInput struct {
 	Namespace *Namespace
 	// Interrupt ends the evaluation of Constraints when it is closed; what was not judged is held. Nil never is.
 	Interrupt <-chan struct{}
-}
-
-// contentRules judge what a ClusterServiceVersion is, in this order, all of them, for every policy of its package.
-var contentRules = []struct {
-	id    RuleID
-	judge func(*planCSV, *Policy) finding
-}{
-	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, text.Name(c.name)) }},
-	// What must not be there is not installed.
-	{RulePlanMustNotHave, forbiddenCSV},
-	// The same name from another catalog is other content (threat O6).
-	{RulePlanCatalog, foreignCSVCatalog},
-	// Only listed versions are installed.
-	{RulePlanVersion, unlistedCSV},
-	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
-	{RulePlanVersionRange, outOfRangeCSV},
-}
-
-// comingRules judge, after these, how a plan comes to it.
-var comingRules = []struct {
-	id    RuleID
-	judge func(*PlanInput, *planCSV, *Policy) finding
-}{
-	// What waits for something else is not installed before it (seed 003).
-	{RulePlanDependency, func(in *PlanInput, c *planCSV, p *Policy) finding {
-		return in.Namespace.waiting(p.Pending, p.Name, text.Name(c.name))
-	}},
-	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
-	{RulePlanUpgrade, heldUpgrade},
-	// What OLM resolved along another channel is not what the policy wants.
-	{RulePlanChannel, foreignPlanChannel},
 }
 
 // JudgePlan answers whether a plan may be approved, by anyone: every ClusterServiceVersion in it must be
@@ -159,10 +139,10 @@ func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (standing Standing, 
 		return Held, nil
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
-		for _, rule := range contentRules {
+		for _, rule := range contentChecks {
 			v.record(rule.id, p, rule.judge(c, p))
 		}
-		for _, rule := range comingRules {
+		for _, rule := range progressChecks {
 			v.record(rule.id, p, rule.judge(in, c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
@@ -230,133 +210,4 @@ func offersOf(csvs []planCSV) map[olm.Capability][]int {
 	}
 	delete(offered, olm.Capability{}) // what says nothing is no offer
 	return offered
-}
-
-// matches tells whether a mustnothave policy means this CSV; sure is false where it might.
-func (p *Policy) matches(c *planCSV) (match, sure bool) {
-	if len(p.versions) > 0 && !p.lists(c.name) {
-		return false, true
-	}
-	if p.versionRange != nil {
-		in, err := p.versionRange.Contains(c.version)
-		if err != nil {
-			return false, false
-		}
-		if !in {
-			return false, true
-		}
-	}
-	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
-		return true, true
-	}
-	if len(c.catalogs) == 0 {
-		return false, c.pastOLM
-	}
-	for _, catalog := range c.catalogs {
-		if !p.catalogMismatch(catalog) {
-			return true, true
-		}
-	}
-	return false, true
-}
-
-func forbiddenCSV(c *planCSV, p *Policy) finding {
-	if !p.MustNotHave || p.faults != "" {
-		return finding{}
-	}
-	switch match, sure := p.matches(c); {
-	case match:
-		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
-	case !sure:
-		return finding{decision: Hold, what: text.Name(c.name) + " is held",
-			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
-	}
-	return finding{}
-}
-
-// scope says what a mustnothave policy forbids.
-func (p *Policy) scope() string {
-	var parts []string
-	if len(p.versions) > 0 {
-		parts = append(parts, text.Names(p.versions, maxListed))
-	} else {
-		parts = append(parts, "package "+p.Package)
-	}
-	if p.versionRange != nil {
-		parts = append(parts, "in range "+text.Quote(p.versionRange.String()))
-	}
-	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
-		parts = append(parts, "from "+p.catalogText())
-	}
-	return strings.Join(parts, " ")
-}
-
-func foreignCSVCatalog(c *planCSV, p *Policy) finding {
-	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
-		return finding{}
-	}
-	if c.pastOLM {
-		return finding{decision: Deny, what: text.Name(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
-	}
-	if len(c.catalogs) == 0 {
-		return finding{decision: Hold, what: "the catalog of " + text.Name(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
-	}
-	for _, catalog := range c.catalogs {
-		if p.catalogMismatch(catalog) {
-			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
-				accepted: "allowed is " + p.catalogText()}
-		}
-	}
-	return finding{}
-}
-
-func unlistedCSV(c *planCSV, p *Policy) finding {
-	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
-		return finding{}
-	}
-	return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
-}
-
-func outOfRangeCSV(c *planCSV, p *Policy) finding {
-	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
-		return finding{}
-	}
-	allowed := "allowed is versionRange " + text.Quote(p.versionRange.String())
-	if c.version == "" {
-		return finding{decision: Hold, what: "the version of " + text.Name(c.name) + " is not known and the plan is held", accepted: allowed}
-	}
-	in, err := p.versionRange.Contains(c.version)
-	switch {
-	case err != nil:
-		return finding{decision: Hold, what: text.Name(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
-	case !in:
-		return finding{decision: Deny, what: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", accepted: allowed}
-	}
-	return finding{}
-}
-
-func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
-	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
-		return finding{}
-	}
-	installed := in.Namespace.installedOf(c.pkg, c.name)
-	if installed == "" {
-		return finding{} // a first install needs no upgrade approval (seed 001)
-	}
-	return finding{decision: Hold, what: "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
-		accepted: "waits for spec.upgradeApproval: Automatic"}
-}
-
-func foreignPlanChannel(in *PlanInput, c *planCSV, p *Policy) finding {
-	if p.MustNotHave || p.Channel == "" || p.faults != "" {
-		return finding{}
-	}
-	for _, s := range in.Namespace.subscribers(c.pkg) {
-		if s.Spec.Channel != p.Channel {
-			return finding{decision: Hold,
-				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name), text.Quote(s.Spec.Channel), s.Metadata.Name),
-				accepted: "waits until it follows channel " + text.Name(p.Channel)}
-		}
-	}
-	return finding{}
 }

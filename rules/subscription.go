@@ -8,14 +8,29 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
-type ApprovalMode string
-
+// The rules on what a Subscription asks for.
 const (
-	// MutateApproval changes the field and says so in a warning.
-	MutateApproval ApprovalMode = "mutate"
-	// DenyApproval refuses and names the value to write: for GitOps tools, which would fight a changed field.
-	DenyApproval ApprovalMode = "deny"
+	RuleSubscriptionPackage       RuleID = "subscription/package"
+	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
+	RuleSubscriptionCatalog       RuleID = "subscription/catalog"
+	RuleSubscriptionChannel       RuleID = "subscription/channel"
+	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
+	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
+)
+
+var (
+	subscriptionPackage = Rule{RuleSubscriptionPackage, OutcomeDeny,
+		"spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
+	subscriptionMustNotHave = Rule{RuleSubscriptionMustNotHave, OutcomeDeny,
+		"a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
+	subscriptionCatalog = Rule{RuleSubscriptionCatalog, OutcomeDeny,
+		"spec.source or spec.sourceNamespace is not the catalog that the policy names"}
+	subscriptionChannel = Rule{RuleSubscriptionChannel, OutcomeDeny,
+		"spec.channel is not the channel that the policy names"}
+	subscriptionStartingCSV = Rule{RuleSubscriptionStartingCSV, OutcomeDeny,
+		"spec.startingCSV is not a version that the policy allows"}
+	subscriptionContradiction = Rule{RuleSubscriptionContradiction, OutcomeWarn,
+		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
 )
 
 // SubscriptionInput is all that judging a Subscription needs.
@@ -37,8 +52,8 @@ type SubscriptionInput struct {
 	Mode ApprovalMode
 }
 
-// subscriptionRules are judged in this order, all of them, for every policy that governs the package.
-var subscriptionRules = []struct {
+// subscriptionChecks run in this order, all of them, for every policy that governs the package.
+var subscriptionChecks = []struct {
 	id    RuleID
 	judge func(*SubscriptionInput, *Policy) finding
 }{
@@ -64,7 +79,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	policies := in.Namespace.governing(sub.Spec.Package)
 	if !in.fromJudgedPlan() && !in.onlyWaits() {
 		for _, p := range policies {
-			for _, rule := range subscriptionRules {
+			for _, rule := range subscriptionChecks {
 				v.record(rule.id, p, rule.judge(&in, p))
 			}
 		}
@@ -116,77 +131,6 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 			what:     "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " + text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			accepted: "make another Subscription for the other package"})
 	}
-}
-
-// judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
-// enough) or, where none decides, from the Constraints, records what is to be done about another value, and returns
-// the value that will be stored.
-func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
-	have := in.Subscription.Spec.InstallPlanApproval
-	var decider *Policy
-	var want, because string
-	for _, p := range policies {
-		mode, why := p.Approval(in.Namespace)
-		if !p.Enforced {
-			if mode == olm.ApprovalManual && have != mode {
-				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
-			}
-			continue
-		}
-		if decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual {
-			decider, want, because = p, mode, why
-		}
-	}
-	switch {
-	case decider == nil:
-		return judgeUngovernedApproval(in, v)
-	case have == want:
-		return have
-	case in.Mode == MutateApproval:
-		v.Changes = append(v.Changes, Change{
-			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
-			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", text.Quote(have), want, decider.Source()),
-				RuleSubscriptionApproval, because),
-		})
-		return want
-	}
-	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
-	return have
-}
-
-// judgeUngovernedApproval makes a Subscription that no policy decides on wait, where a Constraint binds: OLM judges by
-// none, and a plan that is approved from the start tells too little to be judged.
-func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
-	have := in.Subscription.Spec.InstallPlanApproval
-	guard, bound := in.Namespace.bindingGuard()
-	if !bound || have == olm.ApprovalManual {
-		return have
-	}
-	if in.Mode == MutateApproval {
-		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
-		return olm.ApprovalManual
-	}
-	f := approvalFinding(have, olm.ApprovalManual, "it has to judge each plan first")
-	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
-	v.recordAs(RuleSubscriptionApproval, guard, true, f)
-	return have
-}
-
-func approvalFinding(have, want, because string) finding {
-	return finding{
-		decision: Deny,
-		field:    "spec.installPlanApproval",
-		what:     "spec.installPlanApproval " + text.Quote(have) + " is not allowed",
-		accepted: "write " + want + ", since " + because,
-	}
-}
-
-// unreadable holds what a policy with faults governs.
-func unreadable(p *Policy, governed string) finding {
-	if p.faults == "" {
-		return finding{}
-	}
-	return finding{decision: Hold, what: governed + " is held", accepted: "waits until the policy can be read: " + p.faults}
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {

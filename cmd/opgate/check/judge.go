@@ -29,16 +29,16 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 		switch {
 		case o.policy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
-			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Strict: o.strict,
+			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.policy, Strict: o.strict,
 				Namespace: cluster.namespace})
-			j.verdict.Changes = append(rules.NormalizePolicy(o.policy, nil), j.verdict.Changes...)
+			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.policy, nil), j.verdict.Changes...)
 			j.notes = policyNotes(o.guard)
 		case o.constraint != nil:
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
 				Namespaces: cluster.all(), Constraints: cluster.constraints})
 			j.notes = constraintNotes(o.definition)
 		case o.parent != nil:
-			j.verdict = rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: o.parent, Order: cluster.order})
+			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.parent, Order: cluster.order})
 			j.notes = parentNotes(o.parent)
 		case o.set != nil:
 			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Order: cluster.order})

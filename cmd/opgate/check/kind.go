@@ -86,7 +86,7 @@ func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
 
 func readPolicy(raw []byte, o *object) []fieldFault {
-	policy, strict, err := rules.DecodePolicy(raw)
+	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, policy, err)}
 	}

@@ -69,7 +69,7 @@ type evaluation struct {
 func newEvaluation(in *Input, w *wanted) *evaluation {
 	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig, enforced: in.Policy.Spec.IsEnforced()}
 	// An object from before complianceConfig, or that never passed the webhook, has it filled here.
-	for _, change := range rules.NormalizePolicy(in.Policy, nil) {
+	for _, change := range rules.NormalizeOperatorPolicy(in.Policy, nil) {
 		if filled, ok := change.Value.(policyv1beta2.ComplianceConfig); ok {
 			e.config = filled
 		}

@@ -40,7 +40,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	sub := &spec.Subscription
 	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
 	problems := slices.Clone(in.Problems)
-	for _, err := range rules.ValidatePolicy(in.settled()) {
+	for _, err := range rules.ValidateOperatorPolicy(in.settled()) {
 		problems = append(problems, err.Error())
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {

@@ -1,10 +1,26 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
+)
+
+// RuleSubscriptionApproval is on spec.installPlanApproval.
+const RuleSubscriptionApproval RuleID = "subscription/approval"
+
+var subscriptionApproval = Rule{RuleSubscriptionApproval, OutcomeDeny, "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
+
+// ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
+type ApprovalMode string
+
+const (
+	// MutateApproval changes the field and says so in a warning.
+	MutateApproval ApprovalMode = "mutate"
+	// DenyApproval refuses and names the value to write: for GitOps tools, which would fight a changed field.
+	DenyApproval ApprovalMode = "deny"
 )
 
 // RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
@@ -100,4 +116,67 @@ func holdApproval(s *olm.Subscription, guard Guard) []Change {
 		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: olm.ApprovalAutomatic}
 	}
 	return append(changes, note)
+}
+
+// judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
+// enough) or, where none decides, from the Constraints, records what is to be done about another value, and returns
+// the value that will be stored.
+func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
+	have := in.Subscription.Spec.InstallPlanApproval
+	var decider *Policy
+	var want, because string
+	for _, p := range policies {
+		mode, why := p.Approval(in.Namespace)
+		if !p.Enforced {
+			if mode == olm.ApprovalManual && have != mode {
+				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
+			}
+			continue
+		}
+		if decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual {
+			decider, want, because = p, mode, why
+		}
+	}
+	switch {
+	case decider == nil:
+		return judgeUngovernedApproval(in, v)
+	case have == want:
+		return have
+	case in.Mode == MutateApproval:
+		v.Changes = append(v.Changes, Change{
+			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
+			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", text.Quote(have), want, decider.Source()),
+				RuleSubscriptionApproval, because),
+		})
+		return want
+	}
+	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
+	return have
+}
+
+// judgeUngovernedApproval makes a Subscription that no policy decides on wait, where a Constraint binds: OLM judges by
+// none, and a plan that is approved from the start tells too little to be judged.
+func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
+	have := in.Subscription.Spec.InstallPlanApproval
+	guard, bound := in.Namespace.bindingGuard()
+	if !bound || have == olm.ApprovalManual {
+		return have
+	}
+	if in.Mode == MutateApproval {
+		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
+		return olm.ApprovalManual
+	}
+	f := approvalFinding(have, olm.ApprovalManual, "it has to judge each plan first")
+	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
+	v.recordAs(RuleSubscriptionApproval, guard, true, f)
+	return have
+}
+
+func approvalFinding(have, want, because string) finding {
+	return finding{
+		decision: Deny,
+		field:    "spec.installPlanApproval",
+		what:     "spec.installPlanApproval " + text.Quote(have) + " is not allowed",
+		accepted: "write " + want + ", since " + because,
+	}
 }

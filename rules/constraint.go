@@ -15,6 +15,34 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
+// The rules on Constraints.
+const (
+	RuleConstraintField       RuleID = "constraint/field"
+	RuleConstraintSyntax      RuleID = "constraint/syntax"
+	RuleConstraintSize        RuleID = "constraint/size"
+	RuleConstraintRule        RuleID = "constraint/rule"
+	RuleConstraintProperty    RuleID = "constraint/property"
+	RuleConstraintIneffective RuleID = "constraint/ineffective"
+	RuleConstraintViolated    RuleID = "constraint/violated"
+)
+
+var (
+	constraintField = Rule{RuleConstraintField, OutcomeDeny,
+		"a field of a Constraint does not exist, is there twice, or has a value that cannot work"}
+	constraintSyntax = Rule{RuleConstraintSyntax, OutcomeDeny,
+		"spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
+	constraintSize = Rule{RuleConstraintSize, OutcomeDeny,
+		"a Constraint is too large, too deep or too long"}
+	constraintRule = Rule{RuleConstraintRule, OutcomeDeny,
+		"a rule of a Constraint is not a CEL expression for true or false, may cost too much, or names a version range that is none"}
+	constraintProperty = Rule{RuleConstraintProperty, OutcomeDeny,
+		"a property of a Constraint, of a type that OLM knows, has a value of another shape"}
+	constraintIneffective = Rule{RuleConstraintIneffective, OutcomeWarn,
+		"something in a Constraint cannot have the effect that its author will expect"}
+	constraintViolated = Rule{RuleConstraintViolated, OutcomeWarn,
+		"an installed operator does not satisfy the Constraint"}
+)
+
 // ConstraintInput is all that judging a Constraint needs.
 type ConstraintInput struct {
 	Constraint *constraintv1.Constraint

@@ -7,6 +7,11 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
+// RulePlanDependencyPending holds what a suspended policy governs.
+const RulePlanDependencyPending RuleID = "plan/dependency-pending"
+
+var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"}
+
 // InOrder is the namespace for those who want to be told what a suspended guard waits for, all along the chain of
 // Policies. Without it they are told the first Policy.
 func (n *Namespace) InOrder(order *dependency.Graph) *Namespace {

@@ -7,6 +7,19 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
+// The rules on what the catalog offers a Subscription.
+const (
+	RuleSubscriptionConstraint RuleID = "subscription/constraint"
+	RuleSubscriptionUnknownCSV RuleID = "subscription/unknown-csv"
+)
+
+var (
+	subscriptionConstraint = Rule{RuleSubscriptionConstraint, OutcomeDeny,
+		"what a Subscription asks for does not satisfy a Constraint, or (Warn) what it will most likely bring will not"}
+	subscriptionUnknownCSV = Rule{RuleSubscriptionUnknownCSV, OutcomeWarn,
+		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without a word"}
+)
+
 // Offer is what a catalog is known to offer a Subscription. It comes from PackageManifests, which lag behind, leave
 // out deprecated versions, and tell much of the newest version in a channel and next to nothing of the others.
 type Offer struct {

@@ -15,6 +15,19 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
+// The rules on the rights of a Policy's author, which package admission looks up.
+const (
+	RulePolicyEscalation       RuleID = "policy/escalation"
+	RulePolicyDependencyAccess RuleID = "policy/dependency-access"
+)
+
+var (
+	policyEscalation = Rule{RulePolicyEscalation, OutcomeDeny,
+		"a Policy has a template of a kind that its author may not create"}
+	policyDependencyAccess = Rule{RulePolicyDependencyAccess, OutcomeDeny,
+		"a Policy waits for an object in another namespace, or in none, that its author may not get"}
+)
+
 // Right is a right to objects of a resource: to one of them or, where Name is empty, to all; in a namespace or, where that is
 // empty, in the whole cluster.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
@@ -77,7 +90,7 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 		right := createRight(t.Ref)
 		if !asked[right] {
 			asked[right] = true
-			needed = append(needed, Need{Rights: []Right{right}, rule: RuleParentEscalation, field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
+			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation, field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
 		}
 	}
 	return needed
@@ -112,7 +125,7 @@ func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified 
 				continue
 			}
 			seen[d.Ref] = true
-			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RuleParentAccess, field: d.Path, object: d.String()})
+			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RulePolicyDependencyAccess, field: d.Path, object: d.String()})
 		}
 	}
 	return needed
@@ -161,7 +174,7 @@ func rightTo(verb string, object dependency.Ref) Right {
 func (v *Verdict) Lacking(need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
 	does, may := " makes ", " create"
-	if need.rule == RuleParentAccess {
+	if need.rule == RulePolicyDependencyAccess {
 		does, may = " waits for ", " get"
 	}
 	r := Reason{Rule: need.rule, Decision: Deny, Field: need.field, Message: sentence(
@@ -176,8 +189,8 @@ func (v *Verdict) Lacking(need *Need, unknown bool) {
 
 // TooManyQuestions refuses a Policy whose author needs more rights than can be asked about.
 func (v *Verdict) TooManyQuestions() {
-	v.refuse(Reason{Rule: RuleParentAccess, Decision: Deny, Field: "spec", Message: sentence(
-		fmt.Sprintf("whether the author of the Policy has the rights to what it makes and waits for takes more than %d questions", MaxQuestions), RuleParentAccess,
+	v.refuse(Reason{Rule: RulePolicyDependencyAccess, Decision: Deny, Field: "spec", Message: sentence(
+		fmt.Sprintf("whether the author of the Policy has the rights to what it makes and waits for takes more than %d questions", MaxQuestions), RulePolicyDependencyAccess,
 		"split the Policy, or let a user write it who may get all objects of these kinds")})
 }
 
@@ -187,8 +200,8 @@ func (v *Verdict) Unmarked(generated bool) {
 	if generated {
 		fix = "write metadata.name in place of metadata.generateName"
 	}
-	v.refuse(Reason{Rule: RuleParentEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
-		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RuleParentEscalation, fix)})
+	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
+		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RulePolicyEscalation, fix)})
 }
 
 // NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
@@ -209,7 +222,7 @@ func MarkChange(policy *policyv1.Policy, mark string) []Change {
 	case policy.Annotations[dependency.AnnotationVerified] == mark:
 		return nil
 	case policy.Annotations == nil:
-		return []Change{{Rule: RuleParentEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
+		return []Change{{Rule: RulePolicyEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
 	}
-	return []Change{{Rule: RuleParentEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
+	return []Change{{Rule: RulePolicyEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
 }

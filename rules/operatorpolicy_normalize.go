@@ -8,6 +8,11 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
+// RuleOperatorPolicyNormalized is on fields of earlier names.
+const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
+
+var operatorPolicyNormalized = Rule{RuleOperatorPolicyNormalized, OutcomeWarn, "values were copied from the earlier field name to the present one"}
+
 // configField ties one field of complianceConfig to its earlier spelling in statusConfig and to its default.
 type configField struct {
 	name     string
@@ -75,11 +80,11 @@ func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) polic
 	return f.earlier(spec.StatusConfig)
 }
 
-// NormalizePolicy fills complianceConfig: from statusConfig where that is written, else with defaults.
+// NormalizeOperatorPolicy fills complianceConfig: from statusConfig where that is written, else with defaults.
 // What the author wrote stays as it is, so that tools which compare it with their source see no drift. On
 // update, a statusConfig value that was changed carries over to the complianceConfig value that was filled
 // from it before. Normalising twice changes nothing the second time.
-func NormalizePolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
+func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
 	var oldSpec *policyv1beta2.OperatorPolicySpec
 	if old != nil {
 		oldSpec = &old.Spec
@@ -104,9 +109,9 @@ func NormalizePolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
 	if filled == op.Spec.ComplianceConfig {
 		return nil
 	}
-	change := Change{Rule: RulePolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
+	change := Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
 	if copied {
-		change.Message = sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied there", RulePolicyNormalized,
+		change.Message = sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied there", RuleOperatorPolicyNormalized,
 			"write spec.complianceConfig with Compliant or NonCompliant")
 	}
 	return []Change{change}
