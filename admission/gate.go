@@ -176,7 +176,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *Snapshot, req *reque
 
 func (g *Gate) judgeSubscription(ctx context.Context, s *Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
 	if spec := &sub.Spec; g.offers != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.constraints.Empty()) {
 		in.Offer = g.offers.Offer(spec.Package, spec.Channel, olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
@@ -194,7 +194,7 @@ func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bo
 }
 
 func (g *Gate) validatePlan(ctx context.Context, s *Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan]) rules.Verdict {
-	ns := s.InOrder(req.Object.Metadata.Namespace)
+	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
@@ -219,7 +219,7 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *Snapshot, req *request
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	in := g.planStatus(req, s.InOrder(req.OldObject.Metadata.Namespace))
+	in := g.planStatus(req, s.WithDependencies(req.OldObject.Metadata.Namespace))
 	in.Interrupt = ctx.Done()
 	return rules.JudgePlanStatusUpdate(in)
 }
@@ -248,7 +248,7 @@ func (g *Gate) validatePolicy(_ context.Context, s *Snapshot, req *request[json.
 func (g *Gate) validateCSV(ctx context.Context, s *Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
-	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),
+	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
 		ByOLM: g.olm.Is(&req.User), ByOpgate: byOpgate, User: user, Interrupt: ctx.Done()})
 }
 

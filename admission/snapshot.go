@@ -47,7 +47,7 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 }
 
 // InOrder is Namespace for reviews, whose refusals tell all along the chain of Policies what a suspended guard waits for.
-func (s *Snapshot) InOrder(name string) *rules.Namespace { return s.Namespace(name).InOrder(s.order) }
+func (s *Snapshot) WithDependencies(name string) *rules.Namespace { return s.Namespace(name).WithDependencies(s.order) }
 
 // All gives every namespace that is known, sorted by name.
 func (s *Snapshot) All() iter.Seq[*rules.Namespace] {

@@ -46,7 +46,7 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 // String is the range as it was written.
 func (r *VersionRange) String() string { return r.text }
 
-// Contains tells whether a version, as written in an olm.package property, is in the range. Versions are
+// Contains reports whether a version, as written in an olm.package property, is in the range. Versions are
 // compared number by number (1.10 is after 1.9); a text that is not a full semantic version is an error.
 func (r *VersionRange) Contains(version string) (bool, error) {
 	v, err := semver.Parse(version)

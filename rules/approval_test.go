@@ -95,8 +95,8 @@ func TestJudgeApproval(t *testing.T) {
 			}
 			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions, CSVs: c.csvs, Plans: []*olm.InstallPlan{c.plan}})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.ungoverned})
-			if a.Waits == c.idle || a.Should() != c.want {
-				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.Waits, a.Should(), !c.idle, c.want, a.Blockers)
+			if a.IsCandidate == c.idle || a.Should() != c.want {
+				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.IsCandidate, a.Should(), !c.idle, c.want, a.Blockers)
 			}
 			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != Allow {
 				t.Error("the loop approves what may not be approved")

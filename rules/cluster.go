@@ -59,7 +59,7 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 	return c.contents[name]
 }
 
-// Namespaces gives every namespace that something was added to.
+// Namespaces returns every namespace that something was added to.
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {

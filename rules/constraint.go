@@ -67,7 +67,7 @@ func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, e
 }
 
 // NewDefinition makes a Constraint ready for judging. Strict is what DecodeConstraint found: a misspelt field would be
-// a guard that silently does not exist.
+// a rule that silently does not exist.
 func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
 	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	if len(strict) > 0 {

@@ -131,17 +131,17 @@ func TestOwnConstraints(t *testing.T) {
 		i, _ := InstalledBy(csv)
 		return []Installed{i}
 	}
-	guard := policyFor("etcd", nil)
+	source := policyFor("etcd", nil)
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		want     Decision
 		warnings int
 	}{
-		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{guard}, Constraints: under()}, Hold, 0},
+		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{source}, Constraints: under()}, Hold, 0},
 		"nothing offers it, and nothing may refuse": {NamespaceContents{Constraints: under()}, Allow, 1},
-		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(secured)}, Allow, 0},
-		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
-		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{source}, Constraints: under(secured)}, Allow, 0},
+		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
+		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
@@ -229,8 +229,8 @@ func TestLoopUnderConstraints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}, Constraints: under(certified)})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
-			if a.Waits != c.waits || a.Should() != c.should {
-				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.Waits, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
+			if a.IsCandidate != c.waits || a.Should() != c.should {
+				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.IsCandidate, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
 			}
 		})
 	}
@@ -386,8 +386,8 @@ func TestOverrideOfConstraints(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := v.OverrideNeeds(ns)
-	want := []Guard{{Kind: GuardConstraint, Name: "certified"}, {Kind: GuardPolicy, Namespace: "policies", Name: "etcd"}}
-	slices.SortFunc(needs, func(a, b Guard) int { return strings.Compare(a.String(), b.String()) })
+	want := []PolicyRef{{Kind: KindConstraint, Name: "certified"}, {Kind: KindOperatorPolicy, Namespace: "policies", Name: "etcd"}}
+	slices.SortFunc(needs, func(a, b PolicyRef) int { return strings.Compare(a.String(), b.String()) })
 	if !ok || !slices.Equal(needs, want) {
 		t.Errorf("needs %v, %v; want %v", needs, ok, want)
 	}

@@ -64,7 +64,7 @@ func JudgeCSV(in CSVInput) Verdict {
 		before = in.described(in.Old) // what is wrong with it already is no reason against a change
 		judgeFrozenCSV(&in, before, &v)
 	}
-	judgePastOLM(&in, c, before, &v)
+	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
 	for _, f := range in.findings(c, budget) {
 		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
@@ -82,13 +82,13 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 	}
 	bundle := c.bundle(in.Namespace)
 	bundle.Unknown = 0 // what it does not say of itself nothing else says
-	if c.pastOLM {
+	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
 	return in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), budget)
 }
 
-// matters tells whether a write may change what is installed: a copy that OLM makes for another namespace does not,
+// matters reports whether a write may change what is installed: a copy that OLM makes for another namespace does not,
 // nor does what OLM notes on what it has installed.
 func (in *CSVInput) matters() bool {
 	if in.Old != nil {
@@ -102,7 +102,7 @@ func (in *CSVInput) matters() bool {
 
 // described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
 func (in *CSVInput) described(csv *olm.CSV) *planCSV {
-	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, pastOLM: in.Old == nil}
+	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
 	for _, installed := range in.Namespace.Installed() {
@@ -113,8 +113,8 @@ func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 	return c
 }
 
-// judgePastOLM judges what no running plan brings by the policies.
-func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
+// judgeBypassingOLM judges what no running plan brings by the policies.
+func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
 	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
@@ -175,7 +175,7 @@ func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	}
 }
 
-// hidden tells whether an update makes what is installed look like a copy of what is installed elsewhere.
+// hidden reports whether an update makes what is installed look like a copy of what is installed elsewhere.
 func (in *CSVInput) hidden() bool {
 	return in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
 }

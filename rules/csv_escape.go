@@ -5,10 +5,10 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Escape is why admission would have refused a ClusterServiceVersion that it was not asked about: the reason of one guard.
+// Escape is why admission would have refused a ClusterServiceVersion that it was not asked about: the reason of one source.
 type Escape struct {
-	Guard Guard
-	// Generation is the metadata.generation of the guard, 0 where its verdict depends on more than its spec: template text, or a
+	Source PolicyRef
+	// Generation is the metadata.generation of the source, 0 where its verdict depends on more than its spec: template text, or a
 	// Policy that suspends it.
 	Generation int64
 	// Deny is false where admission would only have held it until something else happens.
@@ -44,7 +44,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	in.judgeSteps(exactOrAll(steps), constraint.NewBudget(nil), &v)
 	v = v.sorted()
 	for _, r := range v.Reasons {
-		reasons = append(reasons, Escape{Guard: r.guard, Generation: ns.GenerationOf(r.guard), Deny: r.Decision == Deny, Message: r.Message})
+		reasons = append(reasons, Escape{Source: r.from, Generation: ns.GenerationOf(r.from), Deny: r.Decision == Deny, Message: r.Message})
 	}
 	return reasons, true
 }
@@ -59,9 +59,9 @@ func (n *Namespace) Decidable() bool {
 	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && !n.Facts().Unknown
 }
 
-// GenerationOf returns the generation of a guard whose spec says all that it means, else 0.
-func (n *Namespace) GenerationOf(g Guard) int64 {
-	if g.Kind == GuardConstraint {
+// GenerationOf returns the generation of a source whose spec says all that it means, else 0.
+func (n *Namespace) GenerationOf(g PolicyRef) int64 {
+	if g.Kind == KindConstraint {
 		for _, d := range n.Constraints().Definitions() {
 			if d.Name == g.Name && d.Pending == "" {
 				return d.Generation
@@ -70,7 +70,7 @@ func (n *Namespace) GenerationOf(g Guard) int64 {
 		return 0
 	}
 	for _, p := range n.Policies() {
-		if p.guard() == g && p.Object != nil && !p.completed && p.Pending == "" {
+		if p.ref() == g && p.Object != nil && !p.completed && p.Pending == "" {
 			return p.Object.Generation
 		}
 	}

@@ -94,7 +94,7 @@ func TestA4Escapes(t *testing.T) {
 			if !c.refused {
 				return
 			}
-			if r := reasons[0]; r.Guard != c.policy.guard() || r.Generation != c.generation || !r.Deny || !strings.Contains(r.Message, "(csv/policy)") {
+			if r := reasons[0]; r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny || !strings.Contains(r.Message, "(csv/policy)") {
 				t.Errorf("reason is %+v", r)
 			}
 		})

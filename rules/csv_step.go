@@ -65,7 +65,7 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 	step.spec = &in.New.Spec
 	if in.ByOLM && !step.described {
 		own := in.described(in.New) // a plan without properties: OLM notes on the object what it knows of the bundle
-		own.catalogs, own.pastOLM = step.catalogs, false
+		own.catalogs, own.bypassesOLM = step.catalogs, false
 		step.planCSV = *own
 	}
 	if !in.ByOLM {

@@ -80,7 +80,7 @@ func TestStandings(t *testing.T) {
 			v := judged(c.plan, c.policies...)
 			var got []string
 			for _, csv := range v.CSVs {
-				got = append(got, csv.Package+" "+csv.Standing.String())
+				got = append(got, csv.Package+" "+csv.Disposition.String())
 			}
 			if have := strings.Join(got, ", "); have != c.want {
 				t.Errorf("standings are %q, want %q", have, c.want)

@@ -103,7 +103,7 @@ func (n *Namespace) Name() string {
 	return n.name
 }
 
-// Deleting tells whether the namespace is being deleted.
+// Deleting reports whether the namespace is being deleted.
 func (n *Namespace) Deleting() bool { return n != nil && n.deleting }
 
 // Constraints are those of the cluster, the same in every namespace; nil where there are none.
@@ -162,7 +162,7 @@ func (n *Namespace) governing(pkg string) []*Policy {
 	return n.byPackage[pkg]
 }
 
-// governed tells whether any policy has a say in this namespace.
+// governed reports whether any policy has a say in this namespace.
 func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
 
 // enforcing lists the policies that may refuse something in this namespace.
@@ -173,7 +173,7 @@ func (n *Namespace) enforcing() []*Policy {
 	return n.enforced
 }
 
-// installedOf gives the ClusterServiceVersion installed of a package other than one that is about to be
+// installedOf returns the ClusterServiceVersion installed of a package other than one that is about to be
 // written, or "".
 func (n *Namespace) installedOf(pkg, except string) string {
 	if n == nil {
@@ -201,7 +201,7 @@ func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	return found
 }
 
-// claimed gives the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
+// claimed returns the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
 // Subscriptions to different packages that name the same one are a dispute.
 func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	if n == nil {

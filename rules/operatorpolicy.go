@@ -49,8 +49,8 @@ type Policy struct {
 	versions     []string
 	listed       map[string]struct{}
 	versionRange *olm.VersionRange
-	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a guard
-	// that cannot be read must not read as an open door.
+	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a policy
+	// that cannot be read must not open the gate.
 	faults string
 	// invalid is why nothing may be done for the policy although it can be judged by: another part of its
 	// spec is wrong.
@@ -135,7 +135,7 @@ func (p *Policy) Source() string { return p.source }
 // key orders and identifies policies.
 func (p *Policy) key() string { return p.Namespace + "/" + p.Name }
 
-// restrictsVersions tells whether some versions of the package are let through and others are not.
+// restrictsVersions reports whether some versions of the package are let through and others are not.
 func (p *Policy) restrictsVersions() bool {
 	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
 }
@@ -157,20 +157,20 @@ func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 		return olm.ApprovalManual, "the policy is mustnothave"
 	case !p.ApproveUpgrades:
 		return olm.ApprovalManual, "spec.upgradeApproval is not Automatic"
-	case ns.bound():
-		return olm.ApprovalManual, ns.bindingText()
+	case ns.constrained():
+		return olm.ApprovalManual, ns.applicableText()
 	}
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
 
-// lists tells whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a
+// lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a
 // look-alike is another name (threat O11).
 func (p *Policy) lists(csv string) bool {
 	_, ok := p.listed[csv]
 	return ok
 }
 
-// namesStart tells whether the policy's own startingCSV is this one; that version is always allowed
+// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed
 // (seed 001: "even if it is not in this list"). The Subscription's startingCSV never counts.
 func (p *Policy) namesStart(csv string) bool { return p.StartingCSV != "" && p.StartingCSV == csv }
 
@@ -186,7 +186,7 @@ func (p *Policy) acceptedVersions() string {
 	return "allowed are " + text.Names(names, maxListed)
 }
 
-// catalogMismatch tells whether a catalog is another one than the policy names.
+// catalogMismatch reports whether a catalog is another one than the policy names.
 func (p *Policy) catalogMismatch(c olm.Catalog) bool {
 	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
 }
@@ -215,7 +215,7 @@ func plainText(s string) string {
 	return s
 }
 
-// Covers tells whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if
+// Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if
 // not, accepted says what it wants instead.
 func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &planCSV{name: csv, version: version}
@@ -225,9 +225,9 @@ func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 	return false, p.acceptance()
 }
 
-// Forbids tells whether a mustnothave policy means a ClusterServiceVersion of its package; sure is false
+// Forbids reports whether a mustnothave policy means a ClusterServiceVersion of its package; known is false
 // where it might, but version or catalog, zero where they are not known, are needed to tell.
-func (p *Policy) Forbids(csv, version string, catalog olm.Catalog) (match, sure bool) {
+func (p *Policy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
 	c := &planCSV{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)

@@ -35,7 +35,7 @@ type OperatorPolicyInput struct {
 	Strict []error
 	// Old is the stored policy on update, nil on create.
 	Old *policyv1beta2.OperatorPolicy
-	// Namespace gives what is known of a namespace, for the preview; it may give nil.
+	// Namespace returns what is known of a namespace, for the preview; it may give nil.
 	Namespace func(name string) *Namespace
 }
 

@@ -60,7 +60,7 @@ var configFields = []configField{
 		nil, policyv1beta2.ConfigCompliant},
 }
 
-// readEarlier gives the present meaning of a statusConfig value, or "" where it is not set or not known.
+// readEarlier returns the present meaning of a statusConfig value, or "" where it is not set or not known.
 // Seed 000 has Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
 func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
 	switch v {

@@ -78,7 +78,7 @@ func (p *Policy) uncovered(installed Installed) string {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, sure := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !sure && (p.Catalog != olm.Catalog{}) {
+		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !known && (p.Catalog != olm.Catalog{}) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
@@ -111,7 +111,7 @@ func previewPlan(plan *olm.InstallPlan, p *Policy, ns *Namespace, preview func(i
 		names = append(names, text.Name(c.CSV))
 		concerned = concerned || c.Package == p.Package
 	}
-	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.guard == p.guard() })
+	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
 	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
 	switch {
 	case ours >= 0:

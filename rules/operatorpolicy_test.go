@@ -12,7 +12,7 @@ import (
 
 func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
 
-// group gives the policy an OperatorGroup.
+// group returns the policy an OperatorGroup.
 func group(g policyv1beta2.OperatorGroupTemplate) func(*policyv1beta2.OperatorPolicySpec) {
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.OperatorGroup = &g }
 }

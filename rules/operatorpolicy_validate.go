@@ -280,7 +280,7 @@ func notASCII(s string) string {
 	return ""
 }
 
-// TemplatesEnabled tells whether the policy framework resolves template text in this policy.
+// TemplatesEnabled reports whether the policy framework resolves template text in this policy.
 func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
 	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool takes for true
@@ -289,7 +289,7 @@ func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	return true
 }
 
-// DependsOnCluster tells whether what a policy means depends on the cluster: it has template text that is to be
+// DependsOnCluster reports whether what a policy means depends on the cluster: it has template text that is to be
 // resolved, or leaves its namespace open.
 func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
 	spec := &op.Spec

@@ -20,12 +20,12 @@ var (
 		"the plan is approved before OLM has written its steps and asked for approval"}
 )
 
-// Standing says where one ClusterServiceVersion of a plan stands.
-type Standing int
+// Disposition says where one ClusterServiceVersion of a plan stands.
+type Disposition int
 
 const (
 	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a person may approve them.
-	Ungoverned Standing = iota
+	Ungoverned Disposition = iota
 	// Required CSVs are ungoverned, but an allowed one needs them (OLM pulled them in).
 	Required
 	// Allowed CSVs are let through by every enforcing policy of their package.
@@ -37,7 +37,7 @@ const (
 )
 
 // String is the word used in explanations.
-func (s Standing) String() string {
+func (s Disposition) String() string {
 	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
 }
 
@@ -46,7 +46,7 @@ type CSVVerdict struct {
 	CSV string
 	// Package and Version are empty where they are not known.
 	Package, Version string
-	Standing         Standing
+	Disposition      Disposition
 	// By names the policies that allow it, or the CSV that requires it.
 	By []string
 	// Because has the messages of the reasons for which it is Held or Denied, in no particular order.
@@ -111,27 +111,27 @@ func unfinished(plan *olm.InstallPlan, csvs int) finding {
 func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
 	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
-	verdict.Standing, verdict.By = judgeByPolicies(&j.PlanInput, c, v)
+	verdict.Disposition, verdict.By = judgeByPolicies(&j.PlanInput, c, v)
 	j.judgeConstraints(c, v)
 	j.judgeNeeds(c, v)
 	for _, r := range v.Reasons[before:] {
 		verdict.Because = append(verdict.Because, r.Message)
 		switch r.Decision {
 		case Deny:
-			verdict.Standing = Denied
+			verdict.Disposition = Denied
 		case Hold:
-			verdict.Standing = max(verdict.Standing, Held)
+			verdict.Disposition = max(verdict.Disposition, Held)
 		case Allow: // no reason is one
 		}
 	}
-	if verdict.Standing != Allowed {
+	if verdict.Disposition != Allowed {
 		verdict.By = nil
 	}
 	return verdict
 }
 
-// judgeByPolicies gives where a ClusterServiceVersion stands if no policy refuses it, and the policies that allow it.
-func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (standing Standing, by []string) {
+// judgeByPolicies returns where a ClusterServiceVersion stands if no policy refuses it, and the policies that allow it.
+func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposition, by []string) {
 	if c.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
 			what:     "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and the plan is held",
@@ -146,25 +146,25 @@ func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (standing Standing, 
 			v.record(rule.id, p, rule.judge(in, c, p))
 		}
 		if p.Enforced && !p.MustNotHave {
-			standing, by = Allowed, append(by, p.Source())
+			disposition, by = Allowed, append(by, p.Source())
 		}
 	}
-	return standing, by
+	return disposition, by
 }
 
 // markRequired marks what the allowed CSVs require.
 func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
 	var allowed []int
 	for i := range verdicts {
-		if verdicts[i].Standing == Allowed {
+		if verdicts[i].Disposition == Allowed {
 			allowed = append(allowed, i)
 		}
 	}
 	alongRequired(csvs, allowed, func(i, from int) bool {
-		if verdicts[i].Standing != Ungoverned {
+		if verdicts[i].Disposition != Ungoverned {
 			return false
 		}
-		verdicts[i].Standing = Required
+		verdicts[i].Disposition = Required
 		verdicts[i].By = []string{csvs[from].name}
 		return true
 	})

@@ -19,14 +19,14 @@ type planJudge struct {
 	PlanInput
 	csvs   []planCSV
 	budget *constraint.Budget
-	// strict tells whether something may refuse here; elsewhere what cannot work is only warned of.
+	// strict reports whether something may refuse here; elsewhere what cannot work is only warned of.
 	strict bool
 	// others are all that may satisfy the constraints that a bundle brings along; nil until somebody asks.
 	others []*constraint.Bundle
 }
 
 func newPlanJudge(in PlanInput) *planJudge {
-	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.guarded()}
+	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
 }
 
 // candidates are the bundles of the plan, and those that are installed and that the plan does not replace.
@@ -108,13 +108,13 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	if set.Empty() {
 		return
 	}
-	for _, d := range set.Binding(j.Namespace.Facts()) {
-		v.recordAs(RulePlanDependencyPending, constraintGuard(d), true, j.Namespace.waiting(d.Pending, d.Name, text.Name(c.name)))
+	for _, d := range set.Applicable(j.Namespace.Facts()) {
+		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
-			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				text.Name(c.name)+" is judged by "+constraintGuard(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
+			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
+				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
 				RulePlanConstraint, mustSatisfy(&f))})
 			continue
 		}
@@ -126,7 +126,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 // says so.
 func (v *Verdict) recordConstraint(id RuleID, what string, f *constraint.Finding) {
 	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
-	v.recordAs(id, constraintGuard(f.Definition), enforced, constraintFinding(what, f))
+	v.recordAs(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
 }
 
 func constraintFinding(what string, f *constraint.Finding) finding {

@@ -43,8 +43,8 @@ var contentChecks = []struct {
 	{RulePlanVersionRange, outOfRangeCSV},
 }
 
-// matches tells whether a mustnothave policy means this CSV; sure is false where it might.
-func (p *Policy) matches(c *planCSV) (match, sure bool) {
+// matches reports whether a mustnothave policy means this CSV; known is false where it might.
+func (p *Policy) matches(c *planCSV) (match, known bool) {
 	if len(p.versions) > 0 && !p.lists(c.name) {
 		return false, true
 	}
@@ -61,7 +61,7 @@ func (p *Policy) matches(c *planCSV) (match, sure bool) {
 		return true, true
 	}
 	if len(c.catalogs) == 0 {
-		return false, c.pastOLM
+		return false, c.bypassesOLM
 	}
 	for _, catalog := range c.catalogs {
 		if !p.catalogMismatch(catalog) {
@@ -75,10 +75,10 @@ func forbiddenCSV(c *planCSV, p *Policy) finding {
 	if !p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
-	switch match, sure := p.matches(c); {
+	switch match, known := p.matches(c); {
 	case match:
 		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
-	case !sure:
+	case !known:
 		return finding{decision: Hold, what: text.Name(c.name) + " is held",
 			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
 	}
@@ -106,7 +106,7 @@ func foreignCSVCatalog(c *planCSV, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return finding{}
 	}
-	if c.pastOLM {
+	if c.bypassesOLM {
 		return finding{decision: Deny, what: text.Name(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
 	}
 	if len(c.catalogs) == 0 {

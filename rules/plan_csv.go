@@ -31,8 +31,8 @@ type planCSV struct {
 	spec     *olm.CSVSpec
 	// grants are the objects of RBAC that the plan brings along with it.
 	grants []*olm.Grants
-	// pastOLM is set where no plan brings it, so that it comes from no catalog.
-	pastOLM bool
+	// bypassesOLM is set where no plan brings it, so that it comes from no catalog.
+	bypassesOLM bool
 }
 
 // csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,

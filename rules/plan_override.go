@@ -32,8 +32,8 @@ var overridable = []RuleID{
 	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
 }
 
-// OverrideAsked gives the reason that an update adds in annotation opgate.io/override-reason. The reason
-// must come with the approval itself: one that somebody else left on the plan earlier does not count.
+// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. The reason
+// must come with the approval itself: one that was left on the plan earlier does not count.
 func (in *PlanUpdateInput) OverrideAsked() string {
 	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return ""
@@ -65,17 +65,17 @@ func refuseOverrideReason(v *Verdict) {
 			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
-// OverrideNeeds lists the guards on which an approver needs the RBAC verb override to set this refusal
-// aside; ok is false where that is not possible. A reason that is no single guard's needs all those that
+// OverrideNeeds lists the objects on which an approver needs the RBAC verb override to set this refusal
+// aside; ok is false where that is not possible. A reason without a single source needs all those that
 // may refuse something in the namespace.
-func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []Guard, ok bool) {
+func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
-		from := []Guard{r.guard}
+		from := []PolicyRef{r.from}
 		switch {
 		case !slices.Contains(overridable, r.Rule):
 			return nil, false
-		case r.guard == Guard{} || r.Rule == RulePlanUnknownCSV:
-			from = ns.guards()
+		case r.from == PolicyRef{} || r.Rule == RulePlanUnknownCSV:
+			from = ns.sources()
 		}
 		for _, g := range from {
 			if !slices.Contains(needs, g) {
@@ -91,7 +91,7 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []Guard, ok bool) {
 func (v *Verdict) Overridden(reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
-		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, guard: r.guard,
+		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, from: r.from,
 			Message: sentence("overridden with reason "+text.Quote(reason), RulePlanOverride, r.Message)})
 	}
 	return allowed.sorted()

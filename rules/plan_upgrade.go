@@ -26,7 +26,7 @@ var progressChecks = []struct {
 }{
 	// What waits for something else is not installed before it (seed 003).
 	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *Policy) finding {
-		return in.Namespace.waiting(p.Pending, p.Name, text.Name(c.name))
+		return in.Namespace.suspended(p.Pending, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},

@@ -31,7 +31,7 @@ var (
 type PlanCreateInput struct {
 	Plan      *olm.InstallPlanHead
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 }
 
@@ -65,10 +65,10 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 // Subscription of the namespace is under a policy that must judge plans first. A Subscription that is
 // switched to Manual makes OLM write the plan anew, and then it is judged with all its contents.
 func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
-	if in.Namespace.bound() {
+	if in.Namespace.constrained() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
 			what:     "a plan that is approved from the start is held",
-			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.bindingText()})
+			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.applicableText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
@@ -92,7 +92,7 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	}
 }
 
-// startedBy gives the package of the Subscription whose startingCSV this is.
+// startedBy returns the package of the Subscription whose startingCSV this is.
 func (n *Namespace) startedBy(csv string) string {
 	for _, s := range n.subscriptions {
 		if s.Spec.StartingCSV == csv {
@@ -118,7 +118,7 @@ func (n *Namespace) slipped() []*Policy {
 	return found
 }
 
-// passesByName tells whether a policy lets a CSV through whatever else the plan would say of it.
+// passesByName reports whether a policy lets a CSV through whatever else the plan would say of it.
 func (p *Policy) passesByName(csv string) bool {
 	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
 		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
@@ -177,7 +177,7 @@ func frozen(v *Verdict, ns *Namespace, field string) {
 type PlanStatusInput struct {
 	New, Old  *olm.InstallPlan
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}

@@ -88,7 +88,7 @@ func JudgePolicy(in PolicyInput) Verdict {
 	return v.sorted()
 }
 
-// leadsTo gives the dependency that is the first step of a cycle.
+// leadsTo returns the dependency that is the first step of a cycle.
 func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependency {
 	for i := range p.Templates {
 		t := &p.Templates[i]

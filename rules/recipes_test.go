@@ -91,7 +91,7 @@ func gvk(group, version string) string {
 	return `,{"type":"olm.gvk","value":{"group":"` + group + `","version":"` + version + `","kind":"EtcdCluster"}}`
 }
 
-// under gives the verdict of some Constraints on it.
+// under returns the verdict of some Constraints on it.
 func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string, subscribes bool) Verdict {
 	t.Helper()
 	var definitions []*constraint.Definition

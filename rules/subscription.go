@@ -41,7 +41,7 @@ type SubscriptionInput struct {
 	Old *olm.Subscription
 	// Namespace is the Subscription's namespace; nil where nothing is known in it.
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 	// Offer is what the catalog is known to offer; nil where nothing is known.
 	Offer *Offer
@@ -74,10 +74,10 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	sub := in.Subscription
 	v := Verdict{Object: "subscription " + sub.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec == sub.Spec {
-		return v // what rules read is unchanged: labels and status are nobody's business here
+		return v // what rules read is unchanged: labels and status are not judged
 	}
 	policies := in.Namespace.governing(sub.Spec.Package)
-	if !in.fromJudgedPlan() && !in.onlyWaits() {
+	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
 			for _, rule := range subscriptionChecks {
 				v.record(rule.id, p, rule.judge(&in, p))
@@ -109,9 +109,9 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	})
 }
 
-// onlyWaits tells whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
+// onlyTurnsManual reports whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
 // new, and that it waits from now on is never wrong.
-func (in *SubscriptionInput) onlyWaits() bool {
+func (in *SubscriptionInput) onlyTurnsManual() bool {
 	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
 	}

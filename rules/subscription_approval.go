@@ -33,7 +33,7 @@ func wantsAutomatic(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
 }
 
-// NudgedAtAnnotation of a Subscription is written by the loop to have OLM look again.
+// NudgedAtAnnotation of a Subscription is written by the loop to trigger re-resolution by OLM.
 const NudgedAtAnnotation = "opgate.io/nudged-at"
 
 const (
@@ -42,25 +42,25 @@ const (
 	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
 )
 
-// bindingText names what makes plans of a namespace wait for judgement.
-func (n *Namespace) bindingText() string {
-	guard, bound := n.bindingGuard()
-	if !bound {
+// applicableText names what makes plans of a namespace wait for judgement.
+func (n *Namespace) applicableText() string {
+	source, applies := n.firstApplicable()
+	if !applies {
 		return ""
 	}
-	return "each plan has to be judged by " + guard.String() + " first"
+	return "each plan has to be judged by " + source.String() + " first"
 }
 
-// bindingGuard is the first Constraint that may refuse something here.
-func (n *Namespace) bindingGuard() (guard Guard, bound bool) {
-	binding := n.Constraints().Binding(n.Facts())
+// firstApplicable is the first Constraint that may refuse something here.
+func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
+	binding := n.Constraints().Applicable(n.Facts())
 	if len(binding) == 0 {
-		return Guard{}, false
+		return PolicyRef{}, false
 	}
-	return constraintGuard(binding[0]), true
+	return constraintRef(binding[0]), true
 }
 
-// decides tells whether an enforcing policy decides on installPlanApproval of a Subscription.
+// decides reports whether an enforcing policy decides on installPlanApproval of a Subscription.
 func (n *Namespace) decides(pkg string) bool {
 	for _, p := range n.governing(pkg) {
 		if p.Enforced {
@@ -79,11 +79,11 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.Facts().Unknown || ns.Constraints().Cluster().Version == "" {
 		return nil // what binds may change when that is known, in a moment
 	}
-	guard, bound := ns.bindingGuard()
+	source, applies := ns.firstApplicable()
 	switch {
-	case bound && s.Spec.InstallPlanApproval != olm.ApprovalManual:
-		return holdApproval(s, guard)
-	case !bound && madeManual(s) && !ns.awaitsApproval():
+	case applies && s.Spec.InstallPlanApproval != olm.ApprovalManual:
+		return holdApproval(s, source)
+	case !applies && turnedManual(s) && !ns.awaitsApproval():
 		return []Change{
 			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: olm.ApprovalAutomatic,
 				Message: sentence("spec.installPlanApproval was changed back to "+olm.ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
@@ -93,8 +93,8 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	return nil
 }
 
-// awaitsApproval tells whether the newest plan waits for approval. OLM has made it one that does, and never looks at Subscriptions
-// again: were these Automatic by now, the loop would leave the plan alone, and so would everybody. It may have no Subscription yet
+// awaitsApproval reports whether the newest plan waits for approval. OLM has made it one that does, and never looks at Subscriptions
+// again: were these Automatic by now, the loop would leave the plan alone. It may have no Subscription yet
 // that names it. Plans that came before are leftovers.
 func (n *Namespace) awaitsApproval() bool {
 	newest := int64(0)
@@ -107,11 +107,11 @@ func (n *Namespace) awaitsApproval() bool {
 }
 
 // holdApproval makes a Subscription wait, and notes that it had not asked for that.
-func holdApproval(s *olm.Subscription, guard Guard) []Change {
-	changes := []Change{{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathApproval, Value: olm.ApprovalManual,
-		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+olm.ApprovalManual+" by "+guard.String(),
+func holdApproval(s *olm.Subscription, source PolicyRef) []Change {
+	changes := []Change{{Rule: RuleSubscriptionApproval, Source: source.String(), Path: pathApproval, Value: olm.ApprovalManual,
+		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+olm.ApprovalManual+" by "+source.String(),
 			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+olm.ApprovalAutomatic)}}
-	note := Change{Rule: RuleSubscriptionApproval, Source: guard.String(), Path: pathRequested, Value: olm.ApprovalAutomatic}
+	note := Change{Rule: RuleSubscriptionApproval, Source: source.String(), Path: pathRequested, Value: olm.ApprovalAutomatic}
 	if !s.Metadata.Annotations.Present {
 		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: olm.ApprovalAutomatic}
 	}
@@ -158,17 +158,17 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 // none, and a plan that is approved from the start tells too little to be judged.
 func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
-	guard, bound := in.Namespace.bindingGuard()
-	if !bound || have == olm.ApprovalManual {
+	source, applies := in.Namespace.firstApplicable()
+	if !applies || have == olm.ApprovalManual {
 		return have
 	}
 	if in.Mode == MutateApproval {
-		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
+		v.Changes = append(v.Changes, holdApproval(in.Subscription, source)...)
 		return olm.ApprovalManual
 	}
 	f := approvalFinding(have, olm.ApprovalManual, "it has to judge each plan first")
 	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
-	v.recordAs(RuleSubscriptionApproval, guard, true, f)
+	v.recordAs(RuleSubscriptionApproval, source, true, f)
 	return have
 }
 

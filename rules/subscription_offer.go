@@ -66,8 +66,8 @@ func judgeOffer(in *SubscriptionInput, v *Verdict) {
 	}
 	for _, f := range set.Judge(newest, facts, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
-			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Offer.Channel)+", will not be allowed by "+constraintGuard(f.Definition).String(),
+			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
+				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Offer.Channel)+", will not be allowed by "+constraintRef(f.Definition).String(),
 				RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}

@@ -41,5 +41,5 @@ func cutName(name string) string {
 	return name[:maxLabelValue-len(digest)-1] + "-" + digest
 }
 
-// virtualOperator tells whether this is one, by what only Opgate may write.
+// virtualOperator reports whether this is one, by what only Opgate may write.
 func virtualOperator(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }

@@ -195,17 +195,17 @@ func csvKind() *unstructured.Unstructured {
 
 // provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate writes
 // status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(snapshot *admission.Snapshot) map[rules.Guard]int64 {
-	proven := map[rules.Guard]int64{}
+func provenBy(snapshot *admission.Snapshot) map[rules.PolicyRef]int64 {
+	proven := map[rules.PolicyRef]int64{}
 	for _, c := range snapshot.ConstraintObjects() {
 		if c.Status.ObservedGeneration == c.Generation {
-			proven[rules.Guard{Kind: rules.GuardConstraint, Name: c.Name}] = c.Generation
+			proven[rules.PolicyRef{Kind: rules.KindConstraint, Name: c.Name}] = c.Generation
 		}
 	}
 	for ns := range snapshot.All() {
 		for _, p := range ns.Policies() {
 			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
-				proven[rules.Guard{Kind: rules.GuardPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation
+				proven[rules.PolicyRef{Kind: rules.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation
 			}
 		}
 	}

@@ -39,7 +39,7 @@ type reconciler struct {
 	// until is when this replica is called for certain.
 	until time.Time
 	// proven are the generations in which guards were in force before the outage.
-	proven map[rules.Guard]int64
+	proven map[rules.PolicyRef]int64
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
@@ -84,20 +84,20 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
 		r.judged[head.GetUID()] = true
-		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(snapshot, ns, e.Guard, head) })
+		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(snapshot, ns, e.Source, head) })
 	}
 	next := record{UID: head.GetUID(), Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case !known: // its plan is gone
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
-		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a guard may have changed since.
 		later := head.GetCreationTimestamp().After(r.Lease.lastRenewal().Add(skew))
-		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
 		})
 	}
@@ -142,10 +142,10 @@ func (r *reconciler) read(ctx context.Context, head *unstructured.Unstructured) 
 
 // before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
 // same one as the guard is not reported.
-func (r *reconciler) before(snapshot *admission.Snapshot, ns *rules.Namespace, g rules.Guard, csv *unstructured.Unstructured) bool {
+func (r *reconciler) before(snapshot *admission.Snapshot, ns *rules.Namespace, g rules.PolicyRef, csv *unstructured.Unstructured) bool {
 	at := csv.GetCreationTimestamp()
 	var created metav1.Time
-	if g.Kind == rules.GuardConstraint {
+	if g.Kind == rules.KindConstraint {
 		for _, c := range snapshot.ConstraintObjects() {
 			if c.Name == g.Name {
 				created = c.CreationTimestamp

@@ -34,7 +34,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 	var errs []error
 	for _, plan := range ns.Plans() {
 		judged := rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode})
-		if !judged.Waits {
+		if !judged.IsCandidate {
 			continue
 		}
 		a := compliance.Approval{Blockers: judged.Blockers}

@@ -40,7 +40,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	for _, gone := range r.known.replace(namespace, ns.Policies()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
-	if !rules.Waits(ns) {
+	if !rules.MayHaveCandidates(ns) {
 		return reconcile.Result{}, nil
 	}
 	mode, err := r.ungoverned(ctx, namespace)

@@ -144,7 +144,7 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 	return p, nil
 }
 
-// issuesText gives the compiler's first complaint with its place, and what there is to be used where the complaint is an
+// issuesText returns the compiler's first complaint with its place, and what there is to be used where the complaint is an
 // unknown or reserved name.
 func issuesText(issues *cel.Issues) string {
 	first := issues.Errors()[0]

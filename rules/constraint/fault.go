@@ -29,7 +29,7 @@ type Fault struct {
 	Message string
 }
 
-// Warning tells whether the definition can be used nevertheless.
+// Warning reports whether the definition can be used nevertheless.
 func (f Fault) Warning() bool { return f.Kind == Ineffective }
 
 // faults collects what is found.

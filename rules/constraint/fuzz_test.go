@@ -42,8 +42,8 @@ func FuzzDefine(f *testing.F) {
 				t.Errorf("spent %d", spent)
 			}
 		}
-		s.Binds(shop)
-		if d.fault() != nil && (s.Empty() || !s.Binds(shop)) {
+		s.Applies(shop)
+		if d.fault() != nil && (s.Empty() || !s.Applies(shop)) {
 			t.Error("a faulty definition must bind")
 		}
 	})

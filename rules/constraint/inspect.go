@@ -118,7 +118,7 @@ func (e *estimator) inspectParts(parts []celast.Expr) {
 	}
 }
 
-// plain tells whether values of a type hold no others.
+// plain reports whether values of a type hold no others.
 func plain(t *types.Type) bool {
 	switch t.Kind() {
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind,

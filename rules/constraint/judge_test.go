@@ -160,12 +160,12 @@ func TestBinds(t *testing.T) {
 	} {
 		s := NewSet([]*Definition{Define(Meta{Name: "one"}, c.constraint, "")}, kubeOne)
 		for range 2 { // the second time from memory
-			if got := s.Binds(c.ns); got != c.want {
+			if got := s.Applies(c.ns); got != c.want {
 				t.Errorf("%s: %v", c.name, got)
 			}
 		}
 	}
-	if (*Set)(nil).Binds(shop) {
+	if (*Set)(nil).Applies(shop) {
 		t.Error("no Set binds nothing")
 	}
 }

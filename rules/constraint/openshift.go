@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// MaxOpenShift gives the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
+// MaxOpenShift returns the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
 // none. The problem is why what it says cannot be read. It is as tolerant as OLM's maxOpenShiftVersion
 // (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): a number or additional quotes are read, two
 // such properties or a patch version are not.

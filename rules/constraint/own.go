@@ -75,7 +75,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	return found
 }
 
-// BringsOwn tells whether there is a constraint among the properties of a bundle.
+// BringsOwn reports whether there is a constraint among the properties of a bundle.
 func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.TypeConstraint) }
 
 // surroundings of the Set; of a nil Set nothing is known of the cluster.

@@ -35,7 +35,7 @@ func (k nodeKind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}[k]
 }
 
-// get gives the value of a key; nil without it.
+// get returns the value of a key; nil without it.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k == key {
@@ -160,7 +160,7 @@ func (d *document) skip(offset int) int {
 	return offset
 }
 
-// elements gives the entries of the document's list, of which each must be {type, value}.
+// elements returns the entries of the document's list, of which each must be {type, value}.
 func (d *document) elements(limit int, valueMeans string) []element {
 	if strings.TrimSpace(d.text) == "" {
 		return nil

@@ -65,7 +65,7 @@ func (s *Set) With(d *Definition) *Set {
 	return with
 }
 
-// Definitions gives the definitions by name. They must not be changed.
+// Definitions returns the definitions by name. They must not be changed.
 func (s *Set) Definitions() []*Definition {
 	if s == nil {
 		return nil
@@ -73,7 +73,7 @@ func (s *Set) Definitions() []*Definition {
 	return s.definitions
 }
 
-// Cluster gives the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
+// Cluster returns the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
 // with the version of Kubernetes unless a definition gives that type itself.
 func (s *Set) Cluster() Cluster {
 	if s == nil {
@@ -95,7 +95,7 @@ func (s *Set) Empty() bool {
 	return true
 }
 
-// Judge gives the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
+// Judge returns the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
 // and constraints. The findings are shared and must not be changed.
 func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	if s.Empty() {
@@ -158,12 +158,12 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, las
 	return text.Truncate(strings.TrimSpace(message), messageShown), true
 }
 
-// Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
-func (s *Set) Binds(ns Namespace) bool { return len(s.Binding(ns)) > 0 }
+// Applies reports whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
+func (s *Set) Applies(ns Namespace) bool { return len(s.Applicable(ns)) > 0 }
 
-// Binding gives the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
+// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
 // constraint is satisfied there whatever the bundle is, judged with nothing known of it. They are by name and must not be changed.
-func (s *Set) Binding(ns Namespace) []*Definition {
+func (s *Set) Applicable(ns Namespace) []*Definition {
 	if s.Empty() {
 		return nil
 	}

@@ -43,7 +43,7 @@ func (w *Wait) String() string {
 	return s
 }
 
-// next gives what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
+// next returns what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
 func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	var first *Wait
 	for _, w := range g.waits(from, template) {
@@ -60,7 +60,7 @@ func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	return first
 }
 
-// waits gives what an object waits for according to the statuses. For a Policy they are its own, for the object of a
+// waits returns what an object waits for according to the statuses. For a Policy they are its own, for the object of a
 // template those of the template. A PolicySet waits for the members that are not Compliant.
 func (g *Graph) waits(of Ref, template string) []*Wait {
 	switch {
@@ -93,7 +93,7 @@ func (g *Graph) waits(of Ref, template string) []*Wait {
 	return nil
 }
 
-// waitsOf gives what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
+// waitsOf returns what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
 // have this one too.
 func (p *Policy) waitsOf(template string) []*Wait {
 	if p == nil {

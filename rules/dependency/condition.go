@@ -67,7 +67,7 @@ func (s *summary) whyUnknown() string {
 	return ReasonUnknown
 }
 
-// notEvaluated tells whether condition Compliant says that the state is not known yet.
+// notEvaluated reports whether condition Compliant says that the state is not known yet.
 func notEvaluated(conditions []metav1.Condition) bool {
 	c := meta.FindStatusCondition(conditions, ConditionCompliant)
 	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == ReasonNotEvaluated

@@ -26,7 +26,7 @@ type Finding struct {
 	Generation int64
 }
 
-// Evaluate tells whether a dependency is met by what was observed.
+// Evaluate reports whether a dependency is met by what was observed.
 func Evaluate(d Dependency, o Observed) Finding {
 	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
@@ -71,7 +71,7 @@ func notReadText(o Observed) string {
 	}
 }
 
-// Settled tells whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
+// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
 // is stale or has not been read leaves it open.
 func Settled(findings []Finding) (met, decided bool) {
 	met, decided = true, true

@@ -46,7 +46,7 @@ func newest(history []policyv1.ComplianceHistory) string {
 	return history[0].Message
 }
 
-// objectHistory gives what the object's own history has beyond what is known, newest first: more may have happened than
+// objectHistory returns what the object's own history has beyond what is known, newest first: more may have happened than
 // was seen here. It gives nothing if what is to be told is not from there.
 func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory) []policyv1.ComplianceHistory {
 	list, _ := child(object, "status")["history"].([]any)

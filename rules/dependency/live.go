@@ -18,7 +18,7 @@ type Live struct {
 	Observed            Observed
 }
 
-// LiveOf gives what is known of the object of a template, nil where there is none.
+// LiveOf returns what is known of the object of a template, nil where there is none.
 func LiveOf(object map[string]any, p *Policy) *Live {
 	if object == nil {
 		return nil
@@ -30,7 +30,7 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	return live
 }
 
-// ParentOf gives the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
+// ParentOf returns the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
 // label in which the Policy is.
 func ParentOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
@@ -43,7 +43,7 @@ func ParentOf(object map[string]any) (Ref, bool) {
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
-// owns tells whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
+// owns reports whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
 // controller of the same name is an earlier Policy: what it left is taken over.
 func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	parent, labelled := ParentOf(object)
@@ -64,7 +64,7 @@ func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	return false, &parent
 }
 
-// controllerOf gives the owner that controls an object.
+// controllerOf returns the owner that controls an object.
 func controllerOf(object map[string]any) (*Ref, types.UID) {
 	meta := child(object, "metadata")
 	owners, _ := meta["ownerReferences"].([]any)
@@ -97,13 +97,13 @@ func (l *Live) state() (state State, evaluating bool) {
 
 func known(s State) bool { return s == Compliant || s == NonCompliant || s == Pending }
 
-// notCreated tells whether Gatekeeper has refused a ConstraintTemplate.
+// notCreated reports whether Gatekeeper has refused a ConstraintTemplate.
 func (l *Live) notCreated() bool {
 	created, said := child(l.Object, "status")["created"].(bool)
 	return l.constraintTemplate() && said && !created
 }
 
-// templateWithoutAnswer tells whether Gatekeeper has not looked at a ConstraintTemplate yet.
+// templateWithoutAnswer reports whether Gatekeeper has not looked at a ConstraintTemplate yet.
 func (l *Live) templateWithoutAnswer() bool {
 	_, said := child(l.Object, "status")["created"].(bool)
 	return l.constraintTemplate() && !said

@@ -46,10 +46,10 @@ type Observed struct {
 	Evaluating bool
 }
 
-// Found tells whether the object was read.
+// Found reports whether the object was read.
 func (o Observed) Found() bool { return o.Reason == "" }
 
-// Stale tells whether the status is of another generation than the object.
+// Stale reports whether the status is of another generation than the object.
 func (o Observed) Stale() bool { return o.HasObserved && o.ObservedGeneration != o.Generation }
 
 // Observe reads the facts of an object that exists, whatever is in it.
@@ -101,7 +101,7 @@ func (o *Observed) observeCondition(status map[string]any) {
 	}
 }
 
-// condition gives condition Compliant of a status, nil if there is none.
+// condition returns condition Compliant of a status, nil if there is none.
 func condition(status map[string]any) map[string]any {
 	list, _ := status["conditions"].([]any)
 	for _, entry := range list {

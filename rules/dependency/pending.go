@@ -35,7 +35,7 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	return s
 }
 
-// says gives the reason and what explains it.
+// says returns the reason and what explains it.
 func (f *Finding) says() string {
 	if f.Reason == NotFound {
 		return string(f.Reason)

@@ -76,7 +76,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 	return read
 }
 
-// ownNamespaceOnly tells whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
+// ownNamespaceOnly reports whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
 // what templates make, and templates make them there.
 func ownNamespaceOnly(r Ref) bool {
 	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")

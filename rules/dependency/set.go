@@ -55,7 +55,7 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	return s
 }
 
-// ExcludedSetStatus gives the status of a PolicySet in a namespace that Opgate leaves out.
+// ExcludedSetStatus returns the status of a PolicySet in a namespace that Opgate leaves out.
 func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
 	next := *set.Status.DeepCopy()
 	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
@@ -66,7 +66,7 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 // shownMembers is how many members each part of a PolicySet's message names.
 const shownMembers = 50
 
-// NextSetStatus gives the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
+// NextSetStatus returns the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
 // missing, or of which nothing is known, leaves the set unknown: what depends on the set waits.
 func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Policy, now time.Time) policyv1beta1.PolicySetStatus {
 	var pending, disabled, silent, gone, bad []string

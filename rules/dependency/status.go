@@ -35,7 +35,7 @@ type StatusInput struct {
 	Now      time.Time
 }
 
-// NextStatus gives the status of a Policy and the events that tell what changed. The same input gives the same status
+// NextStatus returns the status of a Policy and the events that tell what changed. The same input gives the same status
 // and no events.
 func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	next := *in.Policy.Status.DeepCopy()
@@ -83,7 +83,7 @@ func (in *StatusInput) object(i int) map[string]any {
 // shownTemplates is how many templates the condition names.
 const shownTemplates = 10
 
-// sumUp gives the state of the whole: NonCompliant before Pending before unknown before Compliant.
+// sumUp returns the state of the whole: NonCompliant before Pending before unknown before Compliant.
 func sumUp(outcomes []TemplateOutcome) summary {
 	names := map[State][]string{}
 	evaluating := true
@@ -128,7 +128,7 @@ func detailsByName(list []*policyv1.DetailsPerTemplate) details {
 	return d
 }
 
-// take gives the next one of a name, or a new one.
+// take returns the next one of a name, or a new one.
 func (d details) take(name string) *policyv1.DetailsPerTemplate {
 	if list := d[name]; len(list) > 0 {
 		d[name] = list[1:]

@@ -103,9 +103,9 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 // namespace gives what is known of a namespace. Where that is nothing, the Constraints apply all the same.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
-		return ns.InOrder(c.order)
+		return ns.WithDependencies(c.order)
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).InOrder(c.order)
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.order)
 }
 
 // all gives every namespace that is known, sorted by name.
@@ -157,11 +157,11 @@ func planNotes(o *object, v *rules.Verdict) (notes []string) {
 		if c.Package != "" {
 			note += " (" + strings.TrimSpace("package "+c.Package+" "+c.Version) + ")"
 		}
-		note += ": " + c.Standing.String()
+		note += ": " + c.Disposition.String()
 		switch {
 		case len(c.By) > 0:
 			note += " by " + strings.Join(c.By, ", ")
-		case c.Standing == rules.Ungoverned:
+		case c.Disposition == rules.Ungoverned:
 			note += ", no enforcing OperatorPolicy restricts it"
 		}
 		notes = append(notes, note)
