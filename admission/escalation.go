@@ -51,9 +51,9 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req
 // asks again, though a valid mark says so: a mark is evidence for those who read the Policy later, not for who writes it now.
 func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.ParentPolicyInput{Policy: policy, Old: old, Order: s.Order()}
+	in := rules.PolicyInput{Policy: policy, Old: old, Order: s.Order()}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
-		return rules.JudgeParentPolicy(in)
+		return rules.JudgePolicy(in)
 	}
 	key := g.key()
 	if len(key) == 0 {
@@ -68,7 +68,7 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, r
 	if missing.refuses() {
 		in.Order = nil // a cycle shows what others wait for, which is not for those who may not get it
 	}
-	v := rules.JudgeParentPolicy(in)
+	v := rules.JudgePolicy(in)
 	switch {
 	case missing.many:
 		v.TooManyQuestions()

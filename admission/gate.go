@@ -18,6 +18,8 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -59,7 +61,7 @@ type Options struct {
 // Catalogs returns, from memory, a channel of a package in a catalog, or its default channel where the name is empty; nil
 // where it is not known.
 type Catalogs interface {
-	Channel(pkg, channel string, source catalog.Source) *catalog.Channel
+	Channel(pkg, channel string, source olm.Catalog) *catalog.Channel
 }
 
 // Validate names what is missing or wrong.
@@ -132,12 +134,12 @@ const (
 func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
-		PathValidateSubscriptions:      &endpoint[rules.Subscription, rules.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[rules.InstallPlanHead, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[rules.InstallPlan, rules.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
+		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
+		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
-		PathValidateCSVs:               &endpoint[rules.CSV, rules.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
+		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutateParentPolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validateParentPolicy},
@@ -156,13 +158,13 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req
 	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
 		return unchanged
 	}
-	sub, err := rules.DecodeSubscription(*req.Object)
+	sub, err := olm.DecodeSubscription(*req.Object)
 	if err != nil {
 		return unchanged
 	}
-	var old *rules.Subscription
+	var old *olm.Subscription
 	if req.OldObject != nil {
-		if old, err = rules.DecodeSubscription(*req.OldObject); err != nil {
+		if old, err = olm.DecodeSubscription(*req.OldObject); err != nil {
 			return unchanged
 		}
 	}
@@ -170,31 +172,31 @@ func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req
 	return rules.Verdict{Object: v.Object, Changes: v.Changes}
 }
 
-func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[rules.Subscription, rules.Subscription]) rules.Verdict {
+func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription]) rules.Verdict {
 	return g.judgeSubscription(ctx, s, req.Object, req.OldObject, &req.User, rules.DenyApproval)
 }
 
-func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *rules.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
+func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.InOrder(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
 	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.Constraints().Empty()) {
-		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, catalog.Source{Namespace: spec.SourceNamespace, Name: spec.Source})
+		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
 	}
 	return rules.JudgeSubscription(in)
 }
 
-func (g *Gate) planCreate(req *request[rules.InstallPlanHead, rules.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
+func (g *Gate) planCreate(req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
 	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
-func (g *Gate) exemptPlan(req *request[rules.InstallPlanHead, rules.InstallPlan]) bool {
+func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bool {
 	in := g.planCreate(req, nil)
 	return !req.update() && in.NeverRefused()
 }
 
-func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[rules.InstallPlanHead, rules.InstallPlan]) rules.Verdict {
-	ns := s.InOrder(req.Object.Metadata.Namespace)
+func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan]) rules.Verdict {
+	ns := s.WithDependencies(req.Object.Metadata.Namespace)
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
@@ -206,20 +208,20 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	return v
 }
 
-func (g *Gate) planStatus(req *request[rules.InstallPlan, rules.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
+func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
 	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
 }
 
-func (g *Gate) exemptPlanStatus(req *request[rules.InstallPlan, rules.InstallPlan]) bool {
+func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {
 	in := g.planStatus(req, nil)
 	return in.NeverRefused()
 }
 
-func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[rules.InstallPlan, rules.InstallPlan]) rules.Verdict {
+func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan]) rules.Verdict {
 	if !req.update() {
 		return unexpected("installplan", req.Operation, req.SubResource)
 	}
-	in := g.planStatus(req, s.InOrder(req.OldObject.Metadata.Namespace))
+	in := g.planStatus(req, s.WithDependencies(req.OldObject.Metadata.Namespace))
 	in.Interrupt = ctx.Done()
 	return rules.JudgePlanStatusUpdate(in)
 }
@@ -234,7 +236,7 @@ func (g *Gate) mutatePolicy(_ context.Context, _ *snapshot.Snapshot, req *reques
 	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
 		return rules.Verdict{Object: "operatorpolicy"}
 	}
-	return rules.Verdict{Object: rules.PolicyObject(p.policy), Changes: rules.NormalizePolicy(p.policy, p.old)}
+	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
 }
 
 func (g *Gate) validatePolicy(_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
@@ -242,13 +244,13 @@ func (g *Gate) validatePolicy(_ context.Context, s *snapshot.Snapshot, req *requ
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	return rules.JudgePolicy(rules.PolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+	return rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
 }
 
-func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[rules.CSV, rules.CSV]) rules.Verdict {
+func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
 	user := req.User.Username
 	byOpgate := g.identity != nil && user != "" && user == g.identity()
-	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.InOrder(req.Object.Metadata.Namespace),
+	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
 		ByOLM: g.olm.Is(&req.User), ByOpgate: byOpgate, User: user, Interrupt: ctx.Done()})
 }
 
@@ -281,12 +283,12 @@ type decodedPolicies struct {
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	if p.policy, p.strict, err = rules.DecodePolicy(*req.Object); err != nil {
+	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(*req.Object); err != nil {
 		return p, err
 	}
 	if req.OldObject != nil {
 		// A stored policy that does not decode counts as none: then the new one is judged in full.
-		if old, _, err := rules.DecodePolicy(*req.OldObject); err == nil {
+		if old, _, err := rules.DecodeOperatorPolicy(*req.OldObject); err == nil {
 			p.old = old
 		}
 	}
@@ -295,7 +297,7 @@ func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPo
 
 func unreadable(kind string, err error) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Deny, Reasons: []rules.Reason{{Decision: rules.Deny, Rule: rules.RuleGateUnreadable,
-		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, clipped(err.Error()))}}}
+		Message: fmt.Sprintf("it cannot be read (%s): %s", rules.RuleGateUnreadable, text.Truncate(err.Error(), maxQuoted))}}}
 }
 
 // unexpected refuses what the webhook configuration does not send (threat G7): a newer API server may.

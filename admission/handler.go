@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/inflight"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -116,7 +117,7 @@ func late(kind string) rules.Verdict {
 
 // unreadable answers a review that could not be judged.
 func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
-	why := clipped(cause.Error())
+	why := text.Truncate(cause.Error(), maxQuoted)
 	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
 	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
@@ -147,5 +148,5 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 		ids = append(ids, r.Rule)
 	}
 	log.Info(message, "kind", e.kind, "uid", req.UID, "object", v.Object, "operation", req.Operation, "subresource", req.SubResource,
-		"user", clipped(req.User.Username), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
+		"user", text.Truncate(req.User.Username, maxQuoted), "authenticated", req.authenticated, "decision", v.Decision.String(), "rules", ids, "warnings", len(v.Warnings)+len(v.Changes))
 }

@@ -19,8 +19,8 @@ const VerbOverride = "override"
 
 // How RBAC names the kinds of guards.
 var (
-	groups    = map[string]string{rules.GuardPolicy: policyv1beta2.Group, rules.GuardConstraint: constraintv1.Group}
-	resources = map[string]string{rules.GuardPolicy: snapshot.OperatorPolicies.Resource, rules.GuardConstraint: snapshot.Constraints.Resource}
+	groups    = map[string]string{rules.KindOperatorPolicy: policyv1beta2.Group, rules.KindConstraint: constraintv1.Group}
+	resources = map[string]string{rules.KindOperatorPolicy: snapshot.OperatorPolicies.Resource, rules.KindConstraint: snapshot.Constraints.Resource}
 )
 
 // override is break-glass: a refused approval passes if its reason was given with it and the user has the
@@ -57,7 +57,7 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 }
 
 // rightOn names a guard as somebody needs to who grants a right on it.
-func rightOn(guard rules.Guard) string {
+func rightOn(guard rules.PolicyRef) string {
 	if guard.Namespace == "" {
 		return resources[guard.Kind] + " " + guard.Name
 	}

@@ -16,12 +16,12 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/inflight"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // rawTypes are what endpoints decode that do not decode the review into it.
 var rawTypes = map[string]reflect.Type{
-	PathMutateSubscriptions:      reflect.TypeFor[rules.Subscription](),
+	PathMutateSubscriptions:      reflect.TypeFor[olm.Subscription](),
 	PathMutateOperatorPolicies:   reflect.TypeFor[policyv1beta2.OperatorPolicy](),
 	PathValidateOperatorPolicies: reflect.TypeFor[policyv1beta2.OperatorPolicy](),
 	PathValidateConstraints:      reflect.TypeFor[constraintv1.Constraint](),

@@ -3,7 +3,6 @@ package admission
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -50,14 +49,8 @@ func (r *review[New, Old]) short() bool {
 	return longest <= maxName
 }
 
-// clipped bounds a text that quotes what a client sent: an error may hold a whole value of megabytes (threat G18).
-func clipped(text string) string {
-	const most = 1 << 10
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+// maxQuoted bounds a text that quotes what a client sent, in bytes: an error may hold a whole value of megabytes (threat G18).
+const maxQuoted = 1 << 10
 
 // update reports whether there is a stored object.
 func (r *request[New, Old]) update() bool { return r.Operation == string(admissionv1.Update) }

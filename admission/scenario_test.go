@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/admission/scenario"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -176,7 +176,7 @@ func catalogsOf(t *testing.T, s *scenario.Scenario) Catalogs {
 		if err != nil {
 			t.Fatal(err)
 		}
-		catalogs.Channel(u.GetName(), "", catalog.Source{Namespace: u.GetNamespace(), Name: name})
+		catalogs.Channel(u.GetName(), "", olm.Catalog{Namespace: u.GetNamespace(), Name: name})
 		select {
 		case <-known:
 		case <-t.Context().Done():

@@ -2,19 +2,17 @@
 // rules can judge by its types; package cache fetches them.
 package catalog
 
-import "slices"
+import (
+	"slices"
 
-// Source names a CatalogSource.
-type Source struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-}
+	"github.com/opgate/opgate/olm"
+)
 
 // Package is what a PackageManifest states about a package in one catalog. PackageManifests lag behind the catalogs,
 // leave out deprecated versions, and describe little but the newest version of a channel.
 type Package struct {
 	Name           string
-	Catalog        Source
+	Catalog        olm.Catalog
 	DefaultChannel string
 	// Deprecation is the catalog's message; "" where the package is not deprecated.
 	Deprecation string

@@ -1,6 +1,10 @@
 package catalog
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/opgate/opgate/olm"
+)
 
 // MaxName is the longest name of an object in Kubernetes.
 const MaxName = 253
@@ -21,7 +25,7 @@ func Decode(object map[string]any) *Package {
 	status := child(object, "status")
 	p := &Package{
 		Name:           cmp.Or(name(status, "packageName"), name(child(object, "metadata"), "name")),
-		Catalog:        Source{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
+		Catalog:        olm.Catalog{Namespace: name(status, "catalogSourceNamespace"), Name: name(status, "catalogSource")},
 		DefaultChannel: name(status, "defaultChannel"),
 		Deprecation:    deprecation(status),
 	}

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/opgate/opgate/olm"
 )
 
-var community = Source{Namespace: "olm", Name: "community"}
+var community = olm.Catalog{Namespace: "olm", Name: "community"}
 
 func TestDecode(t *testing.T) {
 	identity := `"packageName":"etcd","catalogSource":"community","catalogSourceNamespace":"olm"`

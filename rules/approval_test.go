@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 // follows is a Subscription to a package whose status names the plan of pendingPlan.
-func follows(pkg, approval string) *Subscription {
+func follows(pkg, approval string) *olm.Subscription {
 	s := subscribed(pkg, "", "")
 	s.Metadata.Name = pkg
 	s.Spec.InstallPlanApproval = approval
@@ -30,10 +31,10 @@ func TestJudgeApproval(t *testing.T) {
 	completed := CompletedPolicy(incomplete.Object, nil)
 	second := operatorPolicy("vault", nil)
 	second.Name = "vault-too"
-	type subscriptions = []*Subscription
+	type subscriptions = []*olm.Subscription
 	for name, c := range map[string]struct {
-		plan          *InstallPlan
-		edit          func(*InstallPlan)
+		plan          *olm.InstallPlan
+		edit          func(*olm.InstallPlan)
 		policies      []*Policy
 		subscriptions subscriptions
 		csvs          []Installed
@@ -68,11 +69,11 @@ func TestJudgeApproval(t *testing.T) {
 		"no policy enforces in the namespace": {plan: pendingPlan("prometheus 0.56.0"), subscriptions: subscriptions{follows("prometheus", "Automatic")}, idle: true},
 		"no Subscription follows the plan (R-AP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault},
 			subscriptions: subscriptions{subscribed("vault", "vault.v0.1.9", "")}, idle: true},
-		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *InstallPlan) { p.Spec.Approved = true }, policies: []*Policy{vault},
+		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*Policy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *InstallPlan) { p.Status.Phase = PhaseComplete }, policies: []*Policy{vault},
+		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*Policy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"an invalid policy approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{broken},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not valid: spec.operatorGroup.name"},
@@ -92,10 +93,10 @@ func TestJudgeApproval(t *testing.T) {
 			if c.ungoverned == "" {
 				c.ungoverned = ApproveUngoverned
 			}
-			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions, CSVs: c.csvs, Plans: []*InstallPlan{c.plan}})
+			ns := NewNamespace("shop", NamespaceContents{Policies: c.policies, Subscriptions: c.subscriptions, CSVs: c.csvs, Plans: []*olm.InstallPlan{c.plan}})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.ungoverned})
-			if a.Waits == c.idle || a.Should() != c.want {
-				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.Waits, a.Should(), !c.idle, c.want, a.Blockers)
+			if a.IsCandidate == c.idle || a.Should() != c.want {
+				t.Errorf("waits is %t and should is %t, want %t and %t: %v", a.IsCandidate, a.Should(), !c.idle, c.want, a.Blockers)
 			}
 			if a.Should() && JudgePlan(PlanInput{Plan: c.plan, Namespace: ns}).Decision != Allow {
 				t.Error("the loop approves what may not be approved")

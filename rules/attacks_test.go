@@ -6,23 +6,24 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 type spec = policyv1beta2.OperatorPolicySpec
 
 // nameless is a plan whose CSVs only have names: packages, versions and catalogs are not told by the plan.
-func nameless(names ...string) *InstallPlan {
-	return &InstallPlan{
-		Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"},
-		Spec:     InstallPlanSpec{CSVNames: names},
-		Status:   InstallPlanStatus{Phase: PhaseRequiresApproval},
+func nameless(names ...string) *olm.InstallPlan {
+	return &olm.InstallPlan{
+		Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Spec:     olm.InstallPlanSpec{CSVNames: names},
+		Status:   olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval},
 	}
 }
 
 // subscribed is a Subscription whose status names CSVs.
-func subscribed(pkg, current, installed string) *Subscription {
+func subscribed(pkg, current, installed string) *olm.Subscription {
 	s := subscriptionTo(pkg)
-	s.Status = SubscriptionStatus{CurrentCSV: current, InstalledCSV: installed}
+	s.Status = olm.SubscriptionStatus{CurrentCSV: current, InstalledCSV: installed}
 	return s
 }
 
@@ -42,17 +43,17 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 	smuggled := pendingPlan("etcd 0.9.2", "vault 0.1.9")
 	smuggled.Spec.CSVNames = smuggled.Spec.CSVNames[:1]
 	twoStories := pendingPlan("etcd 0.9.2")
-	twoStories.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Properties: properties("innocent", "0.9.2")}}}}
+	twoStories.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Properties: properties("innocent", "0.9.2")}}}}
 	twoVersions := pendingPlan("etcd 0.9.2")
-	twoVersions.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Properties: properties("etcd", "0.9.4")}}}}
+	twoVersions.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Properties: properties("etcd", "0.9.4")}}}}
 	garbled := pendingPlan("etcd 0.9.2")
-	garbled.Status.Steps = []Step{{Resource: StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: Manifest{Unreadable: true}}}}
+	garbled.Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: "etcd.v0.9.2", Manifest: olm.Manifest{Unreadable: true}}}}
 	held := policyFor("etcd", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })
 	pinned := policyFor("etcd", versions("etcd.v0.9.2"))
 	open := policyFor("etcd", anyCatalog)
 
 	for name, c := range map[string]struct {
-		plan    *InstallPlan
+		plan    *olm.InstallPlan
 		cluster cluster
 		want    Decision
 		says    string
@@ -64,20 +65,20 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		"two versions for one CSV":             {twoVersions, cluster{Policies: []*Policy{pinned}}, Hold, "both package etcd 0.9.2 and package etcd 0.9.4"},
 		"a manifest that does not decode":      {garbled, cluster{Policies: []*Policy{pinned}}, Hold, "manifest in the plan cannot be read"},
 		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*Policy{open},
-			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}}, Hold, "Subscriptions to different packages"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}}, Hold, "Subscriptions to different packages"},
 		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
-			Subscriptions: []*Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
 		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "plan/mustnothave"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "plan/mustnothave"},
 		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
-			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
 		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
-			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
 		"a range and no version": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
-			Subscriptions: []*Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "the version of x.v1 is not known"},
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "the version of x.v1 is not known"},
 		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.VersionRange, s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2" })}}, Allow, ""},
 		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*Policy{held},
-			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*Subscription{subscribed("etcd", "etcd.v0.9.4", "old.v1")}}, Hold, "upgrade of old.v1 to etcd.v0.9.4"},
+			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "old.v1")}}, Hold, "upgrade of old.v1 to etcd.v0.9.4"},
 		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
 			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, Allow, ""},
 		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
@@ -95,9 +96,9 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 // TestBornApproved judges by names alone: a CSV that a Subscription starts with is judged by the policies of
 // its package, and not by those of others that may have slipped through.
 func TestBornApproved(t *testing.T) {
-	automatic := func(pkg, start string) *Subscription {
+	automatic := func(pkg, start string) *olm.Subscription {
 		s := subscriptionTo(pkg)
-		s.Spec.InstallPlanApproval, s.Spec.StartingCSV = ApprovalAutomatic, start
+		s.Spec.InstallPlanApproval, s.Spec.StartingCSV = olm.ApprovalAutomatic, start
 		return s
 	}
 	list := func(names ...string) func(*spec) {
@@ -105,11 +106,11 @@ func TestBornApproved(t *testing.T) {
 	}
 	ns := NewNamespace("shop", NamespaceContents{
 		Policies:      []*Policy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
-		Subscriptions: []*Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
+		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
 	switched := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", list("etcd.v0.9.2"))},
-		Subscriptions: []*Subscription{subscriptionTo("etcd")}})
-	plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
+		Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
+	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
 	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != Hold {
 		t.Errorf("a plan that was made before the Subscription was switched to Manual: %s, want Hold", v.Decision)
 	}
@@ -118,7 +119,7 @@ func TestBornApproved(t *testing.T) {
 		"etcd.v0.9.2 vault.v0.1.9": Allow,
 		"vault.v0.2.0":             Hold, // whose it is is not known, and etcd or vault may be meant
 	} {
-		plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
+		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
 		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
 			t.Errorf("%s: %s, want %s (%s)", names, v.Decision, want, v.Refusal())
 		}
@@ -130,7 +131,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	old := pendingPlan("etcd 0.9.2")
 	old.Spec.Approved = true
 	started := *old
-	started.Status.Phase = PhaseInstalling
+	started.Status.Phase = olm.PhaseInstalling
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != Allow {
 		t.Errorf("refused: %s", v.Refusal())
@@ -143,7 +144,7 @@ func TestOverrideNeeds(t *testing.T) {
 	policies := []*Policy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
 	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
 	for _, c := range []struct {
-		plan *InstallPlan
+		plan *olm.InstallPlan
 		want []string
 	}{
 		{pendingPlan("etcd 0.9.4", "vault 0.1.9"), []string{"etcd"}},
@@ -162,8 +163,8 @@ func TestOverrideNeeds(t *testing.T) {
 	if _, ok := (&Verdict{}).OverrideNeeds(ns); ok {
 		t.Error("nothing refused, and yet something to override")
 	}
-	head := func(reason string, approved bool) *InstallPlanHead {
-		h := &InstallPlanHead{Spec: InstallPlanSpec{Approved: approved}}
+	head := func(reason string, approved bool) *olm.InstallPlanHead {
+		h := &olm.InstallPlanHead{Spec: olm.InstallPlanSpec{Approved: approved}}
 		h.Metadata.Annotations.OverrideReason = reason
 		return h
 	}
@@ -185,9 +186,9 @@ func TestStricterApprovalWins(t *testing.T) {
 		free.Name, pinned.Name = names[0], names[1]
 		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{NewPolicy(free), NewPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
-		sub.Spec.InstallPlanApproval = ApprovalAutomatic
+		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
-		if len(v.Changes) != 1 || v.Changes[0].Value != ApprovalManual {
+		if len(v.Changes) != 1 || v.Changes[0].Value != olm.ApprovalManual {
 			t.Errorf("policies %q: changes %+v", names, v.Changes)
 		}
 	}
@@ -213,7 +214,7 @@ func TestPolicyPreview(t *testing.T) {
 	other.Metadata.Name = "install-vault"
 	ns := NewNamespace("shop", NamespaceContents{
 		CSVs:  []Installed{{CSV: "etcd.v0.9.0", Package: "etcd", Version: "0.9.0"}, {CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}},
-		Plans: []*InstallPlan{approved, other},
+		Plans: []*olm.InstallPlan{approved, other},
 	})
 	for name, c := range map[string]struct {
 		edit func(*spec)
@@ -226,7 +227,7 @@ func TestPolicyPreview(t *testing.T) {
 		"every version":    {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := JudgePolicy(PolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
+			v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: operatorPolicy("etcd", c.edit), Namespace: func(string) *Namespace { return ns }})
 			warnings := strings.Join(v.WarningTexts(), "\n")
 			if v.Decision != Allow || !strings.Contains(warnings, c.want) || (c.want == "") != (warnings == "") {
 				t.Errorf("%s with warnings\n%s\nwant %q", v.Decision, warnings, c.want)
@@ -242,7 +243,7 @@ func TestPolicyPreview(t *testing.T) {
 // again when its spec, or how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
-		v := JudgePolicy(PolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
 		return v.Decision
 	}
 	old := operatorPolicy("etcd", func(s *spec) { s.VersionRange = "no longer a range" })
@@ -262,7 +263,7 @@ func TestStoredPolicies(t *testing.T) {
 // TestDecodePolicy lists what is wrong in the spec, and leaves metadata and status to the API server: a newer one
 // may write fields there that are not known here, and must not lose every policy by it.
 func TestDecodePolicy(t *testing.T) {
-	op, strict, err := DecodePolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
+	op, strict, err := DecodeOperatorPolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
 		"spec":{"version":["a"],"subscription":{"name":"etcd","name":"vault"}},"status":{"newInTheNextRelease":true}}`))
 	if err != nil || op.Spec.Subscription.Name != "vault" {
 		t.Fatalf("read as %+v, error %v", op, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -17,10 +18,10 @@ func crowd(n int) *Namespace {
 	return NewNamespace("shop", NamespaceContents{Policies: policies})
 }
 
-func subscriptionTo(pkg string) *Subscription {
-	return &Subscription{
-		Metadata: ObjectMeta{Namespace: "shop", Name: pkg},
-		Spec:     SubscriptionSpec{Package: pkg, Channel: "stable", Source: "operatorhubio-catalog", SourceNamespace: "olm", InstallPlanApproval: ApprovalManual},
+func subscriptionTo(pkg string) *olm.Subscription {
+	return &olm.Subscription{
+		Metadata: olm.ObjectMeta{Namespace: "shop", Name: pkg},
+		Spec:     olm.SubscriptionSpec{Package: pkg, Channel: "stable", Source: "operatorhubio-catalog", SourceNamespace: "olm", InstallPlanApproval: olm.ApprovalManual},
 	}
 }
 
@@ -74,18 +75,18 @@ func BenchmarkJudgePlanRefused(b *testing.B) {
 func BenchmarkJudgeApproval(b *testing.B) {
 	for _, n := range []int{1, 2_000} {
 		plan := pendingPlan("etcd 0.9.2")
-		plans := []*InstallPlan{plan}
+		plans := []*olm.InstallPlan{plan}
 		for i := range n - 1 {
 			other := *plan
 			other.Metadata.Name = fmt.Sprintf("install-%d", i)
 			if i%2 == 0 {
-				other.Status.Phase = PhaseComplete
+				other.Status.Phase = olm.PhaseComplete
 			}
 			plans = append(plans, &other)
 		}
 		s := subscriptionTo("etcd")
 		s.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*Subscription{s}, Plans: plans})
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*olm.Subscription{s}, Plans: plans})
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -139,7 +140,7 @@ func BenchmarkPlanUnderConstraints(b *testing.B) {
 	for i := range 20 {
 		csvs = append(csvs, fmt.Sprintf("operator%d 1.%d.0", i, i))
 	}
-	plan := pendingPlan(csvs...).with(`{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
+	plan := withProperties(pendingPlan(csvs...), `{"type":"certified","value":true},{"type":"olm.gvk","value":{"group":"g","version":"v1","kind":"K"}}`)
 	var definitions []*constraint.Definition
 	for i := range 100 {
 		rule := fmt.Sprintf(`properties.exists(p, p.type == "certified") && packageName != "banned%d"`, i)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -62,7 +63,7 @@ func TestA4WebhookRules(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Constraints: under(c.under...)})
 			var v Verdict
 			bytes, took := allocated(func() {
-				csv, err := DecodeCSV(raw)
+				csv, err := olm.DecodeCSV(raw)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,16 +77,6 @@ func TestA4WebhookRules(t *testing.T) {
 			}
 		})
 	}
-	t.Run("kept", func(t *testing.T) {
-		csv, err := DecodeCSV(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		installed, _ := csv.Installed()
-		if n := len(installed.spec.webhooks.raw) + len(installed.spec.clusterPermissions.raw); n > 1000 {
-			t.Errorf("%d bytes of it are kept", n)
-		}
-	})
 }
 
 // TestA4LargestJudged: whatever is within the limits is judged in time, and what is beyond is held in time.
@@ -120,7 +111,7 @@ func TestA4LargestJudged(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Constraints: under(noAdmins)})
 			var v Verdict
 			bytes, took := allocated(func() {
-				csv, err := DecodeCSV([]byte(c.object))
+				csv, err := olm.DecodeCSV([]byte(c.object))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -144,7 +135,7 @@ func TestA4Properties(t *testing.T) {
 		"deep":  `{"properties":[{"type":"x","value":` + repeated(hostileRules, `{}`) + `}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			csv := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: annotations{Properties: properties}}}
+			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
 			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 			var v Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
@@ -167,9 +158,9 @@ func TestA4Plans(t *testing.T) {
 	many := pendingPlan("etcd 0.9.2")
 	many.Spec.CSVNames = names
 	steps := pendingPlan("etcd 0.9.2")
-	steps.Status.Steps = make([]Step, 400_000)
+	steps.Status.Steps = make([]olm.Step, 400_000)
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Constraints: under(onlyEtcd)})
-	for name, plan := range map[string]*InstallPlan{"names": many, "steps": steps} {
+	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
 			var v Verdict
 			bytes, took := allocated(func() { v = JudgePlan(PlanInput{Plan: plan, Namespace: ns}) })
@@ -184,7 +175,7 @@ func TestA4Plans(t *testing.T) {
 			}
 		})
 	}
-	if _, err := DecodePlan([]byte(`{"status":{"plan":` + repeated(hostileRules, "{}") + `}}`)); err == nil {
+	if _, err := olm.DecodePlan([]byte(`{"status":{"plan":` + repeated(hostileRules, "{}") + `}}`)); err == nil {
 		t.Error("a stored plan of 390,000 steps is read")
 	}
 }
@@ -194,7 +185,7 @@ func TestA4Capabilities(t *testing.T) {
 	csvs := make([]planCSV, 10)
 	for i := range csvs {
 		for j := range 4000 {
-			kind := capability{group: "g", version: "v1", kind: fmt.Sprint(j % 2000)}
+			kind := olm.Capability{Group: "g", Version: "v1", Kind: fmt.Sprint(j % 2000)}
 			csvs[i].provides, csvs[i].requires = append(csvs[i].provides, kind), append(csvs[i].requires, kind)
 		}
 	}
@@ -211,13 +202,13 @@ func TestA4Capabilities(t *testing.T) {
 }
 
 // stepOf is a step with an object of RBAC in it.
-func stepOf(t *testing.T, resolving, kind, name, manifest string) Step {
+func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"resolving": resolving, "resource": map[string]any{"kind": kind, "name": name, "manifest": manifest}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := DecodePlan([]byte(`{"status":{"plan":[` + string(raw) + `]}}`))
+	plan, err := olm.DecodePlan([]byte(`{"status":{"plan":[` + string(raw) + `]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,21 +219,21 @@ func stepOf(t *testing.T, resolving, kind, name, manifest string) Step {
 // namespaces, and by objects of RBAC that a bundle brings.
 func TestB1Permissions(t *testing.T) {
 	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
-	group := func(object string) []*OperatorGroup {
-		g, err := DecodeOperatorGroup([]byte(object))
+	group := func(object string) []*olm.OperatorGroup {
+		g, err := olm.DecodeOperatorGroup([]byte(object))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return []*OperatorGroup{g}
+		return []*olm.OperatorGroup{g}
 	}
 	own := group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":["shop"]}}`)
 	all := group(`{"spec":{},"status":{"namespaces":[""]}}`)
 	namespaced := `{"install":{"spec":{"permissions":[{"rules":` + everything + `}]}}}`
 	reference := `{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`
 	for name, c := range map[string]struct {
-		groups []*OperatorGroup
+		groups []*olm.OperatorGroup
 		spec   string
-		steps  []Step
+		steps  []olm.Step
 		want   Decision
 	}{
 		"permissions, own namespace":               {own, namespaced, nil, Allow},
@@ -254,28 +245,28 @@ func TestB1Permissions(t *testing.T) {
 		"a selector with one":                      {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, Allow},
 		"an empty selector":                        {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":["shop"]}}`), namespaced, nil, Deny},
 		"more namespaces than are read":            {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`), namespaced, nil, Deny},
-		"a ClusterRole":                            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
-		"a ClusterRole of no operator in the plan": {own, `{}`, []Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
-		"a ClusterRole without a kind":             {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, Deny},
-		"a ClusterRole that aggregates":            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"aggregationRule":{}}`)}, Deny},
-		"a ClusterRole that reads":                 {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get"]}]}`)}, Allow},
-		"a ClusterRoleBinding to cluster-admin":    {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, Deny},
-		"a ClusterRoleBinding to what comes along": {own, `{}`, []Step{
+		"a ClusterRole":                            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
+		"a ClusterRole of no operator in the plan": {own, `{}`, []olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
+		"a ClusterRole without a kind":             {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, Deny},
+		"a ClusterRole that aggregates":            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"aggregationRule":{}}`)}, Deny},
+		"a ClusterRole that reads":                 {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get"]}]}`)}, Allow},
+		"a ClusterRoleBinding to cluster-admin":    {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`)}, Deny},
+		"a ClusterRoleBinding to what comes along": {own, `{}`, []olm.Step{
 			stepOf(t, "etcd.v0.9.2", "ClusterRole", "reads", `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`),
 			stepOf(t, "etcd.v0.9.2", "ClusterRoleBinding", "a", `{"roleRef":{"kind":"ClusterRole","name":"reads"}}`)}, Allow},
-		"a Role":                                     {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Allow},
-		"a ClusterRole too large to read":            {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, Hold},
-		"a ClusterRole that is no JSON":              {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, Hold},
-		"a ClusterRole that says it is another kind": {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ConfigMap","rules":[]}`)}, Hold},
-		"a ClusterRole of an image":                  {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", reference)}, Allow},
-		"another kind with rules":                    {own, `{}`, []Step{stepOf(t, "etcd.v0.9.2", "Service", "a", `{"rules":`+everything+`}`)}, Allow},
+		"a Role":                                     {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Allow},
+		"a ClusterRole too large to read":            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+repeated(100_000, "{}")+`}`)}, Hold},
+		"a ClusterRole that is no JSON":              {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `rules: []`)}, Hold},
+		"a ClusterRole that says it is another kind": {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ConfigMap","rules":[]}`)}, Hold},
+		"a ClusterRole of an image":                  {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", reference)}, Allow},
+		"another kind with rules":                    {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Service", "a", `{"rules":`+everything+`}`)}, Allow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var csv CSV
+			var csv olm.CSV
 			if err := json.Unmarshal([]byte(`{"spec":`+c.spec+`}`), &csv); err != nil {
 				t.Fatal(err)
 			}
-			plan := pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{Spec: &csv.Spec})
+			plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &csv.Spec})
 			plan.Status.Steps = append(plan.Status.Steps, c.steps...)
 			contents := NamespaceContents{Constraints: under(noAdmins), Groups: c.groups}
 			for _, stored := range []bool{false, true} {
@@ -286,9 +277,9 @@ func TestB1Permissions(t *testing.T) {
 					t.Errorf("trimmed %v: %s, want %s: %s", stored, v.Decision, c.want, v.Refusal())
 				}
 			}
-			plan.Spec.Approval, plan.Spec.Approved, plan.Status.Phase = ApprovalManual, true, PhaseInstalling
-			contents.Plans = []*InstallPlan{plan}
-			written := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: csv.Spec}
+			plan.Spec.Approval, plan.Spec.Approved, plan.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
+			contents.Plans = []*olm.InstallPlan{plan}
+			written := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: csv.Spec}
 			if v := JudgeCSV(CSVInput{New: written, ByOLM: true, Namespace: NewNamespace("shop", contents)}); v.Decision != c.want {
 				t.Errorf("as a step: %s, want %s: %s", v.Decision, c.want, v.Refusal())
 			}
@@ -299,7 +290,7 @@ func TestB1Permissions(t *testing.T) {
 // TestB1Variables: permissions are a variable of their own.
 func TestB1Variables(t *testing.T) {
 	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets", constraint.Require)
-	csv, err := DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
+	csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

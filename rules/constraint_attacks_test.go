@@ -8,6 +8,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -33,8 +34,8 @@ var (
 	curated   = ruleOf("curated", `!("tenant" in namespaceObject.metadata.labels) || catalog.name == "curated"`, "tenants use the curated catalog", constraint.Require)
 )
 
-// with adds properties to all bundles of a plan.
-func (p *InstallPlan) with(properties string) *InstallPlan {
+// withProperties adds properties to all bundles of a plan.
+func withProperties(p *olm.InstallPlan, properties string) *olm.InstallPlan {
 	for i := range p.Status.BundleLookups {
 		l := &p.Status.BundleLookups[i]
 		l.Properties = strings.TrimSuffix(l.Properties, `]}`) + `,` + properties + `]}`
@@ -42,9 +43,9 @@ func (p *InstallPlan) with(properties string) *InstallPlan {
 	return p
 }
 
-// step adds the ClusterServiceVersion of an inline bundle as a step.
-func (p *InstallPlan) step(csv string, m Manifest) *InstallPlan {
-	p.Status.Steps = append(p.Status.Steps, Step{Resource: StepResource{Kind: "ClusterServiceVersion", Name: csv, Manifest: m}})
+// withStep adds the ClusterServiceVersion of an inline bundle as a step.
+func withStep(p *olm.InstallPlan, csv string, m olm.Manifest) *olm.InstallPlan {
+	p.Status.Steps = append(p.Status.Steps, olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: csv, Manifest: m}})
 	return p
 }
 
@@ -54,19 +55,19 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 	erring := ruleOf("erring", `properties.exists_one(p, p.value.certified == true)`, "", constraint.Require)
 	warning := ruleOf("warning", `packageName != "etcd"`, "etcd goes", constraint.Warn)
 	const yes = `{"type":"certified","value":true}`
-	twoLists := pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", Manifest{Properties: properties("etcd", "0.9.2")})
+	twoLists := withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", olm.Manifest{Properties: properties("etcd", "0.9.2")})
 	for name, c := range map[string]struct {
-		plan     *InstallPlan
+		plan     *olm.InstallPlan
 		contents NamespaceContents
 		want     Decision
 		says     string
 	}{
-		"satisfied":                             {pendingPlan("etcd 0.9.2").with(yes), NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"satisfied":                             {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Constraints: under(certified)}, Allow, ""},
 		"violated":                              {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(certified)}, Deny, "only certified operators"},
 		"one certified carries one that is not": {mixed(yes), NamespaceContents{Constraints: under(certified)}, Deny, "vault.v0.1.9 is not allowed by Constraint certified"},
 		"properties that nothing tells":         {nameless("etcd.v0.9.2"), NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
 		"properties told twice and differently": {twoLists, NamespaceContents{Constraints: under(certified)}, Hold, "(plan/constraint)"},
-		"a Constraint that cannot be read":      {pendingPlan("etcd 0.9.2").with(yes), NamespaceContents{Constraints: under(faulty)}, Hold, "Constraint faulty"},
+		"a Constraint that cannot be read":      {withProperties(pendingPlan("etcd 0.9.2"), yes), NamespaceContents{Constraints: under(faulty)}, Hold, "Constraint faulty"},
 		"one cannot be read, another refuses":   {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(faulty, certified)}, Deny, "only certified operators"},
 		"an error at run time":                  {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring)}, Hold, "Constraint erring"},
 		"an error at run time beside others":    {pendingPlan("etcd 0.9.2"), NamespaceContents{Constraints: under(erring, certified)}, Deny, "only certified operators"},
@@ -75,19 +76,19 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 		"a namespace of nobody":                 {pendingPlan("etcd 0.9.2"), NamespaceContents{Exists: true, Constraints: under(curated)}, Allow, ""},
 		"a tenant, from elsewhere": {pendingPlan("etcd 0.9.2"),
 			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "tenants use the curated catalog"},
-		"two catalogs for one bundle": {pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{}).from("curated"),
+		"two catalogs for one bundle": {fromCatalog(withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{}), "curated"),
 			NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Hold, "Constraint curated"},
-		"a newer Kubernetes is needed": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("1.40.0")),
+		"a newer Kubernetes is needed": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("1.40.0")),
 			NamespaceContents{Constraints: under(certified)}, Hold, "needs Kubernetes 1.40.0 or newer"},
-		"a newer Kubernetes is needed, and nothing may refuse": {pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", inline("1.40.0")),
+		"a newer Kubernetes is needed, and nothing may refuse": {withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.40.0")),
 			NamespaceContents{Constraints: under()}, Allow, ""},
-		"an older Kubernetes would do": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("v1.36")),
+		"an older Kubernetes would do": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("v1.36")),
 			NamespaceContents{Constraints: under(certified)}, Allow, ""},
-		"a version that is none": {pendingPlan("etcd 0.9.2").with(yes).step("etcd.v0.9.2", inline("soon")),
+		"a version that is none": {withStep(withProperties(pendingPlan("etcd 0.9.2"), yes), "etcd.v0.9.2", inline("soon")),
 			NamespaceContents{Constraints: under(certified)}, Hold, "(plan/kube-version)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.plan.Prepare()
+			PreparePlan(c.plan)
 			v := JudgePlan(PlanInput{Plan: c.plan, Namespace: NewNamespace("shop", c.contents)})
 			if v.Decision != c.want {
 				t.Errorf("decision is %s, want %s: %s", v.Decision, c.want, v.Refusal())
@@ -100,21 +101,21 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 }
 
 // inline is the manifest of a bundle that lies in the catalog itself.
-func inline(minKubeVersion string) Manifest {
-	return Manifest{Spec: &CSVSpec{MinKubeVersion: minKubeVersion}}
+func inline(minKubeVersion string) olm.Manifest {
+	return olm.Manifest{Spec: &olm.CSVSpec{MinKubeVersion: minKubeVersion}}
 }
 
 // mixed is a plan of which the first bundle alone has a property.
-func mixed(property string) *InstallPlan {
-	plan := pendingPlan("etcd 0.9.2").with(property)
+func mixed(property string) *olm.InstallPlan {
+	plan := withProperties(pendingPlan("etcd 0.9.2"), property)
 	other := pendingPlan("vault 0.1.9")
 	plan.Spec.CSVNames = append(plan.Spec.CSVNames, other.Spec.CSVNames...)
 	plan.Status.BundleLookups = append(plan.Status.BundleLookups, other.Status.BundleLookups...)
 	return plan
 }
 
-// from names a catalog for the last step.
-func (p *InstallPlan) from(catalog string) *InstallPlan {
+// fromCatalog names a catalog for the last step.
+func fromCatalog(p *olm.InstallPlan, catalog string) *olm.InstallPlan {
 	last := &p.Status.Steps[len(p.Status.Steps)-1].Resource
 	last.CatalogNamespace, last.CatalogName = "olm", catalog
 	return p
@@ -126,26 +127,26 @@ func TestOwnConstraints(t *testing.T) {
 	secured := constraint.Define(constraint.Meta{Name: "offers"}, "", `[{"type":"olm.label","value":{"label":"secured"}}]`)
 	const label = `{"type":"olm.label","value":{"label":"secured"}}`
 	installed := func(pkg string) []Installed {
-		csv := &CSV{Metadata: ObjectMeta{Name: pkg + ".v1.0.0", Annotations: annotations{
+		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: pkg + ".v1.0.0", Annotations: olm.Annotations{
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"1.0.0"}},` + label + `]}`}}}
-		i, _ := csv.Installed()
+		i, _ := InstalledBy(csv)
 		return []Installed{i}
 	}
-	guard := policyFor("etcd", nil)
+	source := policyFor("etcd", nil)
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		want     Decision
 		warnings int
 	}{
-		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{guard}, Constraints: under()}, Hold, 0},
+		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{source}, Constraints: under()}, Hold, 0},
 		"nothing offers it, and nothing may refuse": {NamespaceContents{Constraints: under()}, Allow, 1},
-		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(secured)}, Allow, 0},
-		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
-		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{guard}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{source}, Constraints: under(secured)}, Allow, 0},
+		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
+		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := pendingPlan("etcd 0.9.2").with(needs)
-			plan.Prepare()
+			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
+			PreparePlan(plan)
 			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", c.contents)})
 			if v.Decision != c.want || len(v.Warnings) != c.warnings {
 				t.Errorf("decision is %s with %d warnings, want %s with %d: %s %v", v.Decision, len(v.Warnings), c.want, c.warnings, v.Refusal(), v.WarningTexts())
@@ -161,17 +162,17 @@ func TestOwnConstraints(t *testing.T) {
 func TestBinding(t *testing.T) {
 	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}
 	nobody := NamespaceContents{Exists: true, Constraints: under(curated)}
-	sub := func(approval, requested string) *Subscription {
+	sub := func(approval, requested string) *olm.Subscription {
 		s := subscriptionTo("etcd")
 		s.Spec.InstallPlanApproval = approval
-		s.Metadata.Annotations = annotations{RequestedApproval: requested, present: requested != ""}
+		s.Metadata.Annotations = olm.Annotations{RequestedApproval: requested, Present: requested != ""}
 		return s
 	}
 	governed := tenant
 	governed.Policies = []*Policy{policyFor("etcd", nil)}
 	for name, c := range map[string]struct {
 		contents NamespaceContents
-		sub      *Subscription
+		sub      *olm.Subscription
 		want     string // the JSON patch
 	}{
 		"Automatic waits":                   {tenant, sub("Automatic", ""), `[{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"add","path":"/metadata/annotations","value":{"opgate.io/requested-approval":"Automatic"}}]`},
@@ -182,7 +183,7 @@ func TestBinding(t *testing.T) {
 		"given back":                        {nobody, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
 		"a namespace that is not known yet": {NamespaceContents{Constraints: under(certified)}, sub("Automatic", ""), `[]`},
 		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, constraint.Cluster{})}, sub("Automatic", ""), `[]`},
-		"not while a plan waits":            {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
+		"not while a plan waits":            {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
 		"by hand is not given back":         {nobody, sub("Manual", ""), `[]`},
 		"a policy decides":                  {governed, sub("Automatic", ""), `[]`},
 	} {
@@ -196,7 +197,7 @@ func TestBinding(t *testing.T) {
 			}
 		})
 	}
-	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != ApprovalManual || !strings.Contains(because, "Constraint curated") {
+	if mode, because := governed.Policies[0].Approval(NewNamespace("shop", governed)); mode != olm.ApprovalManual || !strings.Contains(because, "Constraint curated") {
 		t.Errorf("under a Constraint the policy wants %s, since %s", mode, because)
 	}
 }
@@ -204,7 +205,7 @@ func TestBinding(t *testing.T) {
 // TestLoopUnderConstraints shows which plans the loop approves where no policy governs anything.
 func TestLoopUnderConstraints(t *testing.T) {
 	const yes = `{"type":"certified","value":true}`
-	following := func(pkg, approval, requested string) *Subscription {
+	following := func(pkg, approval, requested string) *olm.Subscription {
 		s := subscribed(pkg, pkg+".v0.9.2", "")
 		s.Spec.InstallPlanApproval = approval
 		s.Status.InstallPlan.Name = "install-x7"
@@ -213,24 +214,24 @@ func TestLoopUnderConstraints(t *testing.T) {
 		return s
 	}
 	for name, c := range map[string]struct {
-		subscriptions []*Subscription
-		plan          *InstallPlan
+		subscriptions []*olm.Subscription
+		plan          *olm.InstallPlan
 		mode          UngovernedMode
 		waits, should bool
 	}{
-		"asked for Automatic":                {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, true, true},
-		"violates":                           {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2"), ApproveUngoverned, true, false},
-		"a person wants to approve":          {[]*Subscription{following("etcd", "Manual", "")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, false, false},
-		"a neighbour's person does":          {[]*Subscription{following("etcd", "Manual", "Automatic"), following("vault", "Manual", "")}, pendingPlan("etcd 0.9.2").with(yes), ApproveUngoverned, false, false},
-		"held by the namespace":              {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2").with(yes), HoldUngoverned, true, false},
-		"a dependency that nobody asked for": {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2", "vault 0.1.9").with(yes), ApproveUngoverned, true, false},
-		"a dependency that is required":      {[]*Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2 vault", "vault 0.1.9").with(yes), ApproveUngoverned, true, true},
+		"asked for Automatic":                {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, true, true},
+		"violates":                           {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, pendingPlan("etcd 0.9.2"), ApproveUngoverned, true, false},
+		"a person wants to approve":          {[]*olm.Subscription{following("etcd", "Manual", "")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false, false},
+		"a neighbour's person does":          {[]*olm.Subscription{following("etcd", "Manual", "Automatic"), following("vault", "Manual", "")}, withProperties(pendingPlan("etcd 0.9.2"), yes), ApproveUngoverned, false, false},
+		"held by the namespace":              {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2"), yes), HoldUngoverned, true, false},
+		"a dependency that nobody asked for": {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2", "vault 0.1.9"), yes), ApproveUngoverned, true, false},
+		"a dependency that is required":      {[]*olm.Subscription{following("etcd", "Manual", "Automatic")}, withProperties(pendingPlan("etcd 0.9.2 vault", "vault 0.1.9"), yes), ApproveUngoverned, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*InstallPlan{c.plan}, Constraints: under(certified)})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Subscriptions: c.subscriptions, Plans: []*olm.InstallPlan{c.plan}, Constraints: under(certified)})
 			a := JudgeApproval(ApprovalInput{Plan: c.plan, Namespace: ns, Ungoverned: c.mode})
-			if a.Waits != c.waits || a.Should() != c.should {
-				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.Waits, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
+			if a.IsCandidate != c.waits || a.Should() != c.should {
+				t.Errorf("waits %v, should %v; want %v, %v (%s; %v)", a.IsCandidate, a.Should(), c.waits, c.should, a.Verdict.Refusal(), a.Blockers)
 			}
 		})
 	}
@@ -238,22 +239,22 @@ func TestLoopUnderConstraints(t *testing.T) {
 
 // TestCSVNamedAsAttacks judges ClusterServiceVersions that somebody writes without OLM, or in its name.
 func TestCSVNamedAsAttacks(t *testing.T) {
-	csv := func(name, props string, edit ...func(*CSV)) *CSV {
-		c := &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations{Properties: props, present: true}}}
+	csv := func(name, props string, edit ...func(*olm.CSV)) *olm.CSV {
+		c := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, Annotations: olm.Annotations{Properties: props, Present: true}}}
 		for _, e := range edit {
 			e(c)
 		}
 		return c
 	}
-	fake := func(c *CSV) { c.Metadata.Labels.VirtualOperator = "offers" }
-	copied := func(c *CSV) { c.Metadata.Labels.CopiedFrom = "elsewhere" }
+	fake := func(c *olm.CSV) { c.Metadata.Labels.VirtualOperator = "offers" }
+	copied := func(c *olm.CSV) { c.Metadata.Labels.CopiedFrom = "elsewhere" }
 	const etcd = `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}},{"type":"certified","value":true}]}`
-	running := func(approval string, phase string) *InstallPlan {
+	running := func(approval string, phase string) *olm.InstallPlan {
 		p := pendingPlan("etcd 0.9.2")
 		p.Spec.Approval, p.Spec.Approved, p.Status.Phase = approval, true, phase
 		return p
 	}
-	unapproved := running(ApprovalManual, PhaseRequiresApproval)
+	unapproved := running(olm.ApprovalManual, olm.PhaseRequiresApproval)
 	unapproved.Spec.Approved = false
 	pinned := policyFor("etcd", versions("etcd.v0.9.4"))
 	for name, c := range map[string]struct {
@@ -270,18 +271,18 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
 		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseInstalling)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseInstalling)}}, Deny, "(csv/constraint)"},
 		"a step of a plan that was approved from the start": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Automatic", PhaseInstalling)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Deny, "(csv/constraint)"},
 		"a step that OLM repeats": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2")), ByOLM: true},
-			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &CSVSpec{}}}, Plans: []*InstallPlan{running("Automatic", PhaseInstalling)}}, Allow, ""},
+			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}, Plans: []*olm.InstallPlan{running("Automatic", olm.PhaseInstalling)}}, Allow, ""},
 		"past OLM, of the name of one that is there": {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
-			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &CSVSpec{}}}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, Deny, "(csv/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{unapproved}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}}, Deny, "(csv/constraint)"},
 		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/policy)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
-			NamespaceContents{Constraints: under(certified), Plans: []*InstallPlan{running("Manual", PhaseComplete)}}, Deny, "(csv/constraint)"},
+			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, Deny, "(csv/constraint)"},
 		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
 		"by OLM's identity as well": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOLM: true}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
 		"by Opgate":                 {CSVInput{New: csv("etcd.v0.9.2", etcd, fake), ByOpgate: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
@@ -291,8 +292,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"properties edited afterwards": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))},
 			NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
-			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *CSV) { c.Spec.digest[0]++ })}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
-		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *CSV) { c.Spec.digest[0]++ })},
+			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
 			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
 			NamespaceContents{Policies: []*Policy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(csv/policy)"},
@@ -319,8 +320,8 @@ func TestContents(t *testing.T) {
 		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require),
 		ruleOf("no-webhooks", `!webhooks.exists(w, sets.intersects(w.apiGroups, ["*", "policy.open-cluster-management.io"]))`, "no webhooks on policies", constraint.Require),
 	)
-	contents := func(spec string) CSVSpec {
-		csv, err := DecodeCSV([]byte(`{"spec":` + spec + `}`))
+	contents := func(spec string) olm.CSVSpec {
+		csv, err := olm.DecodeCSV([]byte(`{"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +332,7 @@ func TestContents(t *testing.T) {
 	admin := contents(`{"install":{"spec":{"clusterPermissions":[{"rules":[{"apiGroups":["apps"],"resources":["*"],"verbs":["*"]}]},{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["get","*"]}]}]}}}`)
 	hook := contents(`{"webhookdefinitions":[{"type":"MutatingAdmissionWebhook","rules":[{"apiGroups":["apps"]},{"apiGroups":["policy.open-cluster-management.io"]}]}]}`)
 	for name, c := range map[string]struct {
-		spec CSVSpec
+		spec olm.CSVSpec
 		want Decision
 		says string
 	}{
@@ -341,12 +342,12 @@ func TestContents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := NewNamespace("shop", NamespaceContents{Constraints: set})
-			inCatalog := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", Manifest{Spec: &c.spec})})
+			inCatalog := JudgePlan(PlanInput{Namespace: ns, Plan: withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", olm.Manifest{Spec: &c.spec})})
 			byImage := JudgePlan(PlanInput{Namespace: ns, Plan: pendingPlan("etcd 0.9.2")})
 			running := pendingPlan("etcd 0.9.2")
-			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = ApprovalManual, true, PhaseInstalling
-			step := JudgeCSV(CSVInput{ByOLM: true, New: &CSV{Metadata: ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
-				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*InstallPlan{running}})})
+			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
+			step := JudgeCSV(CSVInput{ByOLM: true, New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
+				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*olm.InstallPlan{running}})})
 			if byImage.Decision != Allow || len(byImage.Warnings) != 2 {
 				t.Errorf("by image the plan is judged %s with warnings %q, want Allow with two", byImage.Decision, byImage.WarningTexts())
 			}
@@ -361,7 +362,7 @@ func TestContents(t *testing.T) {
 
 // TestPlansBornApprovedUnderConstraints holds what OLM would run at once.
 func TestPlansBornApprovedUnderConstraints(t *testing.T) {
-	plan := &InstallPlanHead{Metadata: ObjectMeta{Namespace: "shop", GenerateName: "install-"}, Spec: InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
+	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", GenerateName: "install-"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		byOLM    bool
@@ -382,12 +383,12 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 
 // TestOverrideOfConstraints names what an approver needs who sets a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
-	plan := pendingPlan("etcd 0.9.2").step("etcd.v0.9.2", inline("1.99.0"))
+	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := v.OverrideNeeds(ns)
-	want := []Guard{{Kind: GuardConstraint, Name: "certified"}, {Kind: GuardPolicy, Namespace: "policies", Name: "etcd"}}
-	slices.SortFunc(needs, func(a, b Guard) int { return strings.Compare(a.String(), b.String()) })
+	want := []PolicyRef{{Kind: KindConstraint, Name: "certified"}, {Kind: KindOperatorPolicy, Namespace: "policies", Name: "etcd"}}
+	slices.SortFunc(needs, func(a, b PolicyRef) int { return strings.Compare(a.String(), b.String()) })
 	if !ok || !slices.Equal(needs, want) {
 		t.Errorf("needs %v, %v; want %v", needs, ok, want)
 	}
@@ -398,7 +399,7 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	banned := ruleOf("banned", `csv != "etcd.v0.9.2"`, "", constraint.Require)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(banned)})
 	sub, old := subscriptionTo("etcd"), subscriptionTo("etcd")
-	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", ApprovalManual
+	sub.Spec.StartingCSV, sub.Spec.InstallPlanApproval = "etcd.v0.9.2", olm.ApprovalManual
 	old.Spec, old.Spec.Channel = sub.Spec, "another"
 	if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns}); v.Decision != Deny {
 		t.Errorf("a new Subscription is judged %s: %s", v.Decision, v.Refusal())
@@ -427,7 +428,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
-			sub.Spec.InstallPlanApproval = ApprovalManual
+			sub.Spec.InstallPlanApproval = olm.ApprovalManual
 			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Channel: channel, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
@@ -474,8 +475,8 @@ func TestVirtualOperators(t *testing.T) {
 	if got, want := VirtualOperatorName("hardware"), "opgate-properties-hardware"; got != want {
 		t.Errorf("it is called %s, want %s", got, want)
 	}
-	csv := &CSV{Metadata: ObjectMeta{Name: names[0], Labels: labels{VirtualOperator: long}}}
-	if _, here := csv.Installed(); here {
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: names[0], Labels: olm.Labels{VirtualOperator: long}}}
+	if _, here := InstalledBy(csv); here {
 		t.Error("a virtual operator passes for one that is installed")
 	}
 }

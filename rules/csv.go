@@ -3,13 +3,34 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+)
+
+// The rules on ClusterServiceVersions.
+const (
+	RuleCSVConstraint      RuleID = "csv/constraint"
+	RuleCSVPolicy          RuleID = "csv/policy"
+	RuleCSVFrozen          RuleID = "csv/frozen"
+	RuleCSVVirtualOperator RuleID = "csv/virtual-operator"
+)
+
+var (
+	csvConstraint = Rule{RuleCSVConstraint, OutcomeDeny,
+		"a ClusterServiceVersion, written past OLM or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"}
+	csvPolicy = Rule{RuleCSVPolicy, OutcomeDeny,
+		"a ClusterServiceVersion, written past OLM or as a step of a plan, is not one that a policy allows, or (Hold) may not be"}
+	csvFrozen = Rule{RuleCSVFrozen, OutcomeDeny,
+		"a governed ClusterServiceVersion is changed by another user than OLM"}
+	csvVirtualOperator = Rule{RuleCSVVirtualOperator, OutcomeDeny,
+		"somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"}
 )
 
 // CSVInput is all that judging a ClusterServiceVersion needs.
 type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *CSV
+	New, Old  *olm.CSV
 	Namespace *Namespace
 	// ByOLM and ByOpgate report whether the write comes from OLM's own identity, or from Opgate's.
 	ByOLM, ByOpgate bool
@@ -24,9 +45,9 @@ type CSVInput struct {
 // what it says of itself, and comes from no catalog (threat O9). One that a policy governs is changed by OLM alone. The
 // virtual operators are only for Opgate to write.
 func JudgeCSV(in CSVInput) Verdict {
-	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.key()}
+	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
-	if v.Decision != Allow || in.New.virtualOperator() || !in.Namespace.judged() || !in.matters() {
+	if v.Decision != Allow || virtualOperator(in.New) || !in.Namespace.judged() || !in.matters() {
 		return v
 	}
 	if in.unhidden() {
@@ -43,7 +64,7 @@ func JudgeCSV(in CSVInput) Verdict {
 		before = in.described(in.Old) // what is wrong with it already is no reason against a change
 		judgeFrozenCSV(&in, before, &v)
 	}
-	judgePastOLM(&in, c, before, &v)
+	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
 	for _, f := range in.findings(c, budget) {
 		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
@@ -61,13 +82,13 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 	}
 	bundle := c.bundle(in.Namespace)
 	bundle.Unknown = 0 // what it does not say of itself nothing else says
-	if c.pastOLM {
+	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
 	return in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), budget)
 }
 
-// matters tells whether a write may change what is installed: a copy that OLM makes for another namespace does not,
+// matters reports whether a write may change what is installed: a copy that OLM makes for another namespace does not,
 // nor does what OLM notes on what it has installed.
 func (in *CSVInput) matters() bool {
 	if in.Old != nil {
@@ -80,8 +101,8 @@ func (in *CSVInput) matters() bool {
 }
 
 // described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
-func (in *CSVInput) described(csv *CSV) *planCSV {
-	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, pastOLM: in.Old == nil}
+func (in *CSVInput) described(csv *olm.CSV) *planCSV {
+	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
 	for _, installed := range in.Namespace.Installed() {
@@ -92,21 +113,21 @@ func (in *CSVInput) described(csv *CSV) *planCSV {
 	return c
 }
 
-// judgePastOLM judges what no running plan brings by the policies.
-func judgePastOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
+// judgeBypassingOLM judges what no running plan brings by the policies.
+func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
 	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
-			what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
+			what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would pass for a first installation (threat O10)
 			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
-				what: "making something else than package " + shown(before.pkg) + " of " + shown(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
+				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
 		}
 	}
 	for _, p := range ns.governing(c.pkg) {
-		for _, rule := range contentRules {
+		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {
 				v.record(RuleCSVPolicy, p, f)
@@ -123,10 +144,10 @@ func (in *CSVInput) changed() bool {
 // changedField returns the field by which an update changes what the operator is, or "".
 func (in *CSVInput) changedField() string {
 	switch {
-	case in.Old.Spec.digest != in.New.Spec.digest:
+	case in.Old.Spec.Digest != in.New.Spec.Digest:
 		return "spec"
 	case in.Old.Metadata.Annotations.Properties != in.New.Metadata.Annotations.Properties:
-		return "metadata.annotations[" + string(propertiesAnnotation) + "]"
+		return "metadata.annotations[" + string(olm.PropertiesAnnotation) + "]"
 	}
 	return ""
 }
@@ -144,7 +165,7 @@ func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
 		return
 	}
-	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + shown(before.name) + " is not allowed",
+	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + text.Name(before.name) + " is not allowed",
 		accepted: "it stays as OLM installed it; let OLM install another version, or set what spec.config of its Subscription offers"}
 	if before.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RuleCSVFrozen, f)
@@ -154,7 +175,7 @@ func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	}
 }
 
-// hidden tells whether an update makes what is installed look like a copy of what is installed elsewhere.
+// hidden reports whether an update makes what is installed look like a copy of what is installed elsewhere.
 func (in *CSVInput) hidden() bool {
 	return in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
 }
@@ -168,9 +189,9 @@ func judgeVirtualOperator(in *CSVInput, v *Verdict) {
 		v.refuse(Reason{Rule: RuleCSVVirtualOperator, Decision: Deny, Message: sentence(what, RuleCSVVirtualOperator,
 			"Opgate makes it from spec.properties of the Constraint; change that instead")})
 	}
-	switch is, was := in.New.virtualOperator(), in.Old != nil && in.Old.virtualOperator(); {
+	switch is, was := virtualOperator(in.New), in.Old != nil && virtualOperator(in.Old); {
 	case was && (in.changed() || in.Old.Metadata.Labels.VirtualOperator != in.New.Metadata.Labels.VirtualOperator):
-		deny("changing the virtual operator of Constraint " + shown(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
+		deny("changing the virtual operator of Constraint " + text.Name(in.Old.Metadata.Labels.VirtualOperator) + " is not allowed")
 	case is && !was:
 		deny("a virtual operator, which label " + VirtualOperatorLabel + " makes it, is for Opgate alone to write")
 	}

@@ -3,13 +3,15 @@ package rules
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
 // csvStep is a ClusterServiceVersion that is being written, as one running plan brings it.
 type csvStep struct {
 	planCSV
-	plan *InstallPlan
+	plan *olm.InstallPlan
 	// inline is set where the plan has the manifest, and exact where the written contents are those of the manifest.
 	inline, exact bool
 }
@@ -23,14 +25,14 @@ func (in *CSVInput) steps() []csvStep {
 	}
 	var running, late []csvStep
 	for _, plan := range in.Namespace.Plans() {
-		if !in.ByOLM && !plan.running(in.User) {
+		if !in.ByOLM && !plan.RunsAs(in.User) {
 			continue
 		}
 		step, ok := in.stepOf(plan)
 		if !ok {
 			continue
 		}
-		if plan.Spec.Approved && plan.Status.Phase == PhaseInstalling && plan.brings(step.name) {
+		if plan.Spec.Approved && plan.Status.Phase == olm.PhaseInstalling && plan.Brings(step.name) {
 			running = append(running, step)
 		} else if in.ByOLM {
 			late = append(late, step) // OLM writes for plans that are installing: the snapshot lags behind, or OLM does
@@ -51,19 +53,19 @@ func exactOrAll(steps []csvStep) []csvStep {
 }
 
 // stepOf returns the ClusterServiceVersion as a plan brings it; ok is false where the plan does not.
-func (in *CSVInput) stepOf(plan *InstallPlan) (step csvStep, ok bool) {
+func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 	csvs := csvsOf(plan, in.Namespace)
 	i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name })
 	if i < 0 {
 		return csvStep{}, false
 	}
 	step = csvStep{planCSV: csvs[i], plan: plan, inline: csvs[i].spec != nil}
-	step.exact = step.inline && step.spec.contentsDigest() == in.New.Spec.contentsDigest() &&
-		plan.stepProperties(step.name) == in.New.Metadata.Annotations.Properties
+	step.exact = step.inline && step.spec.ContentsDigest() == in.New.Spec.ContentsDigest() &&
+		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
 	step.spec = &in.New.Spec
 	if in.ByOLM && !step.described {
 		own := in.described(in.New) // a plan without properties: OLM notes on the object what it knows of the bundle
-		own.catalogs, own.pastOLM = step.catalogs, false
+		own.catalogs, own.bypassesOLM = step.catalogs, false
 		step.planCSV = *own
 	}
 	if !in.ByOLM {
@@ -73,33 +75,6 @@ func (in *CSVInput) stepOf(plan *InstallPlan) (step csvStep, ok bool) {
 		step.describe(in.New.Metadata.Annotations.Properties) // what it says of itself is judged too, by what the plan says of it
 	}
 	return step, true
-}
-
-// running reports whether OLM writes the steps of a plan as this user: a ServiceAccount of the plan's namespace that the
-// OperatorGroup names.
-func (p *InstallPlan) running(user string) bool {
-	account := p.Status.ServiceAccount.Name
-	return account != "" && p.Spec.Approved && p.Status.Phase == PhaseInstalling &&
-		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
-}
-
-// brings reports whether the status of a plan, which OLM writes, has a ClusterServiceVersion. The spec may list any name.
-func (p *InstallPlan) brings(csv string) bool {
-	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
-		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.writes(csv) })
-}
-
-func (s *Step) writes(csv string) bool {
-	return s.Resource.Kind == "ClusterServiceVersion" && s.Resource.Name == csv
-}
-
-func (p *InstallPlan) stepProperties(csv string) string {
-	for i := range p.Status.Steps {
-		if s := &p.Status.Steps[i]; s.writes(csv) {
-			return s.Resource.Manifest.Properties
-		}
-	}
-	return ""
 }
 
 // judgeSteps judges what running plans bring. Of several plans that bring exactly this, one that may is enough; where it is
@@ -126,7 +101,7 @@ func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Ve
 // they did, or from the start. How the plan comes to it, such as by an upgrade, was for the approval to judge. An override
 // sets aside what the plan showed to whoever gave it, which is all but the contents of an image.
 func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
-	overridden := c.plan.overridden()
+	overridden := overridden(c.plan)
 	if !overridden {
 		judgeStepByPolicies(c, ns, v)
 	}
@@ -139,13 +114,13 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 }
 
 func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
-	by := "; InstallPlan " + shown(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
+	by := "; InstallPlan " + text.Name(c.plan.Metadata.Name) + ", which brings it, was approved all the same"
 	if c.unknown != "" && ns.governed() {
-		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + shown(c.name) + " is not known (" + c.unknown + ") and it is held",
+		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold, what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held",
 			accepted: "waits until the bundle's properties or the status of a Subscription name the package" + by})
 	}
 	for _, p := range ns.governing(c.pkg) {
-		for _, rule := range contentRules {
+		for _, rule := range contentChecks {
 			f := rule.judge(&c.planCSV, p)
 			f.accepted += by
 			v.record(RuleCSVPolicy, p, f)
@@ -155,8 +130,8 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 
 // RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused, as whole
 // sentences; none where they are not. OLM repeats a refused step for as long as the plan exists.
-func RefusedSteps(plan *InstallPlan, ns *Namespace) []string {
-	if plan.Status.Phase != PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
+func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []string {
+	if plan.Status.Phase != olm.PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
 		return nil
 	}
 	var why []string
@@ -166,7 +141,7 @@ func RefusedSteps(plan *InstallPlan, ns *Namespace) []string {
 	return why
 }
 
-func refusedSteps(plan *InstallPlan, ns *Namespace) []Reason {
+func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	v := Verdict{}
 	budget := constraint.NewBudget(nil)
 	for _, c := range csvsOf(plan, ns) {
@@ -175,7 +150,7 @@ func refusedSteps(plan *InstallPlan, ns *Namespace) []Reason {
 		case slices.ContainsFunc(ns.Installed(), func(i Installed) bool { return i.CSV == c.name && i.spec != nil }):
 		case step.inline:
 			judgeStep(&step, ns, budget, &v)
-		case !plan.overridden():
+		case !overridden(plan):
 			judgeStepByPolicies(&step, ns, &v) // what is in an image is not known before OLM writes it
 		}
 	}

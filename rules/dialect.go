@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Dialect is one of the two forms of v1beta1 in which a policy says what becomes of upgrades. A policy
@@ -37,7 +39,7 @@ func ParseDialect(annotation string) (Dialect, error) {
 		return "", err
 	}
 	if content.Dialect != DialectInstallPlanApproval && content.Dialect != DialectUpgradeApproval {
-		return "", fmt.Errorf("dialect %s is neither %q nor %q", quote(string(content.Dialect)), DialectInstallPlanApproval, DialectUpgradeApproval)
+		return "", fmt.Errorf("dialect %s is neither %q nor %q", text.Quote(string(content.Dialect)), DialectInstallPlanApproval, DialectUpgradeApproval)
 	}
 	return content.Dialect, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 // operatorPolicy is an enforcing policy for a package in namespace shop; edit changes it further.
@@ -30,8 +31,8 @@ func policyFor(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *Policy
 }
 
 // pendingPlan waits for approval; each CSV is "package version", named package.vversion, with what it requires after that.
-func pendingPlan(csvs ...string) *InstallPlan {
-	plan := &InstallPlan{Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"}, Status: InstallPlanStatus{Phase: PhaseRequiresApproval}}
+func pendingPlan(csvs ...string) *olm.InstallPlan {
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for _, csv := range csvs {
 		words := strings.Fields(csv)
 		name := words[0] + ".v" + words[1]
@@ -40,8 +41,8 @@ func pendingPlan(csvs ...string) *InstallPlan {
 			properties += fmt.Sprintf(`,{"type":"olm.package.required","value":{"packageName":%q,"versionRange":">=0.0.1"}}`, required)
 		}
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, name)
-		plan.Status.BundleLookups = append(plan.Status.BundleLookups, BundleLookup{
-			Identifier: name, Catalog: Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, Properties: `{"properties":[` + properties + `]}`,
+		plan.Status.BundleLookups = append(plan.Status.BundleLookups, olm.BundleLookup{
+			Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}, Properties: `{"properties":[` + properties + `]}`,
 		})
 	}
 	return plan
@@ -51,7 +52,7 @@ func versions(names ...string) func(*policyv1beta2.OperatorPolicySpec) {
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = names }
 }
 
-func judged(plan *InstallPlan, policies ...*Policy) Verdict {
+func judged(plan *olm.InstallPlan, policies ...*Policy) Verdict {
 	return JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Policies: policies})})
 }
 
@@ -59,7 +60,7 @@ func judged(plan *InstallPlan, policies ...*Policy) Verdict {
 func TestStandings(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
 	for name, c := range map[string]struct {
-		plan     *InstallPlan
+		plan     *olm.InstallPlan
 		policies []*Policy
 		want     string
 	}{
@@ -79,7 +80,7 @@ func TestStandings(t *testing.T) {
 			v := judged(c.plan, c.policies...)
 			var got []string
 			for _, csv := range v.CSVs {
-				got = append(got, csv.Package+" "+csv.Standing.String())
+				got = append(got, csv.Package+" "+csv.Disposition.String())
 			}
 			if have := strings.Join(got, ", "); have != c.want {
 				t.Errorf("standings are %q, want %q", have, c.want)
@@ -136,7 +137,7 @@ func TestVerdictIsStable(t *testing.T) {
 
 // TestTenThousandCSVs keeps a refusal of a huge plan readable, and judging it linear.
 func TestTenThousandCSVs(t *testing.T) {
-	plan := &InstallPlan{Metadata: ObjectMeta{Namespace: "shop", Name: "huge"}, Status: InstallPlanStatus{Phase: PhaseRequiresApproval}}
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "huge"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for i := range 10_000 {
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, fmt.Sprintf("csv-%d", i))
 	}

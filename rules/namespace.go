@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -17,42 +18,25 @@ type Namespace struct {
 	constraints   *constraint.Set
 	policies      []*Policy
 	byPackage     map[string][]*Policy
-	subscriptions []*Subscription
+	subscriptions []*olm.Subscription
 	installed     []Installed
-	plans         []*InstallPlan
+	plans         []*olm.InstallPlan
 	enforced      []*Policy
 	deleting      bool
 	order         *dependency.Graph
-	groups        []*OperatorGroup
-}
-
-// Installed is a ClusterServiceVersion that stands in a namespace.
-type Installed struct {
-	CSV string
-	// Package is empty where nothing tells.
-	Package string
-	Version string
-	// Properties are those of its bundle; Described is false where they are not known.
-	Properties []constraint.Property
-	Described  bool
-	// Channel and Catalog are those of the Subscription that installed it, empty where there is none.
-	Channel string
-	Catalog Catalog
-
-	// spec is nil where only a Subscription tells that this is installed.
-	spec *CSVSpec
+	groups        []*olm.OperatorGroup
 }
 
 // NamespaceContents is what NewNamespace builds from. The slices are not kept, the objects are.
 type NamespaceContents struct {
 	// Policies are those whose TargetNamespace is this one.
 	Policies      []*Policy
-	Subscriptions []*Subscription
+	Subscriptions []*olm.Subscription
 	// CSVs leaves out copies (label olm.copiedFrom): those are installed elsewhere.
 	CSVs  []Installed
-	Plans []*InstallPlan
+	Plans []*olm.InstallPlan
 	// Groups are the OperatorGroups.
-	Groups []*OperatorGroup
+	Groups []*olm.OperatorGroup
 	// Exists is false where no such namespace was seen yet, so that its labels are not known.
 	Exists bool
 	// Deleting is set where the namespace is being deleted.
@@ -76,8 +60,8 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		byPackage:     make(map[string][]*Policy, len(c.Policies)),
 	}
 	slices.SortFunc(n.policies, func(a, b *Policy) int { return cmp.Compare(a.key(), b.key()) })
-	slices.SortFunc(n.subscriptions, func(a, b *Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
-	slices.SortFunc(n.plans, func(a, b *InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortFunc(n.subscriptions, func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	for _, p := range n.policies {
 		n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
 		if p.Enforced {
@@ -91,7 +75,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 // installedIn joins what ClusterServiceVersions say of themselves with what Subscriptions say is
 // installed. Either source alone counts: a Subscription that was deleted and made again does not make an
 // upgrade look like a first install (threat O10), and neither does a CSV without properties.
-func installedIn(csvs []Installed, subscriptions []*Subscription) []Installed {
+func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installed {
 	installed := slices.Clone(csvs)
 	for _, s := range subscriptions {
 		if s.Status.InstalledCSV == "" {
@@ -104,7 +88,7 @@ func installedIn(csvs []Installed, subscriptions []*Subscription) []Installed {
 		}
 		installed[i].Package = cmp.Or(installed[i].Package, s.Spec.Package)
 		if installed[i].Package == s.Spec.Package {
-			installed[i].Channel, installed[i].Catalog = s.Spec.Channel, s.catalog()
+			installed[i].Channel, installed[i].Catalog = s.Spec.Channel, s.Catalog()
 		}
 	}
 	slices.SortFunc(installed, func(a, b Installed) int { return cmp.Compare(a.CSV, b.CSV) })
@@ -119,7 +103,7 @@ func (n *Namespace) Name() string {
 	return n.name
 }
 
-// Deleting tells whether the namespace is being deleted.
+// Deleting reports whether the namespace is being deleted.
 func (n *Namespace) Deleting() bool { return n != nil && n.deleting }
 
 // Constraints are those of the cluster, the same in every namespace; nil where there are none.
@@ -155,7 +139,7 @@ func (n *Namespace) Policies() []*Policy {
 }
 
 // Subscriptions lists the Subscriptions, sorted by name.
-func (n *Namespace) Subscriptions() []*Subscription {
+func (n *Namespace) Subscriptions() []*olm.Subscription {
 	if n == nil {
 		return nil
 	}
@@ -163,7 +147,7 @@ func (n *Namespace) Subscriptions() []*Subscription {
 }
 
 // Plans lists the InstallPlans, sorted by name.
-func (n *Namespace) Plans() []*InstallPlan {
+func (n *Namespace) Plans() []*olm.InstallPlan {
 	if n == nil {
 		return nil
 	}
@@ -178,7 +162,7 @@ func (n *Namespace) governing(pkg string) []*Policy {
 	return n.byPackage[pkg]
 }
 
-// governed tells whether any policy has a say in this namespace.
+// governed reports whether any policy has a say in this namespace.
 func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
 
 // enforcing lists the policies that may refuse something in this namespace.
@@ -189,7 +173,7 @@ func (n *Namespace) enforcing() []*Policy {
 	return n.enforced
 }
 
-// installedOf gives the ClusterServiceVersion installed of a package other than one that is about to be
+// installedOf returns the ClusterServiceVersion installed of a package other than one that is about to be
 // written, or "".
 func (n *Namespace) installedOf(pkg, except string) string {
 	if n == nil {
@@ -204,11 +188,11 @@ func (n *Namespace) installedOf(pkg, except string) string {
 }
 
 // subscribers lists the Subscriptions to a package.
-func (n *Namespace) subscribers(pkg string) []*Subscription {
+func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	if n == nil {
 		return nil
 	}
-	var found []*Subscription
+	var found []*olm.Subscription
 	for _, s := range n.subscriptions {
 		if s.Spec.Package == pkg {
 			found = append(found, s)
@@ -217,7 +201,7 @@ func (n *Namespace) subscribers(pkg string) []*Subscription {
 	return found
 }
 
-// claimed gives the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
+// claimed returns the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
 // Subscriptions to different packages that name the same one are a dispute.
 func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	if n == nil {
@@ -250,4 +234,10 @@ func (n *Namespace) withPolicy(p *Policy) *Namespace {
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = !n.facts.Unknown, n.deleting, n.facts.Labels, n.constraints
 	return NewNamespace(n.name, contents)
+}
+
+// global reports whether OLM makes ClusterRoles of the permissions that operators here ask for in namespaces: where the
+// OperatorGroup is for all namespaces. One that is not known counts as one that is.
+func (n *Namespace) global() bool {
+	return n == nil || len(n.groups) == 0 || slices.ContainsFunc(n.groups, (*olm.OperatorGroup).Global)
 }

@@ -7,7 +7,7 @@ type PatchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch gives changes as a JSON patch.
+// Patch returns changes as a JSON patch.
 func Patch(changes []Change) []PatchOperation {
 	operations := make([]PatchOperation, len(changes))
 	for i, c := range changes {

@@ -3,26 +3,30 @@ package rules
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/blang/semver/v4"
-
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
+
+// RulePlanConstraint is on Constraints of the cluster.
+const RulePlanConstraint RuleID = "plan/constraint"
+
+var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"}
 
 // planJudge is what judging one plan gathers once for all its ClusterServiceVersions.
 type planJudge struct {
 	PlanInput
 	csvs   []planCSV
 	budget *constraint.Budget
-	// strict tells whether something may refuse here; elsewhere what cannot work is only warned of.
+	// strict reports whether something may refuse here; elsewhere what cannot work is only warned of.
 	strict bool
 	// others are all that may satisfy the constraints that a bundle brings along; nil until somebody asks.
 	others []*constraint.Bundle
 }
 
 func newPlanJudge(in PlanInput) *planJudge {
-	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.guarded()}
+	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
 }
 
 // candidates are the bundles of the plan, and those that are installed and that the plan does not replace.
@@ -56,12 +60,12 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		b.Properties = nil
 	}
 	if c.spec != nil {
-		b.Manifest = &demands{spec: c.spec, grants: c.grants, global: ns.global()}
+		b.Manifest = &olm.Demands{Spec: c.spec, Grants: c.grants, Global: ns.global()}
 	} else {
 		b.Unknown |= constraint.Contents
 	}
 	if len(c.catalogs) == 1 {
-		b.Catalog = constraint.Catalog(c.catalogs[0])
+		b.Catalog = c.catalogs[0]
 	} else {
 		b.Unknown |= constraint.CatalogSource
 	}
@@ -78,23 +82,25 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 // bundle is an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
-		Channel: c.Channel, Catalog: constraint.Catalog(c.Catalog)}
+		Channel: c.Channel, Catalog: c.Catalog}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes
 	}{
 		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version}, {!c.Described, constraint.Properties},
-		{c.Channel == "", constraint.Channel}, {c.Catalog == Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
+		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
 	} {
 		if missing.missing {
 			b.Unknown |= missing.what
 		}
 	}
 	if c.spec != nil {
-		b.Manifest = &demands{spec: c.spec, global: ns.global()}
+		b.Manifest = &olm.Demands{Spec: c.spec, Global: ns.global()}
 	}
 	return b
 }
+
+var _ constraint.Manifest = &olm.Demands{}
 
 // judgeConstraints holds a bundle against the Constraints of the cluster.
 func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
@@ -102,17 +108,17 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	if set.Empty() {
 		return
 	}
-	for _, d := range set.Binding(j.Namespace.Facts()) {
-		v.recordAs(RulePlanDependency, constraintGuard(d), true, j.Namespace.waiting(d.Pending, d.Name, shown(c.name)))
+	for _, d := range set.Applicable(j.Namespace.Facts()) {
+		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
-			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintGuard(f.Definition).String(), Message: sentence(
-				shown(c.name)+" is judged by "+constraintGuard(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
+			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
+				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
 				RulePlanConstraint, mustSatisfy(&f))})
 			continue
 		}
-		v.recordConstraint(RulePlanConstraint, shown(c.name), &f)
+		v.recordConstraint(RulePlanConstraint, text.Name(c.name), &f)
 	}
 }
 
@@ -120,7 +126,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 // says so.
 func (v *Verdict) recordConstraint(id RuleID, what string, f *constraint.Finding) {
 	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
-	v.recordAs(id, constraintGuard(f.Definition), enforced, constraintFinding(what, f))
+	v.recordAs(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
 }
 
 func constraintFinding(what string, f *constraint.Finding) finding {
@@ -130,7 +136,7 @@ func constraintFinding(what string, f *constraint.Finding) finding {
 		return finding{decision: Deny, field: field, what: what + " is not allowed", accepted: mustSatisfy(f)}
 	case constraint.Undecided:
 		return finding{decision: Hold, field: field, what: what + " is held",
-			accepted: field + " cannot be judged, since " + printable(f.Why) + "; " + mustSatisfy(f)}
+			accepted: field + " cannot be judged, since " + text.Escape(f.Why) + "; " + mustSatisfy(f)}
 	case constraint.Failed:
 		return finding{decision: Hold, field: field, what: what + " is held", accepted: cannotJudge(field, f)}
 	case constraint.Satisfied:
@@ -148,7 +154,7 @@ func constraintPath(f *constraint.Finding) string {
 
 // cannotJudge says why a constraint failed, and what it asks.
 func cannotJudge(field string, f *constraint.Finding) string {
-	why := field + " cannot be judged: " + printable(f.Why)
+	why := field + " cannot be judged: " + text.Escape(f.Why)
 	if f.Rule == "" {
 		return why
 	}
@@ -157,113 +163,9 @@ func cannotJudge(field string, f *constraint.Finding) string {
 
 // mustSatisfy says what is asked, in the words of the admin if there are any.
 func mustSatisfy(f *constraint.Finding) string {
-	rule := "it must satisfy " + printable(f.Rule)
+	rule := "it must satisfy " + text.Escape(f.Rule)
 	if f.Message == "" {
 		return rule
 	}
-	return printable(f.Message) + " (" + rule + ")"
-}
-
-// judgeNeeds judges what a bundle needs of others and of the cluster. OLM's resolver has looked at the first, but
-// not at versions of the cluster: it installs, and then the operator waits for ever.
-func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
-	set := j.Namespace.Constraints()
-	held := func(id RuleID, what, accepted string) {
-		if j.strict {
-			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(shown(c.name)+" "+what+" and is held", id, accepted)})
-			return
-		}
-		v.warn(Reason{Rule: id, Message: sentence(shown(c.name)+" "+what, id, accepted)})
-	}
-	if constraint.BringsOwn(c.properties) {
-		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.Facts(), j.budget) {
-			held(RulePlanBundleConstraint, "has a constraint that nothing satisfies", missing(&f))
-		}
-	}
-	cluster := set.Cluster()
-	if what, accepted := tooOldFor(c.minKubeVersion(), cluster.Version); what != "" {
-		held(RulePlanKubeVersion, what, accepted)
-	}
-	if what, accepted := tooNewFor(c, cluster.OpenShift); what != "" {
-		held(RulePlanOpenShiftVersion, what, accepted)
-	}
-}
-
-// missing says what a bundle's own constraint asks for.
-func missing(f *constraint.Finding) string {
-	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + printable(f.Rule)
-	if f.Outcome == constraint.Failed {
-		why = "it cannot be judged: " + printable(f.Why)
-	}
-	if f.Message != "" {
-		return quote(f.Message) + "; " + why
-	}
-	return why
-}
-
-func (c *planCSV) minKubeVersion() string {
-	if c.spec == nil {
-		return ""
-	}
-	return c.spec.MinKubeVersion
-}
-
-// tooOldFor tells what is wrong with spec.minKubeVersion on this cluster, and what would be accepted.
-func tooOldFor(minKube, kubernetes string) (what, accepted string) {
-	if minKube == "" || kubernetes == "" {
-		return "", ""
-	}
-	has, err := semver.ParseTolerant(kubernetes)
-	if err != nil {
-		return "", "" // what the API server says of itself is nobody's fault here
-	}
-	needs, err := semver.ParseTolerant(minKube)
-	switch {
-	case err != nil:
-		return "has minKubeVersion " + quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
-	case has.LT(needs):
-		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes + "; OLM would install it, and it would wait for ever"
-	}
-	return "", ""
-}
-
-// tooNewFor tells what is wrong with property olm.maxOpenShiftVersion on this cluster.
-func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
-	if openshift == "" {
-		return "", ""
-	}
-	has, err := semver.ParseTolerant(openshift)
-	if err != nil {
-		return "", ""
-	}
-	limit, problem := (&constraint.Bundle{Properties: c.allProperties()}).MaxOpenShift()
-	if problem != "" {
-		return "has a property olm.maxOpenShiftVersion that cannot be read", problem
-	}
-	most, err := semver.ParseTolerant(limit)
-	if limit == "" || err != nil {
-		return "", ""
-	}
-	if has.Major > most.Major || has.Major == most.Major && has.Minor > most.Minor {
-		return "is for OpenShift " + limit + " at most", "this cluster has " + openshift
-	}
-	return "", ""
-}
-
-// allProperties are those of the bundle and those that its author wrote into the ClusterServiceVersion.
-func (c *planCSV) allProperties() []constraint.Property {
-	if strings.TrimSpace(c.authored) == "" {
-		return c.properties
-	}
-	written, err := constraint.ParseBundleProperties(`{"properties":` + c.authored + `}`)
-	if err != nil {
-		return c.properties // OLM's own check of catalogs warns of it
-	}
-	all := slices.Clone(c.properties)
-	for _, p := range written {
-		if !slices.ContainsFunc(all, func(o constraint.Property) bool { return sameProperty(o, p) }) {
-			all = append(all, p)
-		}
-	}
-	return all
+	return text.Escape(f.Message) + " (" + rule + ")"
 }

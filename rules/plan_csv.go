@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -15,29 +17,29 @@ type planCSV struct {
 	unknown string
 	version string
 	// catalogs are all that the plan names as the source; normally one.
-	catalogs []Catalog
-	provides []capability
-	requires []capability
+	catalogs []olm.Catalog
+	provides []olm.Capability
+	requires []olm.Capability
 	// properties are those of the bundle; described is false where the plan does not have them.
 	// They are disputed where two places in the plan have different ones.
-	properties []constraint.Property
+	properties []olm.Property
 	described  bool
 	disputed   bool
 	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil where the plan does not have
 	// the manifest, as for bundles by image.
 	authored string
-	spec     *CSVSpec
+	spec     *olm.CSVSpec
 	// grants are the objects of RBAC that the plan brings along with it.
-	grants []*grants
-	// pastOLM is set where no plan brings it, so that it comes from no catalog.
-	pastOLM bool
+	grants []*olm.Grants
+	// bypassesOLM is set where no plan brings it, so that it comes from no catalog.
+	bypassesOLM bool
 }
 
 // csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,
 // and also those that only a step or a bundle lookup names, so that nothing rides along unseen.
 // There are none where the plan is too large to be judged.
-func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
-	if plan.oversized() {
+func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
+	if plan.Oversized() {
 		return nil
 	}
 	csvs := make([]planCSV, 0, len(plan.Spec.CSVNames))
@@ -63,14 +65,14 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 	}
 	for i := range plan.Status.Steps {
 		r := &plan.Status.Steps[i].Resource
-		if grantKinds[r.Kind] {
+		if r.IsRBAC() {
 			granted = append(granted, i)
 		}
-		if r.Kind != kindCSV {
+		if r.Kind != olm.KindClusterServiceVersion {
 			continue
 		}
 		c := at(r.Name)
-		c.from(Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
+		c.from(olm.Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
 		if r.Manifest.Unreadable {
 			c.unknown = "its manifest in the plan cannot be read"
 		}
@@ -86,9 +88,42 @@ func csvsOf(plan *InstallPlan, ns *Namespace) []planCSV {
 	return csvs
 }
 
+// grantTo adds what a step grants to the ClusterServiceVersion that it is of, and where the plan has none of that name, to all.
+func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
+	g := step.Resource.Grants()
+	if g == nil {
+		return csvs
+	}
+	if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == step.Resolving }); i >= 0 {
+		csvs[i].grants = append(csvs[i].grants, g)
+		return csvs
+	}
+	for i := range csvs {
+		csvs[i].grants = append(csvs[i].grants, g)
+	}
+	return csvs
+}
+
+// PreparePlan compiles the constraints that the bundles of a plan bring along, so that no judging has to, and keeps of the specs in
+// its manifests their digests only.
+func PreparePlan(p *olm.InstallPlan) {
+	prepare := func(properties string) {
+		if b, err := olm.ParseBundle(properties); err == nil {
+			constraint.Prepare(b.Properties)
+		}
+	}
+	for i := range p.Status.BundleLookups {
+		prepare(p.Status.BundleLookups[i].Properties)
+	}
+	for i := range p.Status.Steps {
+		prepare(p.Status.Steps[i].Resource.Manifest.Properties)
+	}
+	p.KeepDigests()
+}
+
 // from notes the catalog that one place in the plan names.
-func (c *planCSV) from(catalog Catalog) {
-	if catalog != (Catalog{}) && !slices.Contains(c.catalogs, catalog) {
+func (c *planCSV) from(catalog olm.Catalog) {
+	if catalog != (olm.Catalog{}) && !slices.Contains(c.catalogs, catalog) {
 		c.catalogs = append(c.catalogs, catalog)
 	}
 }
@@ -98,23 +133,23 @@ func (c *planCSV) describe(properties string) {
 	if properties == "" || c.unknown != "" {
 		return
 	}
-	b, err := ParseBundle(properties)
+	b, err := olm.ParseBundle(properties)
 	switch {
 	case err != nil:
 		c.unknown = "its bundle properties cannot be read: " + err.Error()
 		return
 	case b.Package != "" && c.pkg != "" && (c.pkg != b.Package || c.version != b.Version):
-		c.unknown = "the plan says both package " + shown(c.pkg) + " " + shown(c.version) + " and package " + shown(b.Package) + " " + shown(b.Version)
+		c.unknown = "the plan says both package " + text.Name(c.pkg) + " " + text.Name(c.version) + " and package " + text.Name(b.Package) + " " + text.Name(b.Version)
 		return
 	}
 	if b.Package != "" {
-		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.provides, b.requires
+		c.pkg, c.version, c.provides, c.requires = b.Package, b.Version, b.Provides, b.Requires
 	}
 	c.disputed = c.disputed || c.described && !slices.EqualFunc(c.properties, b.Properties, sameProperty)
 	c.properties, c.described = b.Properties, true
 }
 
-func sameProperty(a, b constraint.Property) bool {
+func sameProperty(a, b olm.Property) bool {
 	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
 }
 
@@ -131,7 +166,7 @@ func (c *planCSV) attribute(ns *Namespace) {
 	case c.pkg == "":
 		c.pkg = claimed
 	case claimed != "" && claimed != c.pkg:
-		c.unknown = "its bundle says package " + shown(c.pkg) + " and a Subscription says package " + shown(claimed)
+		c.unknown = "its bundle says package " + text.Name(c.pkg) + " and a Subscription says package " + text.Name(claimed)
 	}
 	if c.unknown != "" {
 		c.pkg = ""

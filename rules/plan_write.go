@@ -2,15 +2,36 @@ package rules
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The rules on who writes what of a plan.
+const (
+	RulePlanCreate       RuleID = "plan/create"
+	RulePlanBornApproved RuleID = "plan/born-approved"
+	RulePlanFrozen       RuleID = "plan/frozen"
+	RulePlanStatusPhase  RuleID = "plan/status-phase"
+)
+
+var (
+	planCreate = Rule{RulePlanCreate, OutcomeDeny,
+		"an InstallPlan is created by somebody else than OLM in a governed namespace"}
+	planBornApproved = Rule{RulePlanBornApproved, OutcomeHold,
+		"OLM creates a plan that is already approved although a policy must judge it first"}
+	planFrozen = Rule{RulePlanFrozen, OutcomeDeny,
+		"the contents of a stored plan are changed by somebody else than OLM"}
+	planStatusPhase = Rule{RulePlanStatusPhase, OutcomeDeny,
+		"the phase of a plan is written by somebody else than OLM"}
 )
 
 // PlanCreateInput is all that judging the creation of an InstallPlan needs. The API server drops the status
 // of new objects, so only the spec tells anything.
 type PlanCreateInput struct {
-	Plan      *InstallPlanHead
+	Plan      *olm.InstallPlanHead
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 }
 
@@ -24,8 +45,8 @@ func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spe
 // only where the plan is born approved although a policy must judge it first; refusing any other create
 // would stall the whole namespace (threats O3, O4).
 func JudgePlanCreate(in PlanCreateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Plan.Metadata.key()}
-	if !in.ByOLM && in.Plan.Metadata.overrideReason() != "" {
+	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
+	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
 	switch {
@@ -44,10 +65,10 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 // Subscription of the namespace is under a policy that must judge plans first. A Subscription that is
 // switched to Manual makes OLM write the plan anew, and then it is judged with all its contents.
 func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
-	if in.Namespace.bound() {
+	if in.Namespace.constrained() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
 			what:     "a plan that is approved from the start is held",
-			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + ApprovalManual + ", since " + in.Namespace.bindingText()})
+			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.applicableText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {
@@ -56,22 +77,22 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			pkg = in.Namespace.startedBy(name)
 		}
 		policies := in.Namespace.governing(pkg)
-		what := shown(name) + " in a plan that is approved from the start is held"
+		what := text.Name(name) + " in a plan that is approved from the start is held"
 		if pkg == "" {
 			policies = in.Namespace.slipped()
-			what = shown(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
+			what = text.Name(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			if mode, because := p.Approval(in.Namespace); mode == ApprovalManual && !p.passesByName(name) {
+			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !p.passesByName(name) {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
 					what:     what,
-					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + ApprovalManual + ", since " + because})
+					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + olm.ApprovalManual + ", since " + because})
 			}
 		}
 	}
 }
 
-// startedBy gives the package of the Subscription whose startingCSV this is.
+// startedBy returns the package of the Subscription whose startingCSV this is.
 func (n *Namespace) startedBy(csv string) string {
 	for _, s := range n.subscriptions {
 		if s.Spec.StartingCSV == csv {
@@ -87,7 +108,7 @@ func (n *Namespace) startedBy(csv string) string {
 func (n *Namespace) slipped() []*Policy {
 	var found []*Policy
 	for _, p := range n.enforced {
-		if mode, _ := p.Approval(n); mode != ApprovalManual {
+		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
 			continue
 		}
 		if len(n.subscribers(p.Package)) > 0 {
@@ -97,7 +118,7 @@ func (n *Namespace) slipped() []*Policy {
 	return found
 }
 
-// passesByName tells whether a policy lets a CSV through whatever else the plan would say of it.
+// passesByName reports whether a policy lets a CSV through whatever else the plan would say of it.
 func (p *Policy) passesByName(csv string) bool {
 	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
 		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
@@ -106,9 +127,9 @@ func (p *Policy) passesByName(csv string) bool {
 // PlanUpdateInput is all that judging an update of an InstallPlan's main resource needs.
 type PlanUpdateInput struct {
 	// New is the object as it would be stored; its status is the stored one, so it is not read.
-	New *InstallPlanHead
+	New *olm.InstallPlanHead
 	// Old is the stored object.
-	Old       *InstallPlan
+	Old       *olm.InstallPlan
 	Namespace *Namespace
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
@@ -117,7 +138,7 @@ type PlanUpdateInput struct {
 // JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict,
 // whoever does it, cluster admins and OLM included; what the plan holds does not change (threat O2).
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		v.CSVs = approval.CSVs
@@ -154,9 +175,9 @@ func frozen(v *Verdict, ns *Namespace, field string) {
 
 // PlanStatusInput is all that judging a write to an InstallPlan's status needs.
 type PlanStatusInput struct {
-	New, Old  *InstallPlan
+	New, Old  *olm.InstallPlan
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
@@ -170,14 +191,14 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 // phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
 // The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Old.Metadata.key()}
+	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
 		return v
 	}
 	if !slices.Equal(in.New.Status.BundleLookups, in.Old.Status.BundleLookups) {
 		frozen(&v, in.Namespace, "status.bundleLookups")
 	}
-	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, sameStep) {
+	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, olm.SameStep) {
 		frozen(&v, in.Namespace, "status.plan")
 	}
 	if in.New.Status.InstalledAt() != in.Old.Status.InstalledAt() {
@@ -191,14 +212,14 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		return v.sorted()
 	}
 	accepted := "only OLM moves the phase of a plan"
-	if to == PhaseInstalling {
+	if to == olm.PhaseInstalling {
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		switch {
 		case approval.Decision != Allow:
 			for _, r := range approval.Reasons {
 				v.refuse(r)
 			}
-		case in.Old.Spec.Approved && from == PhaseRequiresApproval:
+		case in.Old.Spec.Approved && from == olm.PhaseRequiresApproval:
 			return v.sorted()
 		case in.Old.Spec.Approved: // a plan that has run is not run again by hand
 		default:
@@ -206,75 +227,6 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		}
 	}
 	recordForNamespace(&v, in.Namespace, RulePlanStatusPhase, finding{decision: Deny, field: "status.phase",
-		what: "changing status.phase from " + quote(from) + " to " + quote(to) + " is not allowed", accepted: accepted})
+		what: "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed", accepted: accepted})
 	return v.sorted()
-}
-
-// overridable are the rules that an approver with the verb override may set aside: those that judge the
-// contents of a plan, not those that keep what was judged from changing.
-var overridable = []RuleID{
-	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
-	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependency,
-	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
-}
-
-// OverrideAsked gives the reason that an update adds in annotation opgate.io/override-reason. The reason
-// must come with the approval itself: one that somebody else left on the plan earlier does not count.
-func (in *PlanUpdateInput) OverrideAsked() string {
-	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
-		return ""
-	}
-	return in.New.Metadata.overrideReason()
-}
-
-// overrideReasonAdded reports whether an update puts a reason on the plan, or changes the one that is there.
-func (in *PlanUpdateInput) overrideReasonAdded() bool {
-	reason := in.New.Metadata.overrideReason()
-	return reason != "" && reason != in.Old.Metadata.overrideReason()
-}
-
-func (m *ObjectMeta) overrideReason() string { return strings.TrimSpace(m.Annotations.OverrideReason) }
-
-// overridden reports whether the approval of a plan was let through by an override. The reason on an approved plan says so,
-// since refuseOverrideReason keeps every other write from adding one.
-func (p *InstallPlan) overridden() bool { return p.Spec.Approved && p.Metadata.overrideReason() != "" }
-
-// refuseOverrideReason keeps the reason of an override for approvals that were checked: the steps of the plan are let through
-// for it. That holds in every namespace, since the policy that a planted reason would set aside may come later.
-func refuseOverrideReason(v *Verdict) {
-	v.refuse(Reason{Rule: RulePlanOverrideReason, Decision: Deny, Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
-		Message: sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
-			"give it together with spec.approved, and only where the approval is refused without it")})
-}
-
-// OverrideNeeds lists the guards on which an approver needs the RBAC verb override to set this refusal
-// aside; ok is false where that is not possible. A reason that is no single guard's needs all those that
-// may refuse something in the namespace.
-func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []Guard, ok bool) {
-	for _, r := range v.Reasons {
-		from := []Guard{r.guard}
-		switch {
-		case !slices.Contains(overridable, r.Rule):
-			return nil, false
-		case r.guard == Guard{} || r.Rule == RulePlanUnknownCSV:
-			from = ns.guards()
-		}
-		for _, g := range from {
-			if !slices.Contains(needs, g) {
-				needs = append(needs, g)
-			}
-		}
-	}
-	return needs, len(needs) > 0
-}
-
-// Overridden is the verdict after an approver has used the verb override: allowed, with what it would have
-// refused as warnings.
-func (v *Verdict) Overridden(reason string) Verdict {
-	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
-	for _, r := range v.Reasons {
-		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, guard: r.guard,
-			Message: sentence("overridden with reason "+quote(reason), RulePlanOverride, r.Message)})
-	}
-	return allowed.sorted()
 }

@@ -1,181 +1,164 @@
 package rules
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
-func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
-
-// group gives the policy an OperatorGroup.
-func group(g policyv1beta2.OperatorGroupTemplate) func(*policyv1beta2.OperatorPolicySpec) {
-	return func(s *policyv1beta2.OperatorPolicySpec) { s.OperatorGroup = &g }
+// parent is a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
+func parent(t testing.TB, name string, waitsFor ...string) *policyv1.Policy {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "metadata: {namespace: shop, name: %s}\nspec:\n  policy-templates:\n  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: %s-t}}\n  dependencies:\n", name, name)
+	for _, w := range waitsFor {
+		words := append(strings.Fields(w), "Compliant")
+		fmt.Fprintf(&b, "  - {kind: %s, name: %s, compliance: %s}\n", words[0], words[1], words[2])
+	}
+	p := &policyv1.Policy{}
+	if err := yaml.UnmarshalStrict([]byte(b.String()), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
-// TestValidatePolicy lists what is refused and with which path. What a scenario shows is not repeated here.
-func TestValidatePolicy(t *testing.T) {
-	type spec = policyv1beta2.OperatorPolicySpec
-	for name, c := range map[string]struct {
-		edit func(*spec)
-		want string // in the errors; empty: valid
+func policySet(name string, members ...policyv1beta1.NonEmptyString) *policyv1beta1.PolicySet {
+	s := &policyv1beta1.PolicySet{}
+	s.Namespace, s.Name, s.Spec.Policies = "shop", name, members
+	return s
+}
+
+// TestParentPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
+func TestParentPoliciesNamedAsAttacks(t *testing.T) {
+	order := dependency.NewGraph([]*dependency.Policy{dependency.Read(parent(t, "db", "Policy app"))}, []*dependency.Set{dependency.ReadSet(policySet("all", "app"))})
+	changed := func(p *policyv1.Policy, change func(p *policyv1.Policy)) *policyv1.Policy {
+		change(p)
+		return p
+	}
+	raw := func(text string) func(p *policyv1.Policy) {
+		return func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].ObjectDefinition.Raw = []byte(text) }
+	}
+	cycle := "Deny policy shop/app: spec.dependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/db -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"
+	for _, c := range []struct {
+		name   string
+		policy *policyv1.Policy
+		old    *policyv1.Policy
+		want   string
 	}{
-		"the least":                           {nil, ""},
-		"no package":                          {func(s *spec) { s.Subscription.Name = "" }, "spec.subscription.name: Required"},
-		"no namespace":                        {func(s *spec) { s.Subscription.Namespace = "" }, ""},
-		"a package with a dot":                {func(s *spec) { s.Subscription.Name = "a.b" }, "spec.subscription.name"},
-		"a package of 64 characters":          {func(s *spec) { s.Subscription.Name = strings.Repeat("a", 64) }, "spec.subscription.name"},
-		"a source that is no name":            {func(s *spec) { s.Subscription.Source = "my catalog" }, "spec.subscription.source"},
-		"a source in Cyrillic":                {func(s *spec) { s.Subscription.Source = "\u0441ommunity" }, "U+0441"},
-		"a channel with a blank":              {func(s *spec) { s.Subscription.Channel = "stable " }, "spec.subscription.channel"},
-		"a startingCSV with a slash":          {func(s *spec) { s.Subscription.StartingCSV = "a/b" }, "spec.subscription.startingCSV"},
-		"complianceType in capitals":          {func(s *spec) { s.ComplianceType = "MustHave" }, "spec.complianceType"},
-		"no complianceType":                   {func(s *spec) { s.ComplianceType = "" }, "spec.complianceType: Required"},
-		"no upgradeApproval":                  {func(s *spec) { s.UpgradeApproval = "" }, "spec.upgradeApproval: Required"},
-		"upgradeApproval Manual":              {func(s *spec) { s.UpgradeApproval = "Manual" }, "spec.upgradeApproval"},
-		"upgradeApproval Never":               {func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever }, ""},
-		"remediationAction ENFORCE":           {func(s *spec) { s.RemediationAction = "ENFORCE" }, "spec.remediationAction"},
-		"severity of any case":                {func(s *spec) { s.Severity = "Critical" }, ""},
-		"severity unknown":                    {func(s *spec) { s.Severity = "bad" }, "spec.severity"},
-		"versions that are all blank":         {versions("", " , "), "spec.versions: Invalid"},
-		"versions with a blank among them":    {versions("etcd.v1.0.0", " "), ""},
-		"a version with a plus":               {versions("etcd.v1.0.0+build"), "spec.versions[0]"},
-		"a version in a comma list":           {versions("etcd.v1.0.0", "ok.v1, Not_OK"), "spec.versions[1]"},
-		"a version with full-width digits":    {versions("etcd.v\uff11.0.0"), "U+FF11"},
-		"a version with a zero-width blank":   {versions("etcd.v1\u200b.0.0"), "U+200B"},
-		"template text":                       {versions("{{ fromConfigMap \"a\" \"b\" \"c\" }}"), ""},
-		"a range with template text":          {func(s *spec) { s.VersionRange = "{{ .x }}" }, ""},
-		"a range that is half open":           {func(s *spec) { s.VersionRange = ">=1.0.0 <" }, "spec.versionRange"},
-		"config that is a list":               {func(s *spec) { s.Subscription.Config = anyJSON(`[]`) }, "spec.subscription.config"},
-		"config with an unknown field":        {func(s *spec) { s.Subscription.Config = anyJSON(`{"nodeSelectors":{}}`) }, `unknown field "nodeSelectors"`},
-		"config as template text":             {func(s *spec) { s.Subscription.Config = anyJSON(`"{{ fromConfigMap }}"`) }, ""},
-		"installPlanApproval empty":           {func(s *spec) { s.Subscription.InstallPlanApproval = anyJSON(`""`) }, ""},
-		"installPlanApproval an object":       {func(s *spec) { s.Subscription.InstallPlanApproval = anyJSON(`{}`) }, "spec.subscription.installPlanApproval"},
-		"a group without a name":              {group(policyv1beta2.OperatorGroupTemplate{}), "spec.operatorGroup.name: Required"},
-		"a group in another namespace":        {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Namespace: "other"}), "spec.operatorGroup.namespace"},
-		"a group in the same namespace":       {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Namespace: "shop"}), ""},
-		"targets in the design's form":        {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Target: &policyv1beta2.OperatorGroupTarget{Namespaces: anyJSON(`["a","b"]`)}}), ""},
-		"targets in OLM's form":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`)}), ""},
-		"targets in both forms":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`), Target: &policyv1beta2.OperatorGroupTarget{Namespaces: anyJSON(`["a"]`)}}), "spec.operatorGroup.target.namespaces: Forbidden"},
-		"targets and a selector":              {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`), Selector: anyJSON(`{"matchLabels":{"a":"b"}}`)}), "spec.operatorGroup.selector: Forbidden"},
-		"targets that are text":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`"a"`)}), "spec.operatorGroup.targetNamespaces"},
-		"targets as template text":            {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`"{{ toLiteral }}"`)}), ""},
-		"a target that is no namespace":       {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a","B"]`)}), "spec.operatorGroup.targetNamespaces[1]"},
-		"a selector with an unknown operator": {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Selector: anyJSON(`{"matchExpressions":[{"key":"a","operator":"Like"}]}`)}), "matchExpressions[0].operator"},
-		"removalBehavior with a wrong value":  {func(s *spec) { s.RemovalBehavior.InstallPlans = policyv1beta2.RemovalDeleteIfUnused }, "spec.removalBehavior.installPlans"},
-		"complianceConfig with a wrong value": {func(s *spec) { s.ComplianceConfig.UpgradesAvailable = "Condition" }, "spec.complianceConfig.upgradesAvailable"},
-		"statusConfig with a wrong value":     {func(s *spec) { s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Warning"} }, "spec.statusConfig.upgradesAvailable"},
-		"statusConfig and an equal new config": {func(s *spec) {
-			s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Condition"}
-			s.ComplianceConfig.UpgradesAvailable = "Compliant"
-		}, ""},
+		{name: "waits for nothing", policy: parent(t, "app"), want: "Allow"},
+		{name: "waits for what is not there", policy: parent(t, "app", "Policy gone"), want: "Allow"},
+		{name: "closes a circle", policy: parent(t, "app", "Policy db"), want: cycle},
+		{name: "closes a circle by an edit", policy: parent(t, "app", "Policy db"), old: parent(t, "app"), want: cycle},
+		{name: "edits something else in a circle", policy: parent(t, "app", "Policy db", "Policy x"), old: parent(t, "app", "Policy db"), want: cycle},
+		{name: "edits no spec", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Labels = map[string]string{"a": "b"} }), old: parent(t, "app", "Policy db"), want: "Allow"},
+		{name: "is being deleted", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.DeletionTimestamp = &p.CreationTimestamp }), old: parent(t, "app"), want: "Allow"},
+		{name: "breaks the circle", policy: parent(t, "app"), old: parent(t, "app", "Policy db"), want: "Allow"},
+		{name: "breaks it by disabling", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Spec.Disabled = true }), old: parent(t, "app", "Policy db"), want: "Allow"},
+		{name: "through its own set", policy: parent(t, "app", "PolicySet all"),
+			want: "Deny policy shop/app: spec.dependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> PolicySet shop/all -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
+		{name: "for itself behind others", policy: parent(t, "app", "Policy x", "Policy app"),
+			want: "Deny policy shop/app: spec.dependencies[1]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
+		{name: "by the template that does not ignore it", policy: changed(parent(t, "app"), func(p *policyv1.Policy) {
+			on := func(kind, name string) []policyv1.PolicyDependency {
+				return []policyv1.PolicyDependency{{Kind: kind, Name: name, Compliance: "Compliant"}}
+			}
+			first := p.Spec.PolicyTemplates[0]
+			first.IgnorePending, first.ExtraDependencies = true, on("Policy", "db")
+			second := first.DeepCopy()
+			second.IgnorePending, second.ObjectDefinition.Raw = false, []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"b"}}`)
+			p.Spec.PolicyTemplates = append(p.Spec.PolicyTemplates, second)
+		}), want: "Deny policy shop/app: spec.policy-templates[1].extraDependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/db -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
+		{name: "a template for itself, behind ignorePending", policy: changed(parent(t, "app", "ConfigurationPolicy app-t"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].IgnorePending = true }),
+			want: "Deny policy shop/app: spec.dependencies[0]: ConfigurationPolicy shop/app-t would wait for itself: ConfigurationPolicy shop/app-t -> ConfigurationPolicy shop/app-t (policy/dependency-cycle): remove one of these dependencies"},
+		{name: "two states", policy: parent(t, "app", "Policy x", "Policy x Pending"),
+			want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in states Compliant (spec.dependencies[0]) and Pending (spec.dependencies[1]) (policy/dependency-conflict): leave one"},
+		{name: "two versions", policy: changed(parent(t, "app", "Policy x", "Policy x"), func(p *policyv1.Policy) {
+			p.Spec.Dependencies[0].APIVersion, p.Spec.Dependencies[1].APIVersion = "policy.open-cluster-management.io/v1", "policy.open-cluster-management.io/v9"
+		}), want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in API versions v1 (spec.dependencies[0]) and v9 (spec.dependencies[1]) (policy/dependency-duplicate): leave one"},
+		{name: "a state that there is not", policy: parent(t, "app", "Policy x compliant"),
+			want: `Deny policy shop/app: spec.dependencies[0].compliance: Unsupported value: "compliant": supported values: "Compliant", "NonCompliant", "Pending" (policy/field)`},
+		{name: "nothing said", policy: changed(parent(t, "app", "Policy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0] = policyv1.PolicyDependency{} }),
+			want: `Deny policy shop/app: spec.dependencies[0].compliance: Required value: must be one of ["Compliant" "NonCompliant" "Pending"] (policy/field); ` +
+				"spec.dependencies[0].kind: Required value: name the kind that is waited for (policy/field); spec.dependencies[0].name: Required value: name the object that is waited for (policy/field)"},
+		{name: "a group without a version", policy: changed(parent(t, "app", "Policy x"), func(p *policyv1.Policy) {
+			p.Spec.PolicyTemplates[0].ExtraDependencies = []policyv1.PolicyDependency{{APIVersion: "example.com", Kind: "A", Name: "a", Compliance: "Pending"}}
+		}), want: `Deny policy shop/app: spec.policy-templates[0].extraDependencies[0].apiVersion: Invalid value: "example.com": is no API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group (policy/field)`},
+		{name: "an action that there is not", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Spec.RemediationAction = "InformOnly" }),
+			want: `Deny policy shop/app: spec.remediationAction: Unsupported value: "InformOnly": supported values: "enforce", "Enforce", "inform", "Inform" (policy/field)`},
+		{name: "a name that is no label", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 64) }),
+			want: "Deny policy shop/" + strings.Repeat("x", 64) + `: metadata.name: Invalid value: "` + strings.Repeat("x", 64) + `": has 64 characters; the name becomes a label of what the templates make: write at most 63 (policy/field)`},
+		{name: "the longest name", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 63) }), want: "Allow"},
+		{name: "somebody else's guard", policy: changed(parent(t, "app", "OperatorPolicy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0].Namespace = "attacker" }),
+			want: "Allow warning policy shop/app: spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/x is waited for (policy/dependency-namespace): leave the namespace out"},
+		{name: "a template of nothing", policy: changed(parent(t, "app"), raw(`{}`)),
+			want: "Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition has no metadata.name (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended"},
+		{name: "a template that plays with the terminal", policy: changed(parent(t, "app"), raw("[\"\\u001b\xff")),
+			want: `Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition cannot be read: unexpected end of JSON input (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended`},
+		{name: "no template at all", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{nil} }),
+			want: "Allow warning policy shop/app: spec.policy-templates[0]: the template has no objectDefinition (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			errs := ValidatePolicy(operatorPolicy("etcd", c.edit))
-			switch {
-			case c.want == "" && len(errs) > 0:
-				t.Errorf("refused: %v", errs.ToAggregate())
-			case c.want != "" && len(errs) == 0:
-				t.Error("accepted")
-			case c.want != "" && !strings.Contains(errs.ToAggregate().Error(), c.want):
-				t.Errorf("error %q does not say %q", errs.ToAggregate(), c.want)
+		t.Run(c.name, func(t *testing.T) {
+			v := JudgePolicy(PolicyInput{Policy: c.policy, Old: c.old, Order: order})
+			if got := parentText(&v); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
-		})
-	}
-}
-
-// TestTemplatesSwitchedOff reads template text literally where the policy says so: then it is no name.
-func TestTemplatesSwitchedOff(t *testing.T) {
-	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
-	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
-	if errs := ValidatePolicy(op); len(errs) == 0 {
-		t.Error("template text that nobody will resolve is accepted")
-	}
-}
-
-// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been away: what
-// such a policy governs is held, by Subscription and by plan (threat G5).
-func TestUnreadablePoliciesHold(t *testing.T) {
-	type spec = policyv1beta2.OperatorPolicySpec
-	for name, edit := range map[string]func(*spec){
-		"a range that does not parse":        func(s *spec) { s.VersionRange = "newest" },
-		"a version that can match nothing":   versions("Etcd!"),
-		"an unknown complianceType":          func(s *spec) { s.ComplianceType = "mustonlyhave" },
-		"an unknown remediationAction":       func(s *spec) { s.RemediationAction = "enforced" },
-		"an unknown upgradeApproval":         func(s *spec) { s.UpgradeApproval = "Manual" },
-		"template text in the catalog":       func(s *spec) { s.Subscription.Source = "{{ fromConfigMap }}" },
-		"template text in the channel":       func(s *spec) { s.Subscription.Channel = "{{ fromConfigMap }}" },
-		"template text in the range":         func(s *spec) { s.VersionRange = "{{ fromConfigMap }}" },
-		"template text in a mustnothave":     func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"{{ x }}"} },
-		"blanks only, which are no versions": versions(" ", ","),
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := policyFor("etcd", edit)
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{p}})
-			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RulePolicyUnreadable {
-				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
-			}
-			sub := subscriptionTo("etcd")
-			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Hold {
-				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
-			}
-			if mode, _ := p.Approval(nil); mode != ApprovalManual {
-				t.Errorf("approval is %s", mode)
-			}
-		})
-	}
-}
-
-// TestNormalizeTwice changes nothing the second time, whatever the first did (threat G11).
-func TestNormalizeTwice(t *testing.T) {
-	actions := []policyv1beta2.StatusConfigAction{"", "StatusMessageOnly", "Condition", "NonCompliant", "Compliant"}
-	configs := []policyv1beta2.ComplianceConfigAction{"", "Compliant", "NonCompliant"}
-	for _, before := range actions {
-		for _, after := range actions {
-			for _, config := range configs {
-				old := operatorPolicy("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
-					s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: before}
-					s.ComplianceConfig.UpgradesAvailable = config
-				})
-				op := old.DeepCopy()
-				op.Spec.StatusConfig.UpgradesAvailable = after
-				for _, stored := range []*policyv1beta2.OperatorPolicy{nil, old} {
-					next := op.DeepCopy()
-					for _, change := range NormalizePolicy(next, stored) {
-						next.Spec.ComplianceConfig = change.Value.(policyv1beta2.ComplianceConfig)
-					}
-					if again := NormalizePolicy(next, stored); len(again) > 0 {
-						t.Errorf("statusConfig %q to %q, complianceConfig %q: the second time %+v", before, after, config, again)
-					}
-					if next.Spec.ComplianceConfig.UpgradesAvailable == "" {
-						t.Error("a field was not filled")
-					}
+			for _, r := range append(v.Reasons, v.Warnings...) {
+				if r.Field == "" {
+					t.Errorf("no field: %+v", r)
 				}
 			}
-		}
+		})
+	}
+	if v := JudgePolicy(PolicyInput{Policy: parent(t, "app", "Policy db")}); v.Decision != Allow {
+		t.Error("a cycle that nobody can see is none")
 	}
 }
 
-// FuzzPolicy looks for an OperatorPolicy that panics, or that admission lets in although judging cannot read it.
-func FuzzPolicy(f *testing.F) {
-	const head = `{"metadata":{"namespace":"policies","name":"etcd"},"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"`
-	f.Add(head + `},"versions":["etcd.v1.0.0, etcd.v1.0.1"],"versionRange":">=1.0.0"}}`)
-	f.Add(head + `,"config":{"env":[{"name":"A"}]}},"operatorGroup":{"name":"g","target":{"namespaces":["a"]}}}}`)
-	f.Add(head + `},"statusConfig":{"upgradesAvailable":"Condition"}}}`)
-	f.Add(`{"spec":null}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		op, strict, err := DecodePolicy([]byte(text))
-		if err != nil {
-			return
+func parentText(v *Verdict) string {
+	s := v.Decision.String()
+	if v.Decision != Allow {
+		s += " " + v.Refusal()
+	}
+	for _, w := range v.WarningTexts() {
+		s += " warning " + w
+	}
+	return s
+}
+
+func TestPolicySetsNamedAsAttacks(t *testing.T) {
+	order := dependency.NewGraph([]*dependency.Policy{
+		dependency.Read(parent(t, "app", "PolicySet all")), dependency.Read(parent(t, "db")), dependency.Read(parent(t, "web", "Policy app")),
+	}, nil)
+	const denied = "Deny policyset shop/all: spec.policies[1]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"
+	deleting := policySet("all", "app")
+	deleting.DeletionTimestamp = &deleting.CreationTimestamp
+	for _, c := range []struct {
+		name     string
+		set, old *policyv1beta1.PolicySet
+		want     string
+	}{
+		{name: "empty", set: policySet("all"), want: "Allow"},
+		{name: "members in order", set: policySet("other", "app", "web", "db"), want: "Allow"},
+		{name: "members that are not there", set: policySet("all", "gone", "db"), want: "Allow"},
+		{name: "a member that waits for it", set: policySet("all", "db", "app"), want: denied},
+		{name: "one more member that waits for it", set: policySet("all", "db", "app"), old: policySet("all", "db"), want: denied},
+		{name: "a member that waits for it through another", set: policySet("all", "web"),
+			want: "Deny policyset shop/all: spec.policies[0]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/web -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"},
+		{name: "was so before", set: policySet("all", "app"), old: policySet("all", "app"), want: "Allow"},
+		{name: "is being deleted", set: deleting, want: "Allow"},
+	} {
+		v := JudgePolicySet(PolicySetInput{Set: c.set, Old: c.old, Order: order})
+		if got := parentText(&v); got != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
-		p := NewPolicy(op)
-		NormalizePolicy(op, nil)
-		v := JudgePolicy(PolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
-		if v.Decision == Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
-			t.Errorf("admitted, and cannot be judged by: %s", p.faults)
-		}
-	})
+	}
+	if v := JudgePolicySet(PolicySetInput{Set: policySet("all", "app")}); v.Decision != Allow {
+		t.Error("a cycle that nobody can see is none")
+	}
 }

@@ -1,333 +1,72 @@
 package rules
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
-	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
-var specPath = field.NewPath("spec")
+// maxFaults bounds the faults that are collected from one list: more are not shown, and each takes kilobytes (threat G18).
+const maxFaults = 100
 
-// ValidatePolicy checks what the CRD schema cannot say, and for `opgate check`, which has no API server
-// behind it, what the schema says too. Template text is passed over wherever it may stand.
-func ValidatePolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	return append(validateGate(op), validateRest(op)...)
-}
-
-// validateGate checks the fields that judging reads: while one of them is wrong, nothing that the policy
-// governs is let through.
-func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	spec := &op.Spec
-	sub := specPath.Child("subscription")
-	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MustNotHave)
-	if spec.RemediationAction != "" {
-		errs = append(errs, oneOf(specPath.Child("remediationAction"), spec.RemediationAction,
-			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)
+// ValidatePolicy checks what the CRD schema cannot say of a Policy, and for `opgate check`, which has no API server
+// behind it, what the schema says too.
+func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
+	var errs field.ErrorList
+	if n := len(policy.Name); n > dependency.MaxPolicyName {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), policy.Name, fmt.Sprintf(
+			"has %d characters; the name becomes a label of what the templates make: write at most %d", n, dependency.MaxPolicyName)))
 	}
-	errs = append(errs, oneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
-		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
-	errs = append(errs, validateDialect(op)...)
-	if spec.Subscription.Name == "" {
-		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))
+	if action := policy.Spec.RemediationAction; action != "" {
+		errs = append(errs, oneOf(specPath.Child("remediationAction"), action,
+			policyv1.Enforce, policyv1.EnforceCapital, policyv1.Inform, policyv1.InformCapital)...)
 	}
-	text := textValidator{templates: TemplatesEnabled(op)}
-	errs = append(errs, text.dnsLabel(sub.Child("name"), spec.Subscription.Name)...)
-	errs = append(errs, text.dnsLabel(sub.Child("namespace"), spec.Subscription.Namespace)...)
-	errs = append(errs, text.dnsSubdomain(sub.Child("source"), spec.Subscription.Source)...)
-	errs = append(errs, text.dnsLabel(sub.Child("sourceNamespace"), spec.Subscription.SourceNamespace)...)
-	errs = append(errs, text.dnsSubdomain(sub.Child("startingCSV"), spec.Subscription.StartingCSV)...)
-	if channel := spec.Subscription.Channel; channel != strings.TrimSpace(channel) {
-		errs = append(errs, field.Invalid(sub.Child("channel"), channel, "must not start or end with white space"))
-	}
-	errs = append(errs, text.versions(specPath.Child("versions"), spec.Versions)...)
-	if r := spec.VersionRange; r != "" && !text.passes(r) {
-		if _, err := ParseVersionRange(r); err != nil {
-			errs = append(errs, field.Invalid(specPath.Child("versionRange"), r, err.Error()+
-				`; write comparators with full versions, such as ">=1.2.0 <2.0.0" or "1.2.x", with " || " for or`))
+	errs = append(errs, validateDependencies(specPath.Child("dependencies"), policy.Spec.Dependencies)...)
+	for i, template := range policy.Spec.PolicyTemplates {
+		if template != nil {
+			errs = append(errs, validateDependencies(specPath.Child("policy-templates").Index(i).Child("extraDependencies"), template.ExtraDependencies)...)
 		}
 	}
 	return errs
 }
 
-// validateDialect refuses what conversion from v1beta1 had to leave as it was: two forms that contradict each
-// other, or a value that fits neither. Such a policy does not say what becomes of upgrades.
-func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
+func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) field.ErrorList {
 	var errs field.ErrorList
-	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(ConversionAnnotation), op.Annotations[ConversionAnnotation],
-			err.Error()+"; it is written by conversion alone: remove it, or put back what was there"))
-	}
-	v := op.Spec.Subscription.InstallPlanApproval
-	if v == nil || string(v.Raw) == `""` || string(v.Raw) == "null" {
-		return errs
-	}
-	fix := "write spec.upgradeApproval: Automatic or None instead"
-	switch approval := op.Spec.UpgradeApproval; approval {
-	case "":
-	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
-		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades", approval)
-	}
-	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw[:min(len(v.Raw), 120)]),
-		"must not be set, since the policy computes it; "+fix))
-}
-
-// validateRest checks the fields that only the background loop reads.
-func validateRest(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	spec := &op.Spec
-	sub := specPath.Child("subscription")
-	var errs field.ErrorList
-	if spec.Severity != "" {
-		errs = append(errs, oneOf(specPath.Child("severity"), policyv1beta2.Severity(strings.ToLower(string(spec.Severity))),
-			policyv1beta2.SeverityLow, policyv1beta2.SeverityMedium, policyv1beta2.SeverityHigh, policyv1beta2.SeverityCritical)...)
-	}
-	errs = append(errs, strictly[operatorsv1alpha1.SubscriptionConfig](sub.Child("config"), spec.Subscription.Config)...)
-	errs = append(errs, validateOperatorGroup(op)...)
-	errs = append(errs, validateRemovalBehavior(&spec.RemovalBehavior)...)
-	return append(errs, validateConfigs(spec)...)
-}
-
-func validateOperatorGroup(op *policyv1beta2.OperatorPolicy) field.ErrorList {
-	group := op.Spec.OperatorGroup
-	if group == nil {
-		return nil
-	}
-	path := specPath.Child("operatorGroup")
-	text := textValidator{templates: TemplatesEnabled(op)}
-	var errs field.ErrorList
-	if group.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "name the OperatorGroup, or leave out spec.operatorGroup"))
-	}
-	errs = append(errs, text.dnsSubdomain(path.Child("name"), group.Name)...)
-	errs = append(errs, text.dnsLabel(path.Child("namespace"), group.Namespace)...)
-	errs = append(errs, text.dnsSubdomain(path.Child("serviceAccountName"), group.ServiceAccountName)...)
-	if ns := op.Spec.Subscription.Namespace; group.Namespace != "" && ns != "" && group.Namespace != ns && !isTemplate(group.Namespace+ns) {
-		errs = append(errs, field.Invalid(path.Child("namespace"), group.Namespace,
-			fmt.Sprintf("must be the namespace of the subscription, %q, or be left out", ns)))
-	}
-	return append(errs, validateTargets(path, group)...)
-}
-
-// validateTargets allows one way of saying which namespaces an OperatorGroup targets (R-OP-6).
-func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) field.ErrorList {
-	type form struct {
-		path  *field.Path
-		value *apiextensionsv1.JSON
-		check func(*field.Path, *apiextensionsv1.JSON) field.ErrorList
-	}
-	forms := []form{
-		{path.Child("targetNamespaces"), group.TargetNamespaces, namespaceList},
-		{path.Child("selector"), group.Selector, labelSelector},
-	}
-	if t := group.Target; t != nil {
-		forms = append(forms, form{path.Child("target", "namespaces"), t.Namespaces, namespaceList}, form{path.Child("target", "selector"), t.Selector, labelSelector})
-	}
-	var errs field.ErrorList
-	var first *field.Path
-	for _, f := range forms {
-		if f.value == nil || string(f.value.Raw) == "null" {
-			continue
-		}
-		if first != nil {
-			errs = append(errs, field.Forbidden(f.path, "the targets are already given by "+first.String()+"; keep one of the two"))
-			continue
-		}
-		first = f.path
-		errs = append(errs, f.check(f.path, f.value)...)
-	}
-	return errs
-}
-
-func namespaceList(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
-	names, errs := decoded[[]string](path, value)
-	for i, name := range names {
+	for i := range list {
 		if len(errs) >= maxFaults {
 			break
 		}
-		for _, problem := range validation.IsDNS1123Label(name) {
-			errs = append(errs, field.Invalid(path.Index(i), name, problem))
+		d, at := &list[i], path.Index(i)
+		errs = append(errs, validateAPIVersion(at.Child("apiVersion"), d.APIVersion)...)
+		if d.Kind == "" {
+			errs = append(errs, field.Required(at.Child("kind"), "name the kind that is waited for"))
 		}
+		if d.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), "name the object that is waited for"))
+		}
+		errs = append(errs, oneOf(at.Child("compliance"), d.Compliance, policyv1.Compliant, policyv1.NonCompliant, policyv1.Pending)...)
 	}
 	return errs
 }
 
-func labelSelector(path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
-	selector, errs := decoded[metav1.LabelSelector](path, value)
-	return append(errs, metav1validation.ValidateLabelSelector(&selector, metav1validation.LabelSelectorValidationOptions{}, path)...)
-}
-
-func strictly[T any](path *field.Path, value *apiextensionsv1.JSON) field.ErrorList {
-	_, errs := decoded[T](path, value)
-	return errs
-}
-
-// decoded reads a field that may hold template text in place of a structure. Unknown fields are errors.
-func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.ErrorList) {
-	var into T
-	if value == nil || isTemplate(string(value.Raw)) {
-		return into, nil
-	}
-	strict, err := kjson.UnmarshalStrict(value.Raw, &into)
-	if err != nil {
-		return into, field.ErrorList{field.Invalid(path, quote(string(value.Raw)), err.Error())}
-	}
-	var errs field.ErrorList
-	for _, problem := range strict {
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, problem.Error()+"; correct its name or remove it"))
-	}
-	return into, errs
-}
-
-func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
-	path := specPath.Child("removalBehavior")
-	keepOrDelete := func(name string, v policyv1beta2.RemovalAction, more ...policyv1beta2.RemovalAction) field.ErrorList {
-		if v == "" {
-			return nil
-		}
-		return oneOf(path.Child(name), v, append(more, policyv1beta2.RemovalKeep, policyv1beta2.RemovalDelete)...)
-	}
-	return slices.Concat(
-		keepOrDelete("operatorGroups", r.OperatorGroups, policyv1beta2.RemovalDeleteIfUnused),
-		keepOrDelete("subscriptions", r.Subscriptions),
-		keepOrDelete("clusterServiceVersions", r.ClusterServiceVersions),
-		keepOrDelete("installPlans", r.InstallPlans),
-		keepOrDelete("customResourceDefinitions", r.CustomResourceDefinitions),
-	)
-}
-
-// oneOf says which values a field takes.
-func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, value) {
+// validateAPIVersion refuses a group without a version above all: it would be read as a version, and be waited for
+// for ever.
+func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
+	if apiVersion == "" {
 		return nil
 	}
-	if value == "" {
-		return field.ErrorList{field.Required(path, fmt.Sprintf("must be one of %q", allowed))}
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group, version = "", apiVersion
 	}
-	return field.ErrorList{field.NotSupported(path, value, allowed)}
-}
-
-// textValidator checks plain values; template text passes where templates are resolved at all.
-type textValidator struct{ templates bool }
-
-func (t textValidator) passes(s string) bool { return t.templates && isTemplate(s) }
-
-func (t textValidator) dnsLabel(path *field.Path, s string) field.ErrorList {
-	return t.named(path, s, validation.IsDNS1123Label)
-}
-
-func (t textValidator) dnsSubdomain(path *field.Path, s string) field.ErrorList {
-	return t.named(path, s, validation.IsDNS1123Subdomain)
-}
-
-func (t textValidator) named(path *field.Path, s string, check func(string) []string) field.ErrorList {
-	if s == "" || t.passes(s) {
-		return nil
+	if len(validation.IsDNS1035Label(version)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0 {
+		return field.ErrorList{field.Invalid(path, apiVersion, `is no API version: write "<group>/<version>", for example "`+
+			policyv1.GroupVersion.String()+`", or leave it out for that group`)}
 	}
-	if problem := notASCII(s); problem != "" {
-		return field.ErrorList{field.Invalid(path, s, problem)}
-	}
-	var errs field.ErrorList
-	for _, problem := range check(s) {
-		errs = append(errs, field.Invalid(path, s, problem))
-	}
-	return errs
-}
-
-// versions checks that every entry can match the name of a ClusterServiceVersion at all.
-func (t textValidator) versions(path *field.Path, entries []string) field.ErrorList {
-	var errs field.ErrorList
-	names := 0
-	for i, entry := range entries {
-		if len(errs) >= maxFaults {
-			break
-		}
-		if t.passes(entry) {
-			names++
-			continue
-		}
-		for _, name := range SplitVersions([]string{entry}) {
-			names++
-			errs = append(errs, t.dnsSubdomain(path.Index(i), name)...)
-		}
-	}
-	if len(entries) > 0 && names == 0 {
-		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
-	}
-	return errs
-}
-
-// notASCII points at the first character that only looks like one of a name (threat O11).
-func notASCII(s string) string {
-	for i, r := range s {
-		if r > '~' {
-			return fmt.Sprintf("must be ASCII: the character at byte %d is %U; type the name instead of copying it", i, r)
-		}
-	}
-	return ""
-}
-
-// TemplatesEnabled tells whether the policy framework resolves template text in this policy.
-func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
-	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool takes for true
-		return false
-	}
-	return true
-}
-
-// DependsOnCluster tells whether what a policy means depends on the cluster: it has template text that is to be
-// resolved, or leaves its namespace open.
-func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
-	spec := &op.Spec
-	if spec.Subscription.Namespace == "" {
-		return true
-	}
-	return TemplatesEnabled(op) && hasTemplate([]any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup})
-}
-
-// hasTemplate looks for template text in all that a value has as JSON.
-func hasTemplate(value any) bool {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return false // JSON that is not valid, which the API server never stores, has no template text
-	}
-	var plain any
-	if json.Unmarshal(raw, &plain) != nil {
-		return false
-	}
-	raw, err = json.Marshal(plain) // once more, since braces may have been written as escapes
-	return err == nil && bytes.Contains(raw, []byte("{{"))
-}
-
-// templatedFields lists the fields with template text that judging would have to read.
-func templatedFields(op *policyv1beta2.OperatorPolicy) []string {
-	if !TemplatesEnabled(op) {
-		return nil
-	}
-	sub := &op.Spec.Subscription
-	var fields []string
-	for _, f := range []struct{ path, value string }{
-		{"spec.subscription.channel", sub.Channel},
-		{"spec.subscription.source", sub.Source},
-		{"spec.subscription.sourceNamespace", sub.SourceNamespace},
-		{"spec.subscription.startingCSV", sub.StartingCSV},
-		{"spec.versions", strings.Join(op.Spec.Versions, "")},
-		{"spec.versionRange", op.Spec.VersionRange},
-	} {
-		if isTemplate(f.value) {
-			fields = append(fields, f.path)
-		}
-	}
-	return fields
+	return nil
 }

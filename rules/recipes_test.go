@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -90,7 +91,7 @@ func gvk(group, version string) string {
 	return `,{"type":"olm.gvk","value":{"group":"` + group + `","version":"` + version + `","kind":"EtcdCluster"}}`
 }
 
-// under gives the verdict of some Constraints on it.
+// under returns the verdict of some Constraints on it.
 func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels map[string]string, subscribes bool) Verdict {
 	t.Helper()
 	var definitions []*constraint.Definition
@@ -109,25 +110,25 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	}
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: under(definitions...)})
 	if subscribes {
-		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: &Subscription{
-			Metadata: ObjectMeta{Namespace: "shop", Name: "etcd"},
-			Spec:     SubscriptionSpec{Package: "etcd", Channel: "stable", Source: o.catalog, SourceNamespace: "olm"},
+		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: &olm.Subscription{
+			Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
+			Spec:     olm.SubscriptionSpec{Package: "etcd", Channel: "stable", Source: o.catalog, SourceNamespace: "olm"},
 		}})
 	}
 	name := "etcdoperator.v" + o.version
-	var steps []Step
+	var steps []olm.Step
 	if o.spec != "" {
-		csv, err := DecodeCSV([]byte(`{"spec":` + o.spec + `}`))
+		csv, err := olm.DecodeCSV([]byte(`{"spec":` + o.spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps = append(steps, Step{Resource: StepResource{Kind: "ClusterServiceVersion", Name: name, Manifest: Manifest{Spec: &csv.Spec}}})
+		steps = append(steps, olm.Step{Resource: olm.StepResource{Kind: "ClusterServiceVersion", Name: name, Manifest: olm.Manifest{Spec: &csv.Spec}}})
 	}
-	return JudgePlan(PlanInput{Namespace: ns, Plan: &InstallPlan{
-		Metadata: ObjectMeta{Namespace: "shop", Name: "install-x7"},
-		Spec:     InstallPlanSpec{CSVNames: []string{name}, Approval: ApprovalManual},
-		Status: InstallPlanStatus{Phase: PhaseRequiresApproval, Steps: steps, BundleLookups: []BundleLookup{{
-			Identifier: name, Catalog: Catalog{Namespace: "olm", Name: o.catalog},
+	return JudgePlan(PlanInput{Namespace: ns, Plan: &olm.InstallPlan{
+		Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
+		Spec:     olm.InstallPlanSpec{CSVNames: []string{name}, Approval: olm.ApprovalManual},
+		Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval, Steps: steps, BundleLookups: []olm.BundleLookup{{
+			Identifier: name, Catalog: olm.Catalog{Namespace: "olm", Name: o.catalog},
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"` + o.version + `"}}` + o.properties + `]}`,
 		}}},
 	}})

@@ -5,27 +5,44 @@ import (
 	"slices"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
-// ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
-type ApprovalMode string
-
+// The rules on what a Subscription asks for.
 const (
-	// MutateApproval changes the field and says so in a warning.
-	MutateApproval ApprovalMode = "mutate"
-	// DenyApproval refuses and names the value to write: for GitOps tools, which would fight a changed field.
-	DenyApproval ApprovalMode = "deny"
+	RuleSubscriptionPackage       RuleID = "subscription/package"
+	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
+	RuleSubscriptionCatalog       RuleID = "subscription/catalog"
+	RuleSubscriptionChannel       RuleID = "subscription/channel"
+	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
+	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
+)
+
+var (
+	subscriptionPackage = Rule{RuleSubscriptionPackage, OutcomeDeny,
+		"spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
+	subscriptionMustNotHave = Rule{RuleSubscriptionMustNotHave, OutcomeDeny,
+		"a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
+	subscriptionCatalog = Rule{RuleSubscriptionCatalog, OutcomeDeny,
+		"spec.source or spec.sourceNamespace is not the catalog that the policy names"}
+	subscriptionChannel = Rule{RuleSubscriptionChannel, OutcomeDeny,
+		"spec.channel is not the channel that the policy names"}
+	subscriptionStartingCSV = Rule{RuleSubscriptionStartingCSV, OutcomeDeny,
+		"spec.startingCSV is not a version that the policy allows"}
+	subscriptionContradiction = Rule{RuleSubscriptionContradiction, OutcomeWarn,
+		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
 )
 
 // SubscriptionInput is all that judging a Subscription needs.
 type SubscriptionInput struct {
 	// Subscription is the object as it would be stored.
-	Subscription *Subscription
+	Subscription *olm.Subscription
 	// Old is the stored object on update, nil on create.
-	Old *Subscription
+	Old *olm.Subscription
 	// Namespace is the Subscription's namespace; nil where nothing is known in it.
 	Namespace *Namespace
-	// ByOLM tells whether the write comes from OLM's own identity.
+	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
 	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil where it is not
 	// known.
@@ -37,8 +54,8 @@ type SubscriptionInput struct {
 	Mode ApprovalMode
 }
 
-// subscriptionRules are judged in this order, all of them, for every policy that governs the package.
-var subscriptionRules = []struct {
+// subscriptionChecks run in this order, all of them, for every policy that governs the package.
+var subscriptionChecks = []struct {
 	id    RuleID
 	judge func(*SubscriptionInput, *Policy) finding
 }{
@@ -57,14 +74,14 @@ var subscriptionRules = []struct {
 // JudgeSubscription decides on creating or updating a Subscription.
 func JudgeSubscription(in SubscriptionInput) Verdict {
 	sub := in.Subscription
-	v := Verdict{Object: "subscription " + sub.Metadata.key()}
+	v := Verdict{Object: "subscription " + sub.Metadata.Key()}
 	if in.Old != nil && in.Old.Spec == sub.Spec {
-		return v // what rules read is unchanged: labels and status are nobody's business here
+		return v // what rules read is unchanged: labels and status are not judged
 	}
 	policies := in.Namespace.governing(sub.Spec.Package)
-	if !in.fromJudgedPlan() && !in.onlyWaits() {
+	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
-			for _, rule := range subscriptionRules {
+			for _, rule := range subscriptionChecks {
 				v.record(rule.id, p, rule.judge(&in, p))
 			}
 		}
@@ -72,9 +89,9 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		judgeChannel(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
-	if sub.Spec.StartingCSV != "" && approval != ApprovalManual {
+	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
-			"spec.startingCSV "+quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+ApprovalAutomatic,
+			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
 			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
 	}
 	return v.sorted()
@@ -88,20 +105,20 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 		return false
 	}
 	generatedBy := in.Subscription.Metadata.Annotations.GeneratedBy
-	return slices.ContainsFunc(in.Namespace.plans, func(p *InstallPlan) bool {
-		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == ApprovalManual &&
+	return slices.ContainsFunc(in.Namespace.plans, func(p *olm.InstallPlan) bool {
+		return generatedBy != "" && p.Metadata.Name == generatedBy && p.Spec.Approved && p.Spec.Approval == olm.ApprovalManual &&
 			len(refusedSteps(p, in.Namespace)) == 0
 	})
 }
 
-// onlyWaits tells whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
+// onlyTurnsManual reports whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
 // new, and that it waits from now on is never wrong.
-func (in *SubscriptionInput) onlyWaits() bool {
-	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != ApprovalManual {
+func (in *SubscriptionInput) onlyTurnsManual() bool {
+	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
 	}
 	before := in.Old.Spec
-	before.InstallPlanApproval = ApprovalManual
+	before.InstallPlanApproval = olm.ApprovalManual
 	return before == in.Subscription.Spec
 }
 
@@ -113,107 +130,36 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 	}
 	for _, p := range in.Namespace.governing(in.Old.Spec.Package) {
 		v.record(RuleSubscriptionPackage, p, finding{decision: Deny, field: "spec.name",
-			what:     "changing spec.name from " + quote(in.Old.Spec.Package) + " to " + quote(in.Subscription.Spec.Package) + " is not allowed",
+			what:     "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " + text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			accepted: "make another Subscription for the other package"})
 	}
 }
 
-// judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
-// enough) or, where none decides, from the Constraints, records what is to be done about another value, and returns
-// the value that will be stored.
-func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
-	have := in.Subscription.Spec.InstallPlanApproval
-	var decider *Policy
-	var want, because string
-	for _, p := range policies {
-		mode, why := p.Approval(in.Namespace)
-		if !p.Enforced {
-			if mode == ApprovalManual && have != mode {
-				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
-			}
-			continue
-		}
-		if decider == nil || want == ApprovalAutomatic && mode == ApprovalManual {
-			decider, want, because = p, mode, why
-		}
-	}
-	switch {
-	case decider == nil:
-		return judgeUngovernedApproval(in, v)
-	case have == want:
-		return have
-	case in.Mode == MutateApproval:
-		v.Changes = append(v.Changes, Change{
-			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
-			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", quote(have), want, decider.Source()),
-				RuleSubscriptionApproval, because),
-		})
-		return want
-	}
-	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
-	return have
-}
-
-// judgeUngovernedApproval makes a Subscription that no policy decides on wait, where a Constraint binds: OLM judges by
-// none, and a plan that is approved from the start tells too little to be judged.
-func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
-	have := in.Subscription.Spec.InstallPlanApproval
-	guard, bound := in.Namespace.bindingGuard()
-	if !bound || have == ApprovalManual {
-		return have
-	}
-	if in.Mode == MutateApproval {
-		v.Changes = append(v.Changes, holdApproval(in.Subscription, guard)...)
-		return ApprovalManual
-	}
-	f := approvalFinding(have, ApprovalManual, "it has to judge each plan first")
-	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + ApprovalAutomatic + " Opgate approves what is allowed"
-	v.recordAs(RuleSubscriptionApproval, guard, true, f)
-	return have
-}
-
-func approvalFinding(have, want, because string) finding {
-	return finding{
-		decision: Deny,
-		field:    "spec.installPlanApproval",
-		what:     "spec.installPlanApproval " + quote(have) + " is not allowed",
-		accepted: "write " + want + ", since " + because,
-	}
-}
-
-// unreadable holds what a policy with faults governs.
-func unreadable(p *Policy, governed string) finding {
-	if p.faults == "" {
-		return finding{}
-	}
-	return finding{decision: Hold, what: governed + " is held", accepted: "waits until the policy can be read: " + p.faults}
-}
-
 func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 	spec := &in.Subscription.Spec
-	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
 	}
 	if !p.restrictsVersions() {
-		return finding{decision: Deny, field: "spec.name", what: "package " + quote(spec.Package) + " is forbidden",
+		return finding{decision: Deny, field: "spec.name", what: "package " + text.Quote(spec.Package) + " is forbidden",
 			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV tells which version is asked for; the plan is judged later.
 	if len(p.versions) > 0 && p.versionRange == nil && p.lists(spec.StartingCSV) {
-		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(spec.StartingCSV) + " is forbidden",
-			accepted: "any version but " + joined(p.versions)}
+		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
+			accepted: "any version but " + text.Names(p.versions, maxListed)}
 	}
 	return finding{}
 }
 
 func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
 	spec := &in.Subscription.Spec
-	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
+	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
 	}
 	return finding{
 		decision: Deny, field: "spec.source",
-		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", quote(spec.Source), quote(spec.SourceNamespace)),
+		what:     fmt.Sprintf("spec.source %s in namespace %s is not allowed", text.Quote(spec.Source), text.Quote(spec.SourceNamespace)),
 		accepted: "allowed is " + p.catalogText(),
 	}
 }
@@ -223,8 +169,8 @@ func foreignChannel(in *SubscriptionInput, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
 		return finding{}
 	}
-	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + quote(channel) + " is not allowed",
-		accepted: "allowed is " + shown(p.Channel)}
+	return finding{decision: Deny, field: "spec.channel", what: "spec.channel " + text.Quote(channel) + " is not allowed",
+		accepted: "allowed is " + text.Name(p.Channel)}
 }
 
 func foreignStart(in *SubscriptionInput, p *Policy) finding {
@@ -232,6 +178,6 @@ func foreignStart(in *SubscriptionInput, p *Policy) finding {
 	if p.MustNotHave || p.faults != "" || start == "" || len(p.versions) == 0 || p.lists(start) || p.namesStart(start) {
 		return finding{} // a version range is judged on the plan, where the version is known
 	}
-	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + quote(start) + " is not allowed",
+	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(start) + " is not allowed",
 		accepted: p.acceptedVersions()}
 }

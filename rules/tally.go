@@ -52,7 +52,7 @@ func (t *Tally) add(f *constraint.Finding) {
 	}
 }
 
-// Of gives the counts of one Constraint, one for each of its constraints.
+// Of returns the counts of one Constraint, one for each of its constraints.
 func (t *Tally) Of(d *constraint.Definition) []Count {
 	counts := make([]Count, len(d.Constraints))
 	for i, c := range d.Constraints {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -15,8 +16,8 @@ func TestTally(t *testing.T) {
 	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[`, "")
 	set := under(certified, warns, faulty)
 	installed := func(properties string) Installed {
-		csv := &CSV{Metadata: ObjectMeta{Name: "etcd.v0.9.2", Annotations: annotations{Properties: properties}}}
-		i, _ := csv.Installed()
+		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
+		i, _ := InstalledBy(csv)
 		return i
 	}
 	namespaces := []*Namespace{

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ const (
 	Deny
 )
 
-// String gives the word used in the JSON of `opgate check` and in metrics.
+// String returns the word used in the JSON of `opgate check` and in metrics.
 func (d Decision) String() string {
 	switch d {
 	case Allow:
@@ -28,7 +29,7 @@ func (d Decision) String() string {
 	case Deny:
 		return "Deny"
 	}
-	return "Deny" // a value nobody defined must never read as permission
+	return "Deny" // an undefined value must never read as permission
 }
 
 // Reason is why a verdict refuses or warns.
@@ -37,7 +38,7 @@ type Reason struct {
 	// Source is the policy or the Constraint that the rule comes from, as "OperatorPolicy policies/etcd", or empty
 	// where none is behind it.
 	Source string
-	// Decision is what this reason alone would give. Warnings carry Allow.
+	// Decision is that of this reason alone. Warnings carry Allow.
 	Decision Decision
 	// Field is the path of the offending field, where there is one.
 	Field string
@@ -45,8 +46,8 @@ type Reason struct {
 	// parentheses, then what would be accepted.
 	Message string
 
-	// guard is what the reason comes from; it decides who may override it. Zero where it is no single one.
-	guard Guard
+	// from is what the reason comes from; it decides who may override it. Zero where it is no single one.
+	from PolicyRef
 }
 
 // Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces what is there).
@@ -62,6 +63,9 @@ type Change struct {
 	// without saying.
 	Message string
 }
+
+// maxListed is how many names a message lists.
+const maxListed = 10
 
 // Verdict is the outcome of judging one object.
 type Verdict struct {
@@ -85,7 +89,7 @@ func (v *Verdict) Refusal() string {
 	parts := make([]string, 0, min(len(v.Reasons), most+1))
 	for i, r := range v.Reasons {
 		if i == most {
-			parts = append(parts, "and "+plural(len(v.Reasons)-most, "more"))
+			parts = append(parts, fmt.Sprintf("and %d more", len(v.Reasons)-most))
 			break
 		}
 		parts = append(parts, r.Message)
@@ -107,7 +111,7 @@ func (v *Verdict) WarningTexts() []string {
 	}
 	for i, w := range v.Warnings {
 		if i == most {
-			return append(texts, v.Object+": "+plural(len(v.Warnings)-most, "more warnings"))
+			return append(texts, fmt.Sprintf("%s: %d more warnings", v.Object, len(v.Warnings)-most))
 		}
 		texts = append(texts, v.Object+": "+w.Message)
 	}
@@ -158,14 +162,14 @@ type finding struct {
 func (f finding) silent() bool { return f.what == "" }
 
 // record turns a finding into a reason under an enforcing policy and into a warning under an informing one.
-func (v *Verdict) record(id RuleID, p *Policy, f finding) { v.recordAs(id, p.guard(), p.Enforced, f) }
+func (v *Verdict) record(id RuleID, p *Policy, f finding) { v.recordAs(id, p.ref(), p.Enforced, f) }
 
-// recordAs is record for any guard.
-func (v *Verdict) recordAs(id RuleID, g Guard, enforced bool, f finding) {
+// recordAs is record for any source.
+func (v *Verdict) recordAs(id RuleID, g PolicyRef, enforced bool, f finding) {
 	if f.silent() {
 		return
 	}
-	r := Reason{Rule: id, Source: g.String(), Decision: f.decision, Field: f.field, guard: g}
+	r := Reason{Rule: id, Source: g.String(), Decision: f.decision, Field: f.field, from: g}
 	if enforced {
 		r.Message = sentence(f.what+" by "+r.Source, id, f.accepted)
 		v.refuse(r)
@@ -175,9 +179,9 @@ func (v *Verdict) recordAs(id RuleID, g Guard, enforced bool, f finding) {
 	v.warn(r)
 }
 
-// onlyDoes says what a guard does that does not refuse.
-func onlyDoes(g Guard) string {
-	if g.Kind == GuardConstraint {
+// onlyDoes says what a source does that does not refuse.
+func onlyDoes(g PolicyRef) string {
+	if g.Kind == KindConstraint {
 		return "warns"
 	}
 	return "informs"

@@ -3,6 +3,8 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // A virtual operator is a ClusterServiceVersion without a Subscription, by which the properties of a Constraint reach
@@ -38,5 +40,5 @@ func cutName(name string) string {
 	return name[:maxLabelValue-len(digest)-1] + "-" + digest
 }
 
-// virtualOperator tells whether this is one, by what only Opgate may write.
-func (c *CSV) virtualOperator() bool { return c.Metadata.Labels.VirtualOperator != "" }
+// virtualOperator reports whether this is one, by what only Opgate may write.
+func virtualOperator(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }

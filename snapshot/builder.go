@@ -11,6 +11,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -392,7 +393,7 @@ func (s *Snapshot) judgeWaiting(namespaces []string) {
 	for _, name := range namespaces {
 		ns := s.Namespace(name)
 		for _, plan := range ns.Plans() {
-			if plan.Status.Phase == rules.PhaseRequiresApproval && !plan.Spec.Approved {
+			if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
 				rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -183,7 +184,7 @@ func TestG5UnreadablePolicyHolds(t *testing.T) {
 		t.Fatalf("%d policies, want the one that does not decode", len(policies))
 	}
 	v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: s.Namespace("shop"), Mode: rules.DenyApproval,
-		Subscription: &rules.Subscription{Metadata: rules.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: rules.SubscriptionSpec{Package: "etcd"}}})
+		Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: "etcd"}}})
 	if v.Decision == rules.Allow {
 		t.Error("it is allowed")
 	}

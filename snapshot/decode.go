@@ -14,6 +14,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -135,7 +136,7 @@ func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
 }
 
 func decodePolicy(raw []byte) (any, Subject, error) {
-	op, strict, err := rules.DecodePolicy(raw)
+	op, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return nil, Subject{}, err
 	}
@@ -200,7 +201,7 @@ func addNamespace(to *rules.Cluster, in string, value any) {
 }
 
 func decodeSubscription(raw []byte) (any, Subject, error) {
-	s, err := rules.DecodeSubscription(raw)
+	s, err := olm.DecodeSubscription(raw)
 	if err != nil {
 		return nil, Subject{}, err
 	}
@@ -209,27 +210,27 @@ func decodeSubscription(raw []byte) (any, Subject, error) {
 }
 
 func addSubscription(to *rules.Cluster, _ string, value any) {
-	to.AddSubscription(value.(*rules.Subscription))
+	to.AddSubscription(value.(*olm.Subscription))
 }
 
 func decodePlan(raw []byte) (any, Subject, error) {
-	p, err := rules.DecodePlan(raw)
+	p, err := olm.DecodePlan(raw)
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	p.Prepare()
+	rules.PreparePlan(p)
 	p.Trim()
 	return p, InNamespace(p.Metadata.Namespace), nil
 }
 
-func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*rules.InstallPlan)) }
+func addPlan(to *rules.Cluster, _ string, value any) { to.AddPlan(value.(*olm.InstallPlan)) }
 
 func decodeCSV(raw []byte) (any, Subject, error) {
-	csv, err := rules.DecodeCSV(raw)
+	csv, err := olm.DecodeCSV(raw)
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	installed, here := csv.Installed()
+	installed, here := rules.InstalledBy(csv)
 	if !here { // only its package is read
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
 	}
@@ -252,16 +253,16 @@ func addCSV(to *rules.Cluster, in string, value any) {
 
 // decodeOperatorGroup leaves out one that does not decode: without any, operators of the namespace count as those for all.
 func decodeOperatorGroup(raw []byte) (any, Subject, error) {
-	g, err := rules.DecodeOperatorGroup(raw)
+	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	g.Metadata = rules.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	g.Metadata = olm.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
 
 func addOperatorGroup(to *rules.Cluster, _ string, value any) {
-	to.AddOperatorGroup(value.(*rules.OperatorGroup))
+	to.AddOperatorGroup(value.(*olm.OperatorGroup))
 }
 
 // concernsNamespace is for kinds of which only fields are kept.

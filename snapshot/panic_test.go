@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -22,7 +23,7 @@ func TestPanicsWhileReading(t *testing.T) {
 	ns := snapshotOf(guarded.Read(&kind, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
 	for _, p := range ns.Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
-			Subscription: &rules.Subscription{Metadata: rules.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: rules.SubscriptionSpec{Package: p.Package}}})
+			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: p.Package}}})
 		if v.Decision == rules.Allow || !strings.Contains(v.Refusal(), "opgate failed while it read the object") {
 			t.Errorf("%s: %s", v.Decision, v.Refusal())
 		}

@@ -77,7 +77,9 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 }
 
 // InOrder is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy waits for.
-func (s *Snapshot) InOrder(name string) *rules.Namespace { return s.Namespace(name).InOrder(s.order) }
+func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
+	return s.Namespace(name).WithDependencies(s.order)
+}
 
 // All yields every namespace that is known, sorted by name.
 func (s *Snapshot) All() iter.Seq[*rules.Namespace] {

@@ -9,7 +9,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/olm"
 )
 
 // Fields are the members of an object that are kept: with nil a member as a whole, else only those fields of it.
@@ -51,7 +51,7 @@ func Pick(raw []byte, fields Fields) map[string]any {
 
 // member decodes what is kept as a whole.
 func member(raw []byte) any {
-	large := len(raw) > maxMemberBytes || constraint.CountValues(raw) > maxMemberValues
+	large := len(raw) > maxMemberBytes || olm.CountValues(raw) > maxMemberValues
 	if raw[0] == '"' {
 		large = len(raw) > maxTextBytes
 	}

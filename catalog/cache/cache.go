@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -69,7 +70,7 @@ type Cache struct {
 // query is a package, and the parts of a catalog that are given.
 type query struct {
 	pkg     string
-	catalog catalog.Source
+	catalog olm.Catalog
 }
 
 // entry is the state of a query.
@@ -100,7 +101,7 @@ func New(o Options) *Cache {
 // Get returns a package of a catalog; a zero source, or one with an empty part, stands for any catalog that has the package.
 // It never sends a request: the answer is nil while the package is not known, and then it is being fetched. The answer is
 // shared and must not be changed.
-func (c *Cache) Get(pkg string, source catalog.Source) *catalog.Package {
+func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	if pkg == "" || len(pkg) > catalog.MaxName {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (c *Cache) Get(pkg string, source catalog.Source) *catalog.Package {
 
 // Channel returns a channel of a package, or its default channel where the name is empty. It never sends a request: the
 // answer is nil while the package is not known, and then it is being fetched.
-func (c *Cache) Channel(pkg, channel string, source catalog.Source) *catalog.Channel {
+func (c *Cache) Channel(pkg, channel string, source olm.Catalog) *catalog.Channel {
 	if source.Name == "" || source.Namespace == "" {
 		return nil
 	}
@@ -135,7 +136,7 @@ func (c *Cache) Channel(pkg, channel string, source catalog.Source) *catalog.Cha
 
 // CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again after
 // Settle.
-func (c *Cache) CatalogChanged(source catalog.Source) {
+func (c *Cache) CatalogChanged(source olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,12 +309,12 @@ func (c *Cache) drop(q query) {
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }
 
 // matches reports whether a catalog is one that a query, which may leave parts of it open, asks for.
-func matches(asked, source catalog.Source) bool {
+func matches(asked, source olm.Catalog) bool {
 	return (asked.Name == "" || asked.Name == source.Name) && (asked.Namespace == "" || asked.Namespace == source.Namespace)
 }
 
-func catalogText(c catalog.Source) string {
-	if c == (catalog.Source{}) {
+func catalogText(c olm.Catalog) string {
+	if c == (olm.Catalog{}) {
 		return "any"
 	}
 	return cmp.Or(c.Namespace, "*") + "/" + cmp.Or(c.Name, "*")

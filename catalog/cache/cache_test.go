@@ -12,12 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 )
 
 var (
-	anyCatalog = catalog.Source{}
-	community  = catalog.Source{Namespace: "olm", Name: "community"}
-	vendor     = catalog.Source{Namespace: "olm", Name: "vendor"}
+	anyCatalog = olm.Catalog{}
+	community  = olm.Catalog{Namespace: "olm", Name: "community"}
+	vendor     = olm.Catalog{Namespace: "olm", Name: "vendor"}
 	errDown    = errors.New("service unavailable")
 )
 

@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 )
 
 // fetcher fetches a package once.
@@ -24,15 +24,13 @@ var errAbsent = errors.New("no such package")
 
 func isAbsent(err error) bool { return errors.Is(err, errAbsent) }
 
-var resource = schema.GroupVersionResource{Group: "packages.operators.coreos.com", Version: "v1", Resource: "packagemanifests"}
-
 // manifests fetches from the package server.
 type manifests struct{ client dynamic.Interface }
 
 // fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only there,
 // and the global ones are served everywhere.
 func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error) {
-	client := m.client.Resource(resource).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
+	client := m.client.Resource(olm.PackageManifests).Namespace(cmp.Or(q.catalog.Namespace, metav1.NamespaceDefault))
 	got, err := client.Get(ctx, q.pkg, metav1.GetOptions{})
 	if err != nil {
 		return nil, explain(q, err)

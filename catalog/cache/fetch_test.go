@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 )
 
 func manifest(catalog string) string {
@@ -25,7 +25,7 @@ func TestFetch(t *testing.T) {
 	notThere := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"etcd","kind":"packagemanifests"}}`
 	list := `{"kind":"PackageManifestList","apiVersion":"packages.operators.coreos.com/v1","metadata":{},"items":[` + manifest("other") + "," + manifest("vendor") + `]}`
 	tests := map[string]struct {
-		catalog  catalog.Source
+		catalog  olm.Catalog
 		get      string
 		status   int
 		list     string
@@ -35,8 +35,8 @@ func TestFetch(t *testing.T) {
 		"any catalog":                        {anyCatalog, manifest("community"), 200, "", []string{base + "default/packagemanifests/etcd"}, "community"},
 		"in the namespace of the catalog":    {community, manifest("community"), 200, "", []string{base + "olm/packagemanifests/etcd"}, "community"},
 		"GET returns another catalog":        {vendor, manifest("community"), 200, list, []string{base + "olm/packagemanifests/etcd", base + "olm/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor,catalog-namespace=olm"}, "vendor"},
-		"only the name of the catalog":       {catalog.Source{Name: "vendor"}, manifest("community"), 200, list, []string{base + "default/packagemanifests/etcd", base + "default/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor"}, "vendor"},
-		"not in the catalog":                 {catalog.Source{Namespace: "olm", Name: "mine"}, manifest("community"), 200, list, nil, "no such package in catalog olm/mine"},
+		"only the name of the catalog":       {olm.Catalog{Name: "vendor"}, manifest("community"), 200, list, []string{base + "default/packagemanifests/etcd", base + "default/packagemanifests?fieldSelector=metadata.name=etcd&labelSelector=catalog=vendor"}, "vendor"},
+		"not in the catalog":                 {olm.Catalog{Namespace: "olm", Name: "mine"}, manifest("community"), 200, list, nil, "no such package in catalog olm/mine"},
 		"in no catalog":                      {anyCatalog, notThere, 404, "", nil, "no such package in catalog any"},
 		"the API is not served":              {anyCatalog, "404 page not found", 404, "", nil, "PackageManifests are not served: the server could not find the requested resource"},
 		"the package server is away":         {anyCatalog, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"service unavailable"}`, 503, "", nil, "read PackageManifest: service unavailable"},

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -30,17 +31,17 @@ func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) e
 	return errors.Join(errs...)
 }
 
-func (r *reconciler) switchApproval(ctx context.Context, sub *rules.Subscription, changes []rules.Change) error {
+func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []rules.Change) error {
 	patch, err := json.Marshal(locked(sub.Metadata.ResourceVersion, rules.Patch(changes)))
 	if err != nil {
 		return err
 	}
 	object := &metav1.PartialObjectMetadata{} // the answer is not needed
-	object.SetGroupVersionKind(gvkSubscription)
+	object.SetGroupVersionKind(olm.SubscriptionGVK)
 	object.SetNamespace(sub.Metadata.Namespace)
 	object.SetName(sub.Metadata.Name)
 	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch))
-	r.Wrote("patch", gvkSubscription.Kind, err)
+	r.Wrote("patch", olm.KindSubscription, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // it changed, which wakes the loop

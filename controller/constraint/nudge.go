@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -29,11 +30,11 @@ func (r *reconciler) nudge(ctx context.Context, ns *rules.Namespace) error {
 			return err
 		}
 		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(gvkSubscription)
+		object.SetGroupVersionKind(olm.SubscriptionGVK)
 		object.SetNamespace(sub.Metadata.Namespace)
 		object.SetName(sub.Metadata.Name)
 		err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
-		r.Wrote("patch", gvkSubscription.Kind, err)
+		r.Wrote("patch", olm.KindSubscription, err)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("nudge OLM for Subscription %s/%s: %w", sub.Metadata.Namespace, sub.Metadata.Name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -82,7 +83,7 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 		uid, version := object.GetUID(), object.GetResourceVersion()
 		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	}
-	r.Wrote(string(a.Verb), virtual.GVK.Kind, err)
+	r.Wrote(string(a.Verb), olm.KindClusterServiceVersion, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "", nil

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -72,7 +72,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		unknown := 0
 		for i, count := range in.Counts {
 			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index,
-				Message: cut(in.Definition.Constraints[i].Message), Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
+				Message: text.Truncate(in.Definition.Constraints[i].Message, maxMessage), Satisfied: count.Satisfied, Violating: count.Violating, Unknown: count.Unknown})
 			next.Violating += count.Violating
 			unknown += count.Unknown
 		}
@@ -115,7 +115,7 @@ func faultsOf(d *constraint.Definition) []constraint.Fault {
 func faultText(faults []constraint.Fault) string {
 	var texts []string
 	for _, f := range faults[:min(len(faults), shownFaults)] {
-		texts = append(texts, cut(rules.FaultText(f)))
+		texts = append(texts, text.Truncate(rules.FaultText(f), maxMessage))
 	}
 	if more := len(faults) - shownFaults; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
@@ -137,7 +137,7 @@ func (in *statusInput) summary(violating, unknown int) string {
 
 func (in *statusInput) operators() (status metav1.ConditionStatus, reason, message string) {
 	if p := in.Operator.Problem; p != nil {
-		return metav1.ConditionFalse, p.Reason, cut(p.Message)
+		return metav1.ConditionFalse, p.Reason, text.Truncate(p.Message, maxMessage)
 	}
 	of := func(n int) string { return fmt.Sprintf("in %d of %s", n, count(in.Wanted, "namespace")) }
 	if taken := in.Troubles[nameTaken]; taken > 0 {
@@ -168,16 +168,4 @@ func count(n int, what string) string {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
-}
-
-// cut keeps a text short.
-func cut(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	end := maxMessage
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
 }

@@ -11,6 +11,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -22,7 +23,7 @@ var (
 )
 
 func two() *constraint.Definition {
-	return &constraint.Definition{Name: "one", Generation: 3, Properties: make([]constraint.Property, 3),
+	return &constraint.Definition{Name: "one", Generation: 3, Properties: make([]olm.Property, 3),
 		Constraints: []*constraint.Constraint{{Index: 0, Message: "must be certified"}, {Index: 1}}}
 }
 

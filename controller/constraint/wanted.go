@@ -6,6 +6,7 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -15,7 +16,7 @@ import (
 type wanted struct {
 	mu        sync.Mutex
 	current   *snapshot.Snapshot
-	automatic []constraint.Property
+	automatic []olm.Property
 	made      map[string]madeOperator // by Constraint
 	operators []*virtual.Operator
 }

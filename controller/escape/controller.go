@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -180,23 +181,23 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 
 func csvKind() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(gvkCSV)
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
 	return u
 }
 
 // provenBy returns the generations in which policies and Constraints were in force before this process started: Opgate writes
 // status.observedGeneration only while it runs, and the API server refuses changes of them while it does not.
-func provenBy(current *snapshot.Snapshot) map[rules.Guard]int64 {
-	proven := map[rules.Guard]int64{}
+func provenBy(current *snapshot.Snapshot) map[rules.PolicyRef]int64 {
+	proven := map[rules.PolicyRef]int64{}
 	for _, c := range current.ConstraintObjects() {
 		if c.Status.ObservedGeneration == c.Generation {
-			proven[rules.Guard{Kind: rules.GuardConstraint, Name: c.Name}] = c.Generation
+			proven[rules.PolicyRef{Kind: rules.KindConstraint, Name: c.Name}] = c.Generation
 		}
 	}
 	for ns := range current.All() {
 		for _, p := range ns.Policies() {
 			if p.Object != nil && p.Object.Status.ObservedGeneration == p.Object.Generation {
-				proven[rules.Guard{Kind: rules.GuardPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation
+				proven[rules.PolicyRef{Kind: rules.KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}] = p.Object.Generation
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func (m *Metrics) set(all []record) {
 	if !m.leading {
 		return
 	}
-	for label, kind := range map[string]string{"policy": rules.GuardPolicy, "constraint": rules.GuardConstraint} {
+	for label, kind := range map[string]string{"policy": rules.KindOperatorPolicy, "constraint": rules.KindConstraint} {
 		n := 0
 		for _, one := range all {
 			if one.by(kind) {

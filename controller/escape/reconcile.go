@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -35,7 +36,7 @@ type reconciler struct {
 	// until is when this replica is called for certain.
 	until time.Time
 	// proven are the generations in which guards were in force before the outage.
-	proven map[rules.Guard]int64
+	proven map[rules.PolicyRef]int64
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
@@ -76,20 +77,20 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 			return reconcile.Result{RequeueAfter: retryDelay}, nil // the snapshot may not have its plan yet
 		}
 		r.judged[head.UID] = true
-		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(current, ns, e.Guard, head) })
+		escapes = slices.DeleteFunc(escapes, func(e rules.Escape) bool { return !r.before(current, ns, e.Source, head) })
 	}
 	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case !known: // its plan is gone
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
-		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a guard may have changed since.
 		later := head.CreationTimestamp.After(r.Lease.lastRenewal().Add(skew))
-		next.Reasons = reasonsOf(escapes, func(g rules.Guard, generation int64) bool {
+		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
 		})
 	}
@@ -116,7 +117,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 }
 
 // read reads a ClusterServiceVersion whole; nil where it is not the same any more.
-func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *rules.CSV, resourceVersion string, err error) {
+func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.CSV, resourceVersion string, err error) {
 	u := csvKind()
 	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
 		return nil, "", client.IgnoreNotFound(err)
@@ -128,16 +129,16 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *rule
 	if err != nil {
 		return nil, "", err
 	}
-	csv, err = rules.DecodeCSV(raw)
+	csv, err = olm.DecodeCSV(raw)
 	return csv, u.GetResourceVersion(), err
 }
 
 // before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
 // same one as the guard is not reported.
-func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.Guard, csv *snapshot.Object) bool {
+func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.PolicyRef, csv *snapshot.Object) bool {
 	at := csv.CreationTimestamp
 	var created metav1.Time
-	if g.Kind == rules.GuardConstraint {
+	if g.Kind == rules.KindConstraint {
 		for _, c := range current.ConstraintObjects() {
 			if c.Name == g.Name {
 				created = c.CreationTimestamp
@@ -199,9 +200,9 @@ func (r *reconciler) event(ctx context.Context, one *record, reason, message str
 	now := metav1.NewTime(at)
 	err := r.client.Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: gvkCSV.GroupVersion().String(), Kind: gvkCSV.Kind, Namespace: one.Namespace,
+		InvolvedObject: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
 			Name: one.Name, UID: one.UID},
-		Reason: reason, Message: strings.ToValidUTF8(message[:min(len(message), 1024)], ""), Type: corev1.EventTypeWarning,
+		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
 		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	})

@@ -3,11 +3,11 @@ package escape
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -16,6 +16,8 @@ const (
 	maxRecords = 100
 	// maxMessage bounds a message, in bytes.
 	maxMessage = 512
+	// maxNote is how long the API server takes the message of an event, in bytes.
+	maxNote = 1024
 )
 
 // record is one ClusterServiceVersion that admission would have refused.
@@ -36,8 +38,8 @@ type reason struct {
 	Message    string `json:"message"`
 }
 
-func (r *reason) guard() rules.Guard {
-	return rules.Guard{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+func (r *reason) guard() rules.PolicyRef {
+	return rules.PolicyRef{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
 }
 
 func (r *record) key() types.NamespacedName {
@@ -64,17 +66,17 @@ func (r *record) message() string {
 func (r *record) removable(now []rules.Escape) bool {
 	return slices.ContainsFunc(now, func(e rules.Escape) bool {
 		return e.Deny && e.Generation > 0 && slices.ContainsFunc(r.Reasons, func(why reason) bool {
-			return why.guard() == e.Guard && why.Generation == e.Generation
+			return why.guard() == e.Source && why.Generation == e.Generation
 		})
 	})
 }
 
 // reasonsOf turns reasons into what is recorded of them. Proven are the generations in which guards were in force before the outage.
-func reasonsOf(escapes []rules.Escape, proven func(g rules.Guard, generation int64) bool) []reason {
+func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
-		why := reason{Kind: e.Guard.Kind, Namespace: e.Guard.Namespace, Name: e.Guard.Name, Message: strings.ToValidUTF8(e.Message[:min(len(e.Message), maxMessage)], "")}
-		if e.Deny && e.Generation > 0 && proven(e.Guard, e.Generation) {
+		why := reason{Kind: e.Source.Kind, Namespace: e.Source.Namespace, Name: e.Source.Name, Message: text.Truncate(e.Message, maxMessage)}
+		if e.Deny && e.Generation > 0 && proven(e.Source, e.Generation) {
 			why.Generation = e.Generation
 		}
 		reasons = append(reasons, why)
@@ -93,7 +95,7 @@ type Records struct {
 func (r *Records) ByConstraint(name string) int {
 	n := 0
 	for _, one := range r.list() {
-		if slices.ContainsFunc(one.Reasons, func(why reason) bool { return why.Kind == rules.GuardConstraint && why.Name == name }) {
+		if slices.ContainsFunc(one.Reasons, func(why reason) bool { return why.Kind == rules.KindConstraint && why.Name == name }) {
 			n++
 		}
 	}
@@ -105,7 +107,7 @@ func (r *Records) ByPolicy(namespace, name string) []string {
 	var messages []string
 	for _, one := range r.list() {
 		one.Reasons = slices.DeleteFunc(slices.Clone(one.Reasons), func(why reason) bool {
-			return why.Kind != rules.GuardPolicy || why.Namespace != namespace || why.Name != name
+			return why.Kind != rules.KindOperatorPolicy || why.Namespace != namespace || why.Name != name
 		})
 		if len(one.Reasons) > 0 {
 			messages = append(messages, one.message())

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -21,7 +22,7 @@ import (
 type approvals struct {
 	byPlan map[string]compliance.Approval
 	// done are those that were approved.
-	done []*rules.InstallPlan
+	done []*olm.InstallPlan
 	// stale is set where a plan has changed since it was judged. Its new state wakes the loop.
 	stale bool
 }
@@ -33,7 +34,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 	var errs []error
 	for _, plan := range ns.Plans() {
 		judged := rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode})
-		if !judged.Waits {
+		if !judged.IsCandidate {
 			continue
 		}
 		a := compliance.Approval{Blockers: judged.Blockers}
@@ -66,7 +67,7 @@ func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) ru
 
 // approvePlan stores the approval of the very state that was judged: if OLM, or another replica, has changed
 // the plan since, it fails with a conflict.
-func (r *reconciler) approvePlan(ctx context.Context, plan *rules.InstallPlan) error {
+func (r *reconciler) approvePlan(ctx context.Context, plan *olm.InstallPlan) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
 		"spec":     map[string]any{"approved": true},
@@ -87,16 +88,16 @@ func (r *reconciler) approvePlan(ctx context.Context, plan *rules.InstallPlan) e
 }
 
 // seenApprovals waits until the snapshot shows approvals, so that none is sent twice.
-func (r *reconciler) seenApprovals(ctx context.Context, approved []*rules.InstallPlan) error {
+func (r *reconciler) seenApprovals(ctx context.Context, approved []*olm.InstallPlan) error {
 	if len(approved) == 0 {
 		return nil
 	}
 	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
-		now := map[string]*rules.InstallPlan{}
+		now := map[string]*olm.InstallPlan{}
 		for _, plan := range s.Namespace(approved[0].Metadata.Namespace).Plans() {
 			now[plan.Metadata.UID] = plan
 		}
-		return !slices.ContainsFunc(approved, func(plan *rules.InstallPlan) bool {
+		return !slices.ContainsFunc(approved, func(plan *olm.InstallPlan) bool {
 			return now[plan.Metadata.UID] != nil && !now[plan.Metadata.UID].Spec.Approved
 		})
 	})

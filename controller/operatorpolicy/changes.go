@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -85,7 +86,7 @@ func (c *changes) changed(change *snapshot.Change) {
 		o := change.Objects[i].Object()
 		switch o.Kind() {
 		case snapshot.CatalogSources:
-			c.Packages.CatalogChanged(rules.Catalog{Namespace: o.Namespace, Name: o.Name})
+			c.Packages.CatalogChanged(olm.Catalog{Namespace: o.Namespace, Name: o.Name})
 			c.enqueue(current.Governed()...)
 		case snapshot.CustomResourceDefinitions:
 			c.enqueue(ownersOf(current, o)...)

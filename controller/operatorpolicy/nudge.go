@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -120,5 +121,5 @@ func refused(s *compliance.Subscription) bool {
 // dangling tells whether OLM takes a plan that was deleted for one that waits.
 func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
 	return s.State == "UpgradePending" && s.InstallPlan != "" &&
-		!slices.ContainsFunc(ns.Plans(), func(p *rules.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
+		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
 }

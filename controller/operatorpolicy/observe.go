@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/stream"
 )
@@ -74,7 +74,7 @@ func belongs(d *snapshot.Definition, pkg, namespace string) bool {
 }
 
 // catalogSource returns a CatalogSource, or nil.
-func catalogSource(s *snapshot.Snapshot, c rules.Catalog) *compliance.CatalogSource {
+func catalogSource(s *snapshot.Snapshot, c olm.Catalog) *compliance.CatalogSource {
 	o := s.Find(snapshot.CatalogSources, types.NamespacedName{Namespace: c.Namespace, Name: c.Name})
 	if o == nil {
 		return nil
@@ -105,7 +105,7 @@ func subscription(u *unstructured.Unstructured) compliance.Subscription {
 		Package:      text(u, "spec", "name"),
 		Channel:      text(u, "spec", "channel"),
 		StartingCSV:  text(u, "spec", "startingCSV"),
-		Catalog:      rules.Catalog{Namespace: text(u, "spec", "sourceNamespace"), Name: text(u, "spec", "source")},
+		Catalog:      olm.Catalog{Namespace: text(u, "spec", "sourceNamespace"), Name: text(u, "spec", "source")},
 		InstalledCSV: text(u, "status", "installedCSV"),
 		CurrentCSV:   text(u, "status", "currentCSV"),
 		State:        text(u, "status", "state"),

@@ -15,6 +15,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -40,7 +41,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	for _, gone := range r.known.replace(namespace, ns.Policies()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
-	if !rules.Waits(ns) {
+	if !rules.MayHaveCandidates(ns) {
 		return reconcile.Result{}, nil
 	}
 	// Approve first: approvals are latency-sensitive, the rest only updates status.
@@ -94,8 +95,8 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
-		CatalogSource: func(c rules.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
-		Package:       func(c rules.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
+		CatalogSource: func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
+		Package:       func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
 	}
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {
 		for _, other := range overlap {

@@ -8,7 +8,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // namespace finds the namespace of a policy that names none. While the package is not known it is to be asked
@@ -20,7 +20,7 @@ func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string
 	}
 	var found *catalog.Package
 	if r.o.Packages != nil {
-		found = r.o.Packages.Get(sub.Name, rules.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
+		found = r.o.Packages.Get(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
 	if found == nil {
 		return "", true, fmt.Sprintf("spec.subscription.namespace is not set and package %s is not found in a catalog yet", sub.Name)
@@ -43,7 +43,7 @@ func settledNamespace(op *policyv1beta2.OperatorPolicy) string {
 	namespace := ""
 	for i := range op.Status.RelatedObjects {
 		object := &op.Status.RelatedObjects[i].Object
-		if object.Kind != "Subscription" || !strings.HasPrefix(object.APIVersion, "operators.coreos.com/") {
+		if object.Kind != olm.KindSubscription || !strings.HasPrefix(object.APIVersion, olm.Group+"/") {
 			continue
 		}
 		if namespace != "" && namespace != object.Metadata.Namespace {

@@ -14,7 +14,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -32,7 +32,7 @@ const (
 
 // Packages tells what catalogs say of packages; *packages.Cache does. It must tell PackageChanged what changed.
 type Packages interface {
-	Get(pkg string, catalog rules.Catalog) *catalog.Package
+	Get(pkg string, catalog olm.Catalog) *catalog.Package
 }
 
 // Options configure a Resolver.

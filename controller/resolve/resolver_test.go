@@ -15,7 +15,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -26,7 +26,7 @@ type catalogs struct {
 	asked int
 }
 
-func (c *catalogs) Get(pkg string, _ rules.Catalog) *catalog.Package {
+func (c *catalogs) Get(pkg string, _ olm.Catalog) *catalog.Package {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++

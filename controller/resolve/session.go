@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // session resolves the templates of one policy with the library's resolver and watches what they look up.
@@ -135,7 +136,7 @@ func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, 
 			answers = append(answers, answer{value: value})
 			continue
 		}
-		answers = append(answers, answer{problem: cut(err.Error())})
+		answers = append(answers, answer{problem: problemText(err)})
 		if mayPass(err) {
 			retry = true
 			if !apierrors.IsForbidden(err) {
@@ -207,15 +208,9 @@ func mayPass(err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// cut makes a problem short and free of the marks of the rewritten template.
-func cut(text string) string {
-	text = strings.ReplaceAll(text, " | "+outputFunction, "")
-	for i := range text {
-		if i > maxProblem {
-			return text[:i] + " ..."
-		}
-	}
-	return text
+// problemText makes a problem short and free of the marks of the rewritten template.
+func problemText(err error) string {
+	return text.Truncate(strings.ReplaceAll(err.Error(), " | "+outputFunction, ""), maxProblem)
 }
 
 // silenceLibrary turns off the log of go-template-utils: it writes to stderr, past our own log, and every failed

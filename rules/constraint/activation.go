@@ -74,7 +74,7 @@ func newActivation(b *Bundle, around *surroundings) *activation {
 	return a
 }
 
-// ResolveName gives a variable's value.
+// ResolveName returns a variable's value.
 func (a *activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case varProperties:

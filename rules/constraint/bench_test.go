@@ -201,7 +201,7 @@ func BenchmarkWorst(b *testing.B) {
 		b.Run(fmt.Sprintf("properties=%d", n), func(b *testing.B) {
 			bundle := crowdOf(n)
 			if n > 64 {
-				bundle.Properties[0].Raw = []byte(text(map[string]any{"text": text(make([]int, 7000)), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
+				bundle.Properties[0].Raw = []byte(jsonText(map[string]any{"text": jsonText(make([]int, 7000)), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
 			}
 			var slowest time.Duration
 			for b.Loop() {

@@ -40,7 +40,7 @@ func (interruption) Deadline() (deadline time.Time, ok bool) { return time.Time{
 // Done is the channel.
 func (i interruption) Done() <-chan struct{} { return i.done }
 
-// Err tells whether the channel is closed.
+// Err reports whether the channel is closed.
 func (i interruption) Err() error {
 	select {
 	case <-i.done:

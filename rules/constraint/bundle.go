@@ -2,8 +2,8 @@ package constraint
 
 import (
 	"crypto/sha256"
-	"encoding/json"
-	"fmt"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // Attributes is a set of things that rules may ask of a bundle and its surroundings.
@@ -41,16 +41,13 @@ func (a Attributes) Names() []string {
 	return names
 }
 
-// Catalog is a CatalogSource. Both parts are empty for a ClusterServiceVersion that did not come by OLM.
-type Catalog struct{ Namespace, Name string }
-
 // Bundle is what is known of a bundle. It must not be changed once it was judged.
 type Bundle struct {
 	// CSV, Package and Version are the name of the ClusterServiceVersion, the package and the version as it
 	// stands in olm.package. Channel is empty for what a plan brings along without a Subscription.
 	CSV, Package, Version, Channel string
-	Catalog                        Catalog
-	Properties                     []Property
+	Catalog                        olm.Catalog
+	Properties                     []olm.Property
 	// Manifest is what the ClusterServiceVersion asks for; nil is nothing.
 	Manifest Manifest
 	// Unknown are the attributes about which nothing is known; what depends on them cannot be decided.
@@ -85,47 +82,5 @@ type Cluster struct {
 	// OpenShift is that of OpenShift, such as "4.19.3"; empty where it is another distribution, or not known.
 	OpenShift string
 	// Properties are those of all Constraints and the automatic ones. NewSet fills them in.
-	Properties []Property
-}
-
-// Property is one property of a bundle or of the cluster.
-type Property struct {
-	Type string
-	// Raw is the value as it was written. It is always valid JSON.
-	Raw json.RawMessage
-}
-
-// ParseBundleProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in
-// the annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty
-// text has no properties. It reads exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in
-// operator-lifecycle-manager pkg/controller/registry/resolver/projection): a key in another case or given twice
-// must not make two readers of one bundle see different things. More than MaxValues values or maxBundleProperties properties are
-// an error.
-func ParseBundleProperties(wrapped string) ([]Property, error) {
-	if wrapped == "" {
-		return nil, nil
-	}
-	if n := CountValues([]byte(wrapped)); n > MaxValues {
-		return nil, fmt.Errorf("read bundle properties: they hold %d values, at most %d are read", n, MaxValues)
-	}
-	var list struct {
-		Properties []struct {
-			Type  string          `json:"type"`
-			Value json.RawMessage `json:"value"`
-		} `json:"properties"`
-	}
-	if err := json.Unmarshal([]byte(wrapped), &list); err != nil {
-		return nil, fmt.Errorf("read bundle properties: %w", err)
-	}
-	if n := len(list.Properties); n > maxBundleProperties {
-		return nil, fmt.Errorf("read bundle properties: there are %d, at most %d are read", n, maxBundleProperties)
-	}
-	properties := make([]Property, len(list.Properties))
-	for i, p := range list.Properties {
-		if len(p.Value) == 0 {
-			p.Value = json.RawMessage("null")
-		}
-		properties[i] = Property{Type: p.Type, Raw: p.Value}
-	}
-	return properties, nil
+	Properties []olm.Property
 }

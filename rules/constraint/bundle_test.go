@@ -4,34 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/opgate/opgate/olm"
 )
-
-func TestParseBundleProperties(t *testing.T) {
-	for _, c := range []struct {
-		wrapped string
-		want    []Property
-		fails   bool
-	}{
-		{wrapped: ""},
-		{wrapped: "{}", want: []Property{}},
-		{wrapped: `{"properties":null}`, want: []Property{}},
-		{wrapped: `{"properties":[{"type":"a","value":{"b": 1}},{"type":"c"}]}`, want: props("a", `{"b": 1}`, "c", "null")},
-		{wrapped: `{"Properties":[{"TYPE":"a","value":1}]}`, want: props("a", "1")}, // as OLM reads it
-		{wrapped: `{"properties":[{"type":"a","value":1}],"properties":[{"type":"b","value":2}]}`, want: props("b", "2")},
-		{wrapped: `{"properties":{}}`, fails: true},
-		{wrapped: `{"properties":[{"type":1}]}`, fails: true},
-		{wrapped: `[`, fails: true},
-		{wrapped: strings.Repeat("[", 20_000), fails: true},
-	} {
-		got, err := ParseBundleProperties(c.wrapped)
-		if (err != nil) != c.fails {
-			t.Errorf("%.80s: %v", c.wrapped, err)
-		} else if diff := cmp.Diff(c.want, got); diff != "" && !c.fails {
-			t.Errorf("%.80s: %s", c.wrapped, diff)
-		}
-	}
-}
 
 func TestMaxOpenShift(t *testing.T) {
 	for _, c := range []struct {
@@ -55,7 +29,7 @@ func TestMaxOpenShift(t *testing.T) {
 	} {
 		var pairs []string
 		for _, v := range c.values {
-			pairs = append(pairs, typeMaxOpenShift, v)
+			pairs = append(pairs, olm.TypeMaxOpenShift, v)
 		}
 		got, problem := (&Bundle{Properties: props(pairs...)}).MaxOpenShift()
 		if got != c.want || (c.problem == "") != (problem == "") || !strings.Contains(problem, c.problem) {

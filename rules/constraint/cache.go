@@ -54,7 +54,7 @@ func compileCached(source string, text bool) (*program, error) {
 	return entry.program, entry.err
 }
 
-// ready gives the result without waiting for one who compiles it right now.
+// ready returns the result without waiting for one who compiles it right now.
 func (c *compiled) ready() (*program, error) {
 	if !c.done.Load() {
 		return nil, errNotCompiled

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // environment is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same
@@ -64,10 +66,10 @@ func tolerantVersion(v ref.Val) (semver.Version, error) {
 	default:
 		return semver.Version{}, fmt.Errorf("semver_compare: a value of type %s is not a version", v.Type().TypeName())
 	}
-	text := fmt.Sprint(v.Value())
-	version, err := semver.ParseTolerant(text)
+	written := fmt.Sprint(v.Value())
+	version, err := semver.ParseTolerant(written)
 	if err != nil {
-		return semver.Version{}, fmt.Errorf("semver_compare: %q is not a version", shorten(text, valueShown))
+		return semver.Version{}, fmt.Errorf("semver_compare: %q is not a version", text.Truncate(written, valueShown))
 	}
 	return version, nil
 }
@@ -136,17 +138,17 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 			cel.CostTracking(runtimeCosts{instructions: est.instructions}), cel.CostLimit(countedCostLimit)}},
 	} {
 		if *plan.into, err = env.Program(ast, plan.options...); err != nil {
-			return nil, fmt.Errorf("fails whatever the bundle is: %s", shorten(err.Error(), ruleShown))
+			return nil, fmt.Errorf("fails whatever the bundle is: %s", text.Truncate(err.Error(), ruleShown))
 		}
 	}
 	return p, nil
 }
 
-// issuesText gives the compiler's first complaint with its place, and what there is to be used where the complaint is an
+// issuesText returns the compiler's first complaint with its place, and what there is to be used where the complaint is an
 // unknown or reserved name.
 func issuesText(issues *cel.Issues) string {
 	first := issues.Errors()[0]
-	text := shorten(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)
+	text := text.Truncate(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)
 	if line := first.Location.Line(); line > 0 {
 		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
 	}

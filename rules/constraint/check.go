@@ -9,6 +9,9 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/google/cel-go/common/types"
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // check is a constraint made ready: a CEL rule, a package, a gvk, or a compound of others. It is immutable.
@@ -62,14 +65,14 @@ func newCheck(c constraints.Constraint, path string, compiler func(string) (*pro
 	switch {
 	case c.GVK != nil:
 		made.kind, made.gvk = gvkCheck, *c.GVK
-		made.text = shorten(fmt.Sprintf("gvk %s/%s %s", c.GVK.Group, c.GVK.Version, c.GVK.Kind), ruleShown)
+		made.text = text.Truncate(fmt.Sprintf("gvk %s/%s %s", c.GVK.Group, c.GVK.Version, c.GVK.Kind), ruleShown)
 	case c.Package != nil:
 		within, err := semver.ParseRange(c.Package.VersionRange)
 		if err != nil {
 			return nil, &faultAt{path + ".package.versionRange", c.Package.VersionRange, errors.New(`is not a version range such as ">=1.2.0 <2.0.0"`)}
 		}
 		made.kind, made.pkg, made.within = packageCheck, c.Package.PackageName, within
-		made.text = shorten(fmt.Sprintf("package %s in range %q", c.Package.PackageName, c.Package.VersionRange), ruleShown)
+		made.text = text.Truncate(fmt.Sprintf("package %s in range %q", c.Package.PackageName, c.Package.VersionRange), ruleShown)
 	case c.All != nil:
 		return made.compound(allCheck, "all of (", c.All, path+".all", compiler)
 	case c.Any != nil:
@@ -81,7 +84,7 @@ func newCheck(c constraints.Constraint, path string, compiler func(string) (*pro
 		if err != nil {
 			return nil, &faultAt{path + ".cel.rule", c.Cel.Rule, err}
 		}
-		made.kind, made.program, made.text = celCheck, program, shorten(c.Cel.Rule, ruleShown)
+		made.kind, made.program, made.text = celCheck, program, text.Truncate(c.Cel.Rule, ruleShown)
 	default:
 		return nil, &faultAt{path, "{}", errEmpty}
 	}
@@ -98,7 +101,7 @@ func (c *check) compound(kind checkKind, open string, of *constraints.CompoundCo
 		c.parts = append(c.parts, part)
 		texts = append(texts, part.text)
 	}
-	c.kind, c.text = kind, shorten(open+strings.Join(texts, "; ")+")", ruleShown)
+	c.kind, c.text = kind, text.Truncate(open+strings.Join(texts, "; ")+")", ruleShown)
 	return c, nil
 }
 
@@ -155,12 +158,12 @@ func (s *subject) parse() {
 	s.parsed = true
 	for _, p := range s.bundle.Properties {
 		switch p.Type {
-		case typePackage:
+		case olm.TypePackage:
 			var v packageProperty
 			if json.Unmarshal(p.Raw, &v) == nil {
 				s.packages = append(s.packages, v)
 			}
-		case typeGVK:
+		case olm.TypeGVK:
 			var v gvkProperty
 			if json.Unmarshal(p.Raw, &v) == nil {
 				s.gvks = append(s.gvks, v)
@@ -235,7 +238,7 @@ func (c *check) judgeAlternatives(s *subject) verdict {
 				return satisfied
 			}
 			v = c.violated()
-			v.rule = shorten("none of ("+part.text+")", ruleShown)
+			v.rule = text.Truncate("none of ("+part.text+")", ruleShown)
 			return v
 		case Undecided, Failed:
 			open = worse(open, v)

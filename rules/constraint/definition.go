@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // Action is what follows from a constraint that is not satisfied.
@@ -35,7 +38,7 @@ type Definition struct {
 	Pending string
 	// Constraints are the elements that could be read.
 	Constraints []*Constraint
-	Properties  []Property
+	Properties  []olm.Property
 	// Faults are what is wrong. Where any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }
@@ -107,8 +110,8 @@ func (d *document) constraint(e element) *Constraint {
 	}
 	path := e.path + ".value"
 	switch {
-	case e.kind != typeConstraint:
-		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+typeConstraint+" is accepted")
+	case e.kind != olm.TypeConstraint:
+		d.faults.add(Syntax, e.path+".type", e.kind, "is not a type of constraint; "+olm.TypeConstraint+" is accepted")
 		return nil
 	case e.value.kind != objectNode:
 		d.faults.add(Syntax, path, string(d.raw(e.value)), fmt.Sprintf("is %s; an object with rule, or with one of cel, package, gvk, all, any and not is required", e.value.kind))
@@ -154,7 +157,7 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 		}
 	}
 	c.Message, _ = d.str(value, path, "message", false)
-	c.Message = shorten(c.Message, messageShown)
+	c.Message = text.Truncate(c.Message, messageShown)
 	rule, ok := d.str(value, path, "rule", true)
 	if !ok {
 		return
@@ -164,7 +167,7 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 		d.faults.add(Rule, path+".rule", rule, err.Error())
 		return
 	}
-	c.check = &check{kind: celCheck, program: program, text: shorten(rule, ruleShown), message: c.Message}
+	c.check = &check{kind: celCheck, program: program, text: text.Truncate(rule, ruleShown), message: c.Message}
 	if expression, ok := d.str(value, path, "messageExpression", false); ok && expression != "" {
 		if c.expression, err = d.compile(expression, true); err != nil {
 			d.faults.add(Rule, path+".messageExpression", expression, err.Error())
@@ -212,7 +215,7 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 		d.checkFault(err)
 		return
 	}
-	c.Message = shorten(parsed.FailureMessage, messageShown)
+	c.Message = text.Truncate(parsed.FailureMessage, messageShown)
 	c.check.message = c.Message
 }
 
@@ -251,7 +254,7 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 		case !contains(olmKeys, key) && contains(seedKeys, key):
 			d.faults.add(Syntax, path+"."+key, string(d.raw(child)), "does not go with "+strings.Join(append(kinds, "failureMessage")[:1], "")+": it belongs to the form with rule and evaluator")
 		case !contains(olmKeys, key):
-			d.faults.add(Syntax, path+"."+shorten(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(child)), "is not known; known are "+strings.Join(olmKeys, ", "))
 		}
 	}
 	if len(kinds) == 0 {

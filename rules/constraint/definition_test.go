@@ -128,7 +128,7 @@ func TestDefineWarnings(t *testing.T) {
 		{`{"all":{}}`, "spec.constraints[0].value.all.constraints", "always satisfied"},
 		{`{"cel":{"rule":"true"},"package":{"packageName":"a","versionRange":">=1.0.0"}}`, "spec.constraints[0].value.cel", "beside package"},
 	} {
-		d := sound(t, "warned", olm(c.value), "")
+		d := sound(t, "warned", olmConstraint(c.value), "")
 		if len(d.Faults) != 1 || d.Faults[0].Kind != Ineffective || d.Faults[0].Path != c.path || !strings.Contains(d.Faults[0].Message, c.says) {
 			t.Errorf("%s: %+v", c.value, d.Faults)
 		}

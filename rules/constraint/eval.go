@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // shapesRemembered bounds how many shapes a program knows its cost for.
@@ -122,7 +124,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 		case errors.As(err, &cancelled):
 			return result{why: fmt.Sprintf(whyRuleLimit, uint64(RuleCostLimit), a.size(a.shapeFor(p.uses))), limited: true, exceeded: true}
 		}
-		return result{why: shorten(err.Error(), ruleShown)}
+		return result{why: text.Truncate(err.Error(), ruleShown)}
 	}
 	if u, ok := value.(*types.Unknown); ok {
 		var r result

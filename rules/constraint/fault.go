@@ -1,5 +1,7 @@
 package constraint
 
+import "github.com/opgate/opgate/internal/text"
+
 // FaultKind says what part of reading a definition a fault comes from.
 type FaultKind int
 
@@ -27,12 +29,12 @@ type Fault struct {
 	Message string
 }
 
-// Warning tells whether the definition can be used nevertheless.
+// Warning reports whether the definition can be used nevertheless.
 func (f Fault) Warning() bool { return f.Kind == Ineffective }
 
 // faults collects what is found.
 type faults []Fault
 
 func (f *faults) add(kind FaultKind, path, value, message string) {
-	*f = append(*f, Fault{Kind: kind, Path: path, Value: shorten(value, valueShown), Message: message})
+	*f = append(*f, Fault{Kind: kind, Path: path, Value: text.Truncate(value, valueShown), Message: message})
 }

@@ -1,7 +1,5 @@
 package constraint
 
-import "strings"
-
 // Outcome is how a bundle stands to a constraint.
 type Outcome int
 
@@ -50,20 +48,9 @@ type Finding struct {
 	Attributes Attributes
 }
 
-// The texts of people are cut to these lengths, in bytes, where they become part of a message.
+// Lengths in bytes, dots included, to which text that people wrote is truncated in messages.
 const (
-	ruleShown    = 256
-	valueShown   = 80
-	messageShown = 5 * 1024 // as of Kubernetes' messageExpression
+	ruleShown    = 256 + 3
+	valueShown   = 80 + 3
+	messageShown = 5*1024 + 3 // 5 KiB, as of Kubernetes' messageExpression
 )
-
-// shorten cuts a text to a length in bytes, on a rune's border, and puts it on one line.
-func shorten(text string, limit int) string {
-	if strings.ContainsAny(text, "\n\r\t") {
-		text = strings.Join(strings.Fields(text), " ")
-	}
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "..."
-}

@@ -3,13 +3,15 @@ package constraint
 import (
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // FuzzDefine: reading is total, says something useful about whatever it refuses, and what it accepts can be judged within the limits.
 func FuzzDefine(f *testing.F) {
 	f.Add(seed(`properties.exists(p, p.type == "certified")`), `[{"type":"olm.k8s","value":{"version":"1.21"}}]`)
 	f.Add(`[{"type":"olm.constraint","value":{"rule":"true","messageExpression":"csv","action":{"id":"warn"}}}]`, `[{"type":"olm.gvk","value":{"group":"a","version":"v1","kind":"B"}}]`)
-	f.Add(olm(`{"all":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}},{"not":{"constraints":[{"package":{"packageName":"a","versionRange":">=1.0.0"}}]}},{"any":{"constraints":[]}}]}}`), `[{"type":"x","value":null}]`)
+	f.Add(olmConstraint(`{"all":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}},{"not":{"constraints":[{"package":{"packageName":"a","versionRange":">=1.0.0"}}]}},{"any":{"constraints":[]}}]}}`), `[{"type":"x","value":null}]`)
 	f.Add(`[{"type":"olm.constraint","type":"x","value":{}}]`, `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`)
 	f.Add("[\n\t{ \"type\" :\"olm.constraint\" , \"value\" : {\"cel\":{\"rule\":\"\\u0074rue\"}} } ]\n", "")
 	f.Add(strings.Repeat("[", 200), strings.Repeat(`{"a":`, 200))
@@ -40,8 +42,8 @@ func FuzzDefine(f *testing.F) {
 				t.Errorf("spent %d", spent)
 			}
 		}
-		s.Binds(shop)
-		if d.fault() != nil && (s.Empty() || !s.Binds(shop)) {
+		s.Applies(shop)
+		if d.fault() != nil && (s.Empty() || !s.Applies(shop)) {
 			t.Error("a faulty definition must bind")
 		}
 	})
@@ -55,7 +57,7 @@ func FuzzOwn(f *testing.F) {
 	f.Add(`{"package":{"packageName":"a","versionRange":"1 - 2 || x"}}`)
 	s := NewSet(nil, kubeOne)
 	f.Fuzz(func(t *testing.T, value string) {
-		properties, err := ParseBundleProperties(`{"properties":[{"type":"olm.constraint","value":` + value + `}]}`)
+		properties, err := olm.ParseProperties(`{"properties":[{"type":"olm.constraint","value":` + value + `}]}`)
 		if err != nil {
 			return
 		}

@@ -5,21 +5,23 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // seed is spec.constraints with rules in the proposal's syntax (R-CO-4).
 func seed(rules ...string) string {
 	list := make([]any, 0, len(rules))
 	for _, rule := range rules {
-		list = append(list, map[string]any{"type": typeConstraint, "value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
+		list = append(list, map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"evaluator": map[string]any{"id": "cel"}, "rule": rule, "message": "says no"}})
 	}
-	return text(list)
+	return jsonText(list)
 }
 
-// olm is spec.constraints with one constraint in OLM's syntax.
-func olm(value string) string { return `[{"type":"olm.constraint","value":` + value + `}]` }
+// olmConstraint is spec.constraints with one constraint in OLM's syntax.
+func olmConstraint(value string) string { return `[{"type":"olm.constraint","value":` + value + `}]` }
 
-func text(v any) string {
+func jsonText(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
@@ -28,17 +30,17 @@ func text(v any) string {
 }
 
 // props makes properties of pairs of type and JSON.
-func props(pairs ...string) []Property {
-	var properties []Property
+func props(pairs ...string) []olm.Property {
+	var properties []olm.Property
 	for i := 0; i < len(pairs); i += 2 {
-		properties = append(properties, Property{Type: pairs[i], Raw: json.RawMessage(pairs[i+1])})
+		properties = append(properties, olm.Property{Type: pairs[i], Raw: json.RawMessage(pairs[i+1])})
 	}
 	return properties
 }
 
 func etcd(more ...string) *Bundle {
 	return &Bundle{
-		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable", Catalog: Catalog{Namespace: "olm", Name: "curated"},
+		CSV: "etcdoperator.v0.9.4", Package: "etcd", Version: "0.9.4", Channel: "stable", Catalog: olm.Catalog{Namespace: "olm", Name: "curated"},
 		Properties: props(append([]string{
 			"olm.package", `{"packageName":"etcd","version":"0.9.4"}`,
 			"olm.gvk", `{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}`,
@@ -84,9 +86,9 @@ func crowdOf(n int) *Bundle {
 		items[i] = "item"
 	}
 	for i := range n {
-		b.Properties = append(b.Properties, Property{
+		b.Properties = append(b.Properties, olm.Property{
 			Type: strings.Repeat("t", 60),
-			Raw:  json.RawMessage(text(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
+			Raw:  json.RawMessage(jsonText(map[string]any{"version": "1.2.3", "text": strings.Repeat("a", 250), "items": items, "n": i})),
 		})
 	}
 	return b
@@ -96,7 +98,7 @@ func crowdOf(n int) *Bundle {
 type manifestOf struct{ permissions, webhooks []map[string][]string }
 
 func (m manifestOf) Digest() [sha256.Size]byte {
-	return sha256.Sum256([]byte(text(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
+	return sha256.Sum256([]byte(jsonText(map[string]any{"permissions": m.permissions, "webhooks": m.webhooks})))
 }
 func (m manifestOf) ClusterPermissions() ([]map[string][]string, error) { return m.permissions, nil }
 func (m manifestOf) Permissions() ([]map[string][]string, error)        { return nil, nil }

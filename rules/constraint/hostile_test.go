@@ -78,7 +78,7 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 		for _, n := range []int{64, 300, 3000} {
 			b := crowdOf(n)
 			if n > 64 {
-				b.Properties[0].Raw = []byte(text(map[string]any{"text": strings.Repeat("a", 15_000), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
+				b.Properties[0].Raw = []byte(jsonText(map[string]any{"text": strings.Repeat("a", 15_000), "items": make([]int, 4000), "version": "1.0.0", "n": 1}))
 			}
 			set := NewSet([]*Definition{sound(t, "large", seed(rule), "")}, kubeOne)
 			budget := NewBudget(nil)

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // knownFields are the fields of the variables that are maps with fixed keys. CEL would find a misspelt one only when the
@@ -100,7 +102,7 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 	if !known || shadowed[base] || slices.Contains(fields, s.FieldName()) {
 		return nil
 	}
-	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, shorten(s.FieldName(), valueShown), strings.Join(fields, ", "))
+	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
 }
 
 // inspectParts looks for values that are built of others twice: [x, x] and again gives a value that costs 2^n to compare
@@ -116,7 +118,7 @@ func (e *estimator) inspectParts(parts []celast.Expr) {
 	}
 }
 
-// plain tells whether values of a type hold no others.
+// plain reports whether values of a type hold no others.
 func plain(t *types.Type) bool {
 	switch t.Kind() {
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind,
@@ -225,33 +227,33 @@ func accumulates(call celast.CallExpr) bool {
 func (e *estimator) inspectPattern(call celast.CallExpr) error {
 	args := call.Args()
 	pattern := args[len(args)-1]
-	text, ok := types.String(""), false
+	literal, ok := types.String(""), false
 	if pattern.Kind() == celast.LiteralKind {
-		text, ok = pattern.AsLiteral().(types.String)
+		literal, ok = pattern.AsLiteral().(types.String)
 	}
 	if !ok {
 		return fmt.Errorf("does not compile: the pattern of matches() must be written out as a text, not computed")
 	}
-	parsed, err := syntax.Parse(string(text), syntax.Perl)
+	parsed, err := syntax.Parse(string(literal), syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", shorten(string(text), valueShown), shorten(err.Error(), valueShown))
+		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
 	}
 	if syntaxSize(parsed, 1) > 20*maxRegexInstructions {
-		return tooLargePattern(string(text))
+		return tooLargePattern(string(literal))
 	}
 	compiled, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", shorten(string(text), valueShown), shorten(err.Error(), valueShown))
+		return fmt.Errorf("does not compile: the pattern %q is not a regular expression (RE2): %s", text.Truncate(string(literal), valueShown), text.Truncate(err.Error(), valueShown))
 	}
 	if len(compiled.Inst) > maxRegexInstructions {
-		return tooLargePattern(string(text))
+		return tooLargePattern(string(literal))
 	}
-	e.instructions[string(text)] = uint64(len(compiled.Inst))
+	e.instructions[string(literal)] = uint64(len(compiled.Inst))
 	return nil
 }
 
-func tooLargePattern(text string) error {
-	return fmt.Errorf("costs too much: the pattern %q compiles to more than %d instructions, the limit; use smaller repetitions", shorten(text, valueShown), maxRegexInstructions)
+func tooLargePattern(pattern string) error {
+	return fmt.Errorf("costs too much: the pattern %q compiles to more than %d instructions, the limit; use smaller repetitions", text.Truncate(pattern, valueShown), maxRegexInstructions)
 }
 
 // syntaxSize is the size of a pattern with its repetitions written out, without writing them out.

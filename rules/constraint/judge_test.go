@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/opgate/opgate/olm"
 )
 
 func TestJudge(t *testing.T) {
@@ -44,41 +46,41 @@ func TestJudge(t *testing.T) {
 			want: Finding{Outcome: Undecided, Message: "says no", Rule: `version == "1" && channel == "x"`, Why: "the version and the channel are not known", Attributes: Version | Channel}},
 		{name: "unknown but not asked for", constraint: seed(`packageName == "etcd"`), bundle: unknown(bundleAttributes &^ Package)},
 
-		{name: "package", constraint: olm(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: etcd()},
-		{name: "package out of range", constraint: olm(`{"failureMessage":"too old","package":{"packageName":"etcd","versionRange":">=1.0.0"}}`), bundle: etcd(),
+		{name: "package", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: etcd()},
+		{name: "package out of range", constraint: olmConstraint(`{"failureMessage":"too old","package":{"packageName":"etcd","versionRange":">=1.0.0"}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Message: "too old", Rule: `package etcd in range ">=1.0.0"`}},
-		{name: "package by its property only", constraint: olm(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Properties: etcd().Properties}},
-		{name: "package without its version", constraint: olm(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "etcd", Unknown: Version | Properties},
+		{name: "package by its property only", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Properties: etcd().Properties}},
+		{name: "package without its version", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "etcd", Unknown: Version | Properties},
 			want: Finding{Outcome: Undecided, Rule: `package etcd in range ">=0.9.0"`, Why: "the version is not known", Attributes: Version}},
-		{name: "another package without its version", constraint: olm(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "vault", Unknown: Version | Properties},
+		{name: "another package without its version", constraint: olmConstraint(`{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}`), bundle: &Bundle{Package: "vault", Unknown: Version | Properties},
 			want: Finding{Outcome: Violated, Rule: `package etcd in range ">=0.9.0"`}},
-		{name: "gvk", constraint: olm(gvk), bundle: etcd()},
-		{name: "gvk missing", constraint: olm(other), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
-		{name: "gvk unknown", constraint: olm(other), bundle: unknown(Properties),
+		{name: "gvk", constraint: olmConstraint(gvk), bundle: etcd()},
+		{name: "gvk missing", constraint: olmConstraint(other), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
+		{name: "gvk unknown", constraint: olmConstraint(other), bundle: unknown(Properties),
 			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known", Attributes: Properties}},
 
-		{name: "all", constraint: olm(`{"all":{"constraints":[` + gvk + `,{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}]}}`), bundle: etcd()},
-		{name: "all names the part", constraint: olm(`{"failureMessage":"both","all":{"constraints":[` + gvk + `,` + other + `]}}`), bundle: etcd(),
+		{name: "all", constraint: olmConstraint(`{"all":{"constraints":[` + gvk + `,{"package":{"packageName":"etcd","versionRange":">=0.9.0"}}]}}`), bundle: etcd()},
+		{name: "all names the part", constraint: olmConstraint(`{"failureMessage":"both","all":{"constraints":[` + gvk + `,` + other + `]}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Message: "both", Rule: "gvk a/v1 B"}},
-		{name: "message of the part", constraint: olm(`{"all":{"constraints":[{"failureMessage":"part","gvk":{"group":"a","version":"v1","kind":"B"}}]}}`), bundle: etcd(),
+		{name: "message of the part", constraint: olmConstraint(`{"all":{"constraints":[{"failureMessage":"part","gvk":{"group":"a","version":"v1","kind":"B"}}]}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Message: "part", Rule: "gvk a/v1 B"}},
-		{name: "any", constraint: olm(`{"any":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd()},
-		{name: "any of none", constraint: olm(`{"any":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd(),
+		{name: "any", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd()},
+		{name: "any of none", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Rule: `any of (gvk a/v1 B; package etcd in range "<0.9.0")`}},
-		{name: "not", constraint: olm(`{"not":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd()},
-		{name: "not names the part", constraint: olm(`{"not":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd(),
+		{name: "not", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + old + `]}}`), bundle: etcd()},
+		{name: "not names the part", constraint: olmConstraint(`{"not":{"constraints":[` + other + `,` + gvk + `]}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Rule: "none of (gvk etcd.database.coreos.com/v1beta2 EtcdCluster)"}},
-		{name: "empty all", constraint: olm(`{"all":{"constraints":[]}}`), bundle: etcd()},
-		{name: "empty any", constraint: olm(`{"any":{"constraints":[]}}`), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "any of ()"}},
-		{name: "empty not", constraint: olm(`{"not":{"constraints":[]}}`), bundle: etcd()},
-		{name: "not of unknown", constraint: olm(`{"not":{"constraints":[` + other + `]}}`), bundle: unknown(Properties),
+		{name: "empty all", constraint: olmConstraint(`{"all":{"constraints":[]}}`), bundle: etcd()},
+		{name: "empty any", constraint: olmConstraint(`{"any":{"constraints":[]}}`), bundle: etcd(), want: Finding{Outcome: Violated, Rule: "any of ()"}},
+		{name: "empty not", constraint: olmConstraint(`{"not":{"constraints":[]}}`), bundle: etcd()},
+		{name: "not of unknown", constraint: olmConstraint(`{"not":{"constraints":[` + other + `]}}`), bundle: unknown(Properties),
 			want: Finding{Outcome: Undecided, Rule: "gvk a/v1 B", Why: "the properties of the bundle are not known", Attributes: Properties}},
-		{name: "any decides beside unknown", constraint: olm(`{"any":{"constraints":[` + other + `,{"cel":{"rule":"packageName == 'etcd'"}}]}}`), bundle: unknown(Properties)},
-		{name: "all decides beside a failure", constraint: olm(`{"all":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}},` + other + `]}}`), bundle: etcd(),
+		{name: "any decides beside unknown", constraint: olmConstraint(`{"any":{"constraints":[` + other + `,{"cel":{"rule":"packageName == 'etcd'"}}]}}`), bundle: unknown(Properties)},
+		{name: "all decides beside a failure", constraint: olmConstraint(`{"all":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}},` + other + `]}}`), bundle: etcd(),
 			want: Finding{Outcome: Violated, Rule: "gvk a/v1 B"}},
-		{name: "not of a failure fails", constraint: olm(`{"not":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}}]}}`), bundle: etcd(),
+		{name: "not of a failure fails", constraint: olmConstraint(`{"not":{"constraints":[{"cel":{"rule":"properties[9].type == ''"}}]}}`), bundle: etcd(),
 			want: Finding{Outcome: Failed, Rule: "properties[9].type == ''", Why: "index out of bounds: 9"}},
-		{name: "the first kind counts", constraint: olm(`{"cel":{"rule":"false"},"gvk":{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}}`), bundle: etcd()},
+		{name: "the first kind counts", constraint: olmConstraint(`{"cel":{"rule":"false"},"gvk":{"group":"etcd.database.coreos.com","version":"v1beta2","kind":"EtcdCluster"}}`), bundle: etcd()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := judgeOne(t, c.constraint, c.bundle, shop)
@@ -114,7 +116,7 @@ func TestJudgeOthersToo(t *testing.T) {
 // TestMessageExpression: its result is the message, the fixed message where it fails, and never for what is not decided.
 func TestMessageExpression(t *testing.T) {
 	constraint := func(expression string) string {
-		return text([]any{map[string]any{"type": typeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
+		return jsonText([]any{map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
 	}
 	for _, c := range []struct{ expression, want string }{
 		{`"channel " + channel + " of " + packageName + " has " + properties.map(p, p.type).join(", ")`, "channel stable of etcd has olm.package, olm.gvk"},
@@ -151,19 +153,19 @@ func TestBinds(t *testing.T) {
 		{"refuses all", seed("false"), shop, true},
 		{"fails", seed(`namespaceObject.metadata.labels.nothing == ""`), shop, true},
 		{"about the cluster", seed(`semver_compare(cluster.version, "1.30") > 0`), shop, false},
-		{"gvk", olm(`{"gvk":{"group":"a","version":"v1","kind":"B"}}`), shop, true},
-		{"ban", olm(`{"not":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}}]}}`), shop, true},
+		{"gvk", olmConstraint(`{"gvk":{"group":"a","version":"v1","kind":"B"}}`), shop, true},
+		{"ban", olmConstraint(`{"not":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}}]}}`), shop, true},
 		{"only properties", "", shop, false},
 		{"faulty", "[", shop, true},
 	} {
 		s := NewSet([]*Definition{Define(Meta{Name: "one"}, c.constraint, "")}, kubeOne)
 		for range 2 { // the second time from memory
-			if got := s.Binds(c.ns); got != c.want {
+			if got := s.Applies(c.ns); got != c.want {
 				t.Errorf("%s: %v", c.name, got)
 			}
 		}
 	}
-	if (*Set)(nil).Binds(shop) {
+	if (*Set)(nil).Applies(shop) {
 		t.Error("no Set binds nothing")
 	}
 }
@@ -255,7 +257,7 @@ func TestRemembered(t *testing.T) {
 
 // TestTooLargeValues: a value that is too large fails the rule that touches it, and no other.
 func TestTooLargeValues(t *testing.T) {
-	long := text(strings.Repeat("x", maxSeenText+1))
+	long := jsonText(strings.Repeat("x", maxSeenText+1))
 	wide := "[" + strings.Repeat("1,", maxSeenElements) + "1]"
 	deep := strings.Repeat("[", maxSeenDepth+2) + strings.Repeat("]", maxSeenDepth+2)
 	for name, value := range map[string]string{"text": long, "list": wide} {

@@ -13,15 +13,6 @@ const (
 	maxDepth = 100
 )
 
-// Limits of what bundles bring along. Operators in use stay far below: the largest have some 700 rules of RBAC and 200 kinds. Beyond
-// them the text is not decoded, since decoded it takes up to a hundred times its size, and what depends on it is held (threat G18).
-const (
-	// MaxValues bounds one text of JSON: elements of lists and members of objects, in all its depth.
-	MaxValues = 32_768
-	// maxBundleProperties bounds the properties of one bundle.
-	maxBundleProperties = 4096
-)
-
 // Limits of CEL. Costs are in cel-go's units; what they mean in time on the machine that they were chosen on is
 // in docs/decisions/2026-11-21-cel.md.
 const (

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // TestOLMVectors: every form of OLM's documented syntax, and how it is read. OLM's resolver first parses and then converts
@@ -67,12 +69,12 @@ func TestOLMVectors(t *testing.T) {
 			if (err == nil) != v.parse {
 				t.Errorf("OLM's parser: %v", err)
 			}
-			properties := props(typeConstraint, v.value)
+			properties := props(olm.TypeConstraint, v.value)
 			Prepare(properties)
 			if own := readOwn(properties[0].Raw, lookupRule); (own.err == nil) != v.own {
 				t.Errorf("of a bundle: %v", own.err)
 			}
-			d := Define(Meta{}, olm(v.value), "")
+			d := Define(Meta{}, olmConstraint(v.value), "")
 			if (d.fault() == nil) != v.cluster {
 				t.Errorf("of the cluster: %+v", d.Faults)
 			}

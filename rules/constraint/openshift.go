@@ -5,41 +5,44 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
-// MaxOpenShift gives the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
+// MaxOpenShift returns the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
 // none. The problem is why what it says cannot be read. It is as tolerant as OLM's maxOpenShiftVersion
 // (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): a number or additional quotes are read, two
 // such properties or a patch version are not.
 func (b *Bundle) MaxOpenShift() (version string, problem string) {
 	found := false
 	for _, p := range b.Properties {
-		if p.Type != typeMaxOpenShift {
+		if p.Type != olm.TypeMaxOpenShift {
 			continue
 		}
 		if found {
-			return "", typeMaxOpenShift + " is given more than once; one is accepted"
+			return "", olm.TypeMaxOpenShift + " is given more than once; one is accepted"
 		}
 		found = true
 		version, problem = minorVersion(strings.Trim(string(p.Raw), `"`))
 	}
 	if problem != "" {
-		return "", fmt.Sprintf("%s %s", typeMaxOpenShift, problem)
+		return "", fmt.Sprintf("%s %s", olm.TypeMaxOpenShift, problem)
 	}
 	return version, ""
 }
 
 // minorVersion reads MAJOR.MINOR.
-func minorVersion(text string) (version string, problem string) {
-	if text == "" {
+func minorVersion(written string) (version string, problem string) {
+	if written == "" {
 		return "", "is empty; MAJOR.MINOR such as 4.19 is required"
 	}
-	v, err := semver.ParseTolerant(text)
+	v, err := semver.ParseTolerant(written)
 	if err != nil {
-		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", shorten(text, valueShown))
+		return "", fmt.Sprintf("%q is not a version; MAJOR.MINOR such as 4.19 is required", text.Truncate(written, valueShown))
 	}
 	if !v.EQ(semver.Version{Major: v.Major, Minor: v.Minor}) {
-		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", shorten(text, valueShown))
+		return "", fmt.Sprintf("%q is more than MAJOR.MINOR such as 4.19", text.Truncate(written, valueShown))
 	}
 	return fmt.Sprintf("%d.%d", v.Major, v.Minor), ""
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 
 	"github.com/operator-framework/api/pkg/constraints"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // whyNotCompiled is of a bundle's own rule that Prepare has not seen, or that was pushed out since.
@@ -34,9 +37,9 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	if !BringsOwn(b.Properties) {
 		return nil
 	}
-	var rules []Property
+	var rules []olm.Property
 	for _, p := range b.Properties {
-		if p.Type == typeConstraint {
+		if p.Type == olm.TypeConstraint {
 			rules = append(rules, p)
 		}
 	}
@@ -62,7 +65,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	for _, p := range rules {
 		rule := readOwn(p.Raw, lookupRule)
 		if rule.err != nil {
-			found = append(found, Finding{Outcome: Failed, Rule: shorten(string(p.Raw), ruleShown), Why: rule.err.Error()})
+			found = append(found, Finding{Outcome: Failed, Rule: text.Truncate(string(p.Raw), ruleShown), Why: rule.err.Error()})
 			continue
 		}
 		if v := rule.matchAny(subjects); v.outcome != Satisfied {
@@ -72,8 +75,8 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	return found
 }
 
-// BringsOwn tells whether there is a constraint among the properties of a bundle.
-func BringsOwn(properties []Property) bool { return hasType(properties, typeConstraint) }
+// BringsOwn reports whether there is a constraint among the properties of a bundle.
+func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.TypeConstraint) }
 
 // surroundings of the Set; of a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
@@ -117,10 +120,10 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 
 // Prepare compiles the rules of a bundle's own constraints, so that Own finds them. It is for places that may take
 // milliseconds, not for the request path.
-func Prepare(properties []Property) {
+func Prepare(properties []olm.Property) {
 	prepared := 0
 	for _, p := range properties {
-		if p.Type == typeConstraint && prepared < maxConstraints {
+		if p.Type == olm.TypeConstraint && prepared < maxConstraints {
 			prepared++
 			readOwn(p.Raw, func(rule string) (*program, error) { return compileCached(rule, false) })
 		}
@@ -148,7 +151,7 @@ func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*ch
 	}
 	parsed, err := constraints.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %s", shorten(err.Error(), ruleShown))
+		return nil, fmt.Errorf("it cannot be read: %s", text.Truncate(err.Error(), ruleShown))
 	}
 	size := 0
 	c, err := newCheck(parsed, "", func(rule string) (*program, error) {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 func TestOwn(t *testing.T) {
@@ -45,7 +47,7 @@ func TestOwn(t *testing.T) {
 		{name: "empty", set: plain, bundle: wants(`{}`), want: []Finding{{Outcome: Failed, Rule: "{}", Why: "it is empty; one of cel, package, gvk, all, any and not is required"}}},
 		{name: "the proposal's form is not OLM's", set: plain, bundle: wants(`{"rule":"true"}`), want: []Finding{{Outcome: Failed, Rule: `{"rule":"true"}`, Why: `it cannot be read: json: unknown field "rule"`}}},
 		{name: "deep", set: plain, bundle: wants(strings.Repeat(`{"not":{"constraints":[`, 60) + strings.Repeat("]}}", 60)),
-			want: []Finding{{Outcome: Failed, Rule: shorten(strings.Repeat(`{"not":{"constraints":[`, 60), ruleShown), Why: "it is nested deeper than 100 levels"}}},
+			want: []Finding{{Outcome: Failed, Rule: text.Truncate(strings.Repeat(`{"not":{"constraints":[`, 60), ruleShown), Why: "it is nested deeper than 100 levels"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			Prepare(c.bundle.Properties)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // node is JSON with places, which no decoder into structs gives: where an element begins and ends (its size as it was
@@ -33,7 +35,7 @@ func (k nodeKind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}[k]
 }
 
-// get gives the value of a key; nil without it.
+// get returns the value of a key; nil without it.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k == key {
@@ -139,9 +141,9 @@ func (d *document) object(decoder *json.Decoder, n *node, path string, depth int
 		at := d.skip(int(decoder.InputOffset()))
 		token, _ := decoder.Token()
 		key, _ := token.(string)
-		child := d.next(decoder, path+"."+shorten(key, valueShown), depth+1)
+		child := d.next(decoder, path+"."+text.Truncate(key, valueShown), depth+1)
 		if seen[key] {
-			d.faults.add(Syntax, path+"."+shorten(key, valueShown), "", "is given a second time at "+d.place(at)+"; a key may be given once")
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), "", "is given a second time at "+d.place(at)+"; a key may be given once")
 			continue
 		}
 		seen[key] = true
@@ -158,7 +160,7 @@ func (d *document) skip(offset int) int {
 	return offset
 }
 
-// elements gives the entries of the document's list, of which each must be {type, value}.
+// elements returns the entries of the document's list, of which each must be {type, value}.
 func (d *document) elements(limit int, valueMeans string) []element {
 	if strings.TrimSpace(d.text) == "" {
 		return nil
@@ -212,7 +214,7 @@ func (d *document) onlyKeys(n *node, path string, known ...string) {
 			found = found || k == key
 		}
 		if !found {
-			d.faults.add(Syntax, path+"."+shorten(key, valueShown), string(d.raw(n.children[i])), "is not known; known are "+strings.Join(known, ", "))
+			d.faults.add(Syntax, path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])), "is not known; known are "+strings.Join(known, ", "))
 		}
 	}
 }

@@ -5,24 +5,22 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
-// Property types that are known to OLM or to the proposal (R-CO-2).
+// Types of properties with the version of Kubernetes (R-CO-2), which OLM does not know.
 const (
-	typeConstraint   = "olm.constraint"
-	typePackage      = "olm.package"
-	typeGVK          = "olm.gvk"
-	typeLabel        = "olm.label"
-	typeK8s          = "olm.k8s"
-	typeK8sVersion   = "olm.k8sversion"
-	typeKubeVersion  = "olm.kubeversion"
-	typeMaxOpenShift = "olm.maxOpenShiftVersion"
+	typeK8s         = "olm.k8s"
+	typeK8sVersion  = "olm.k8sversion"
+	typeKubeVersion = "olm.kubeversion"
 )
 
 // automaticTypes are the properties that a Set gives the cluster by itself, with the version of Kubernetes.
 var automaticTypes = []string{typeK8s, typeKubeVersion}
 
-func hasType(properties []Property, propertyType string) bool {
+func hasType(properties []olm.Property, propertyType string) bool {
 	for _, p := range properties {
 		if p.Type == propertyType {
 			return true
@@ -33,11 +31,11 @@ func hasType(properties []Property, propertyType string) bool {
 
 // properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver
 // passes over one that is not without a word.
-func (d *document) properties() []Property {
-	var all []Property
+func (d *document) properties() []olm.Property {
+	var all []olm.Property
 	for _, e := range d.elements(maxProperties, "any JSON value is accepted") {
 		if d.wellFormed(e) {
-			all = append(all, Property{Type: e.kind, Raw: d.raw(e.value)})
+			all = append(all, olm.Property{Type: e.kind, Raw: d.raw(e.value)})
 		}
 	}
 	return all
@@ -47,16 +45,16 @@ func (d *document) wellFormed(e element) bool {
 	before := len(*d.faults)
 	path := e.path + ".value"
 	switch e.kind {
-	case typePackage:
+	case olm.TypePackage:
 		d.fields(e.value, path, "packageName", "version")
 		if v := e.value.get("version"); v != nil && v.kind == stringNode && v.text != "" {
 			if _, err := semver.Parse(v.text); err != nil {
 				d.shapeFault(path+".version", v.text, "is not a semantic version such as 1.2.3")
 			}
 		}
-	case typeGVK:
+	case olm.TypeGVK:
 		d.fields(e.value, path, "group", "version", "kind")
-	case typeLabel:
+	case olm.TypeLabel:
 		d.fields(e.value, path, "label")
 	case typeK8s, typeK8sVersion, typeKubeVersion:
 		d.fields(e.value, path, "version")
@@ -65,7 +63,7 @@ func (d *document) wellFormed(e element) bool {
 				d.shapeFault(path+".version", v.text, "is not a version such as 1.36 or 1.36.3")
 			}
 		}
-	case typeMaxOpenShift:
+	case olm.TypeMaxOpenShift:
 		if e.value.kind != stringNode {
 			d.shapeFault(path, string(d.raw(e.value)), fmt.Sprintf(`is %s; a string such as "4.19" is required`, e.value.kind))
 		} else if _, problem := minorVersion(e.value.text); problem != "" {
@@ -94,7 +92,7 @@ func (d *document) fields(n *node, path string, names ...string) {
 	}
 	for i, key := range n.keys {
 		if !contains(names, key) {
-			d.shapeFault(path+"."+shorten(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
+			d.shapeFault(path+"."+text.Truncate(key, valueShown), string(d.raw(n.children[i])), "is not known; "+want+" is required")
 		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // Set is all Definitions of the cluster and the facts about it. It is immutable but for what it remembers: judging
@@ -37,7 +40,7 @@ func NewSet(definitions []*Definition, cluster Cluster) *Set {
 		value, err := json.Marshal(map[string]string{"version": cluster.Version})
 		for _, automatic := range automaticTypes {
 			if err == nil && !hasType(s.cluster.Properties, automatic) {
-				s.cluster.Properties = append(s.cluster.Properties, Property{Type: automatic, Raw: value})
+				s.cluster.Properties = append(s.cluster.Properties, olm.Property{Type: automatic, Raw: value})
 			}
 		}
 	}
@@ -62,7 +65,7 @@ func (s *Set) With(d *Definition) *Set {
 	return with
 }
 
-// Definitions gives the definitions by name. They must not be changed.
+// Definitions returns the definitions by name. They must not be changed.
 func (s *Set) Definitions() []*Definition {
 	if s == nil {
 		return nil
@@ -70,7 +73,7 @@ func (s *Set) Definitions() []*Definition {
 	return s.definitions
 }
 
-// Cluster gives the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
+// Cluster returns the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
 // with the version of Kubernetes unless a definition gives that type itself.
 func (s *Set) Cluster() Cluster {
 	if s == nil {
@@ -92,7 +95,7 @@ func (s *Set) Empty() bool {
 	return true
 }
 
-// Judge gives the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
+// Judge returns the constraints that a bundle does not satisfy, those that only warn among them, in the order of definitions
 // and constraints. The findings are shared and must not be changed.
 func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	if s.Empty() {
@@ -143,7 +146,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 
 // expressed evaluates messageExpression. Like Kubernetes, it is for violations only: elsewhere what it says may depend on what is
 // not known. The message stands where it fails. It is not lasting where the budget stopped it.
-func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lasting bool) {
+func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true
 	}
@@ -151,16 +154,16 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (text string, lastin
 	if r.value == nil {
 		return "", !r.transient
 	}
-	text, _ = r.value.Value().(string)
-	return shorten(strings.TrimSpace(text), messageShown), true
+	message, _ = r.value.Value().(string)
+	return text.Truncate(strings.TrimSpace(message), messageShown), true
 }
 
-// Binds tells whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
-func (s *Set) Binds(ns Namespace) bool { return len(s.Binding(ns)) > 0 }
+// Applies reports whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
+func (s *Set) Applies(ns Namespace) bool { return len(s.Applicable(ns)) > 0 }
 
-// Binding gives the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
+// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
 // constraint is satisfied there whatever the bundle is, judged with nothing known of it. They are by name and must not be changed.
-func (s *Set) Binding(ns Namespace) []*Definition {
+func (s *Set) Applicable(ns Namespace) []*Definition {
 	if s.Empty() {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // shape says how large the inputs of a rule are, each as a power of two. It is what a cost estimate depends on
@@ -104,7 +106,7 @@ func (m *measure) value(v any, depth int) (ref.Val, int) {
 // properties turns properties into the list of {type, value} that OLM's rules see. A value that cannot be decoded (a
 // number beyond a double's range) leaves an empty element, as in OLM's resolver: celPredicate.Test in
 // operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go.
-func (m *measure) properties(properties []Property) ref.Val {
+func (m *measure) properties(properties []olm.Property) ref.Val {
 	list := make([]ref.Val, len(properties))
 	for i, p := range properties {
 		var decoded any

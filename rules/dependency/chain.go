@@ -1,6 +1,10 @@
 package dependency
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // Chain says what a Policy waits for, and what that waits for, as far as the statuses tell: "Policy shop/app waits for
 // Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the
@@ -32,14 +36,14 @@ func (w *Wait) String() string {
 	s := w.Ref.String()
 	switch {
 	case w.Reason == WrongState && w.State != Unknown:
-		return s + " (" + shown(string(w.State)) + ", " + shown(string(w.Want)) + " is wanted)"
+		return s + " (" + text.Name(string(w.State)) + ", " + text.Name(string(w.Want)) + " is wanted)"
 	case w.Reason != "":
-		return s + " (" + shown(string(w.Reason)) + ")"
+		return s + " (" + text.Name(string(w.Reason)) + ")"
 	}
 	return s
 }
 
-// next gives what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
+// next returns what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
 func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	var first *Wait
 	for _, w := range g.waits(from, template) {
@@ -56,7 +60,7 @@ func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	return first
 }
 
-// waits gives what an object waits for according to the statuses. For a Policy they are its own, for the object of a
+// waits returns what an object waits for according to the statuses. For a Policy they are its own, for the object of a
 // template those of the template. A PolicySet waits for the members that are not Compliant.
 func (g *Graph) waits(of Ref, template string) []*Wait {
 	switch {
@@ -89,7 +93,7 @@ func (g *Graph) waits(of Ref, template string) []*Wait {
 	return nil
 }
 
-// waitsOf gives what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
+// waitsOf returns what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
 // have this one too.
 func (p *Policy) waitsOf(template string) []*Wait {
 	if p == nil {

@@ -1,6 +1,6 @@
 package dependency
 
-// cyclic gives those of some objects that are part of a cycle, one for each set of objects that all wait for one another.
+// cyclic returns those of some objects that are part of a cycle, one for each set of objects that all wait for one another.
 // It is Tarjan's algorithm with a stack of its own: a chain of Policies may be longer than the program's can grow.
 func (g *Graph) cyclic(starts []Ref) []Ref {
 	c := components{graph: g, number: map[Ref]int{}, low: map[Ref]int{}, open: map[Ref]bool{}, wanted: make(map[Ref]bool, len(starts))}
@@ -20,7 +20,7 @@ type components struct {
 	graph *Graph
 	// number is when an object was first come to, from 1; low is the earliest that it leads back to.
 	number, low map[Ref]int
-	// stack has the objects whose component is not complete; open tells whether one is on it.
+	// stack has the objects whose component is not complete; open reports whether one is on it.
 	stack []Ref
 	open  map[Ref]bool
 	// wanted are the objects asked about, found those of them that are on a cycle.

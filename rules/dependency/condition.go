@@ -3,6 +3,8 @@ package dependency
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // ConditionCompliant is the condition that says the same as status.compliant, and why.
@@ -44,7 +46,7 @@ type summary struct {
 // setCondition writes condition Compliant. Its time changes only with its status.
 func setCondition(conditions *[]metav1.Condition, s summary, generation int64, now metav1.Time) {
 	c := metav1.Condition{Type: ConditionCompliant, Status: metav1.ConditionFalse, Reason: string(s.state),
-		Message: cut(s.message, maxMessage), ObservedGeneration: generation, LastTransitionTime: now}
+		Message: text.Truncate(s.message, maxMessage), ObservedGeneration: generation, LastTransitionTime: now}
 	switch s.state {
 	case Compliant:
 		c.Status = metav1.ConditionTrue
@@ -65,7 +67,7 @@ func (s *summary) whyUnknown() string {
 	return ReasonUnknown
 }
 
-// notEvaluated tells whether condition Compliant says that the state is not known yet.
+// notEvaluated reports whether condition Compliant says that the state is not known yet.
 func notEvaluated(conditions []metav1.Condition) bool {
 	c := meta.FindStatusCondition(conditions, ConditionCompliant)
 	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == ReasonNotEvaluated

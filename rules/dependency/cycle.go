@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// waitsFor gives what the state of an object waits for.
+// waitsFor returns what the state of an object waits for.
 //
 // A Policy waits for the dependencies of its templates, but for those with ignorePending: these leave its state alone. The
 // object that a template makes waits for what the template waits for. A PolicySet waits for its members. What a disabled
@@ -49,7 +49,7 @@ func (g *Graph) waitsFor(from Ref) []Ref {
 	return to
 }
 
-// Cycle gives a shortest way from an object back to itself along what is waited for: first and last are from. It is nil
+// Cycle returns a shortest way from an object back to itself along what is waited for: first and last are from. It is nil
 // where there is none.
 func (g *Graph) Cycle(from Ref) []Ref {
 	cycle, _ := g.cycle(from)
@@ -86,7 +86,7 @@ func trail(from, last Ref, cameFrom map[Ref]Ref) []Ref {
 	return way
 }
 
-// PolicyCycle gives a short cycle that a Policy, or the object that one of its templates makes, is part of; nil where
+// PolicyCycle returns a short cycle that a Policy, or the object that one of its templates makes, is part of; nil where
 // there is none. A template with ignorePending can wait for itself without its Policy waiting for it.
 func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	cycle, reached := g.cycle(PolicyRef(namespace, name))

@@ -3,6 +3,8 @@ package dependency
 import (
 	"fmt"
 	"time"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Decision is what is to be done with the object of a template.
@@ -219,4 +221,6 @@ func (in *TemplateInput) dampedText() string {
 // maxMessage is how long a message becomes, in bytes.
 const maxMessage = 4096
 
-func message(state State, text string) string { return cut(string(state)+"; "+text, maxMessage) }
+func message(state State, says string) string {
+	return text.Truncate(string(state)+"; "+says, maxMessage)
+}

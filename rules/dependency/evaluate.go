@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Finding is what one dependency comes to.
@@ -24,7 +26,7 @@ type Finding struct {
 	Generation int64
 }
 
-// Evaluate tells whether a dependency is met by what was observed.
+// Evaluate reports whether a dependency is met by what was observed.
 func Evaluate(d Dependency, o Observed) Finding {
 	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
@@ -45,7 +47,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 		}
 	case o.State != d.Want:
 		f.Reason = WrongState
-		f.Text = "it is " + shown(string(o.State)) + " and " + shown(string(d.Want)) + " is wanted"
+		f.Text = "it is " + text.Name(string(o.State)) + " and " + text.Name(string(d.Want)) + " is wanted"
 	default:
 		f.Met = true
 	}
@@ -55,7 +57,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 // notReadText says why an object could not be read.
 func notReadText(o Observed) string {
 	if o.Detail != "" {
-		return cut(o.Detail, 500)
+		return text.Truncate(o.Detail, 500)
 	}
 	switch o.Reason {
 	case NotFound:
@@ -69,7 +71,7 @@ func notReadText(o Observed) string {
 	}
 }
 
-// Settled tells whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
+// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
 // is stale or has not been read leaves it open.
 func Settled(findings []Finding) (met, decided bool) {
 	met, decided = true, true

@@ -62,22 +62,22 @@ func makersOf(policies map[key]*Policy) map[Ref][]maker {
 	return makers
 }
 
-// WithPolicy gives the graph with this Policy in place of the one of its name.
+// WithPolicy returns the graph with this Policy in place of the one of its name.
 func (g *Graph) WithPolicy(p *Policy) *Graph {
 	return g.changed(key{p.Namespace, p.Name}, p)
 }
 
-// WithoutPolicy gives the graph without that Policy.
+// WithoutPolicy returns the graph without that Policy.
 func (g *Graph) WithoutPolicy(namespace, name string) *Graph {
 	return g.changed(key{namespace, name}, nil)
 }
 
-// WithSet gives the graph with this PolicySet in place of the one of its name.
+// WithSet returns the graph with this PolicySet in place of the one of its name.
 func (g *Graph) WithSet(s *Set) *Graph {
 	return g.changedSet(key{s.Namespace, s.Name}, s)
 }
 
-// WithoutSet gives the graph without that PolicySet.
+// WithoutSet returns the graph without that PolicySet.
 func (g *Graph) WithoutSet(namespace, name string) *Graph {
 	return g.changedSet(key{namespace, name}, nil)
 }
@@ -132,7 +132,7 @@ func replaced[T any](all, changes map[key]*T) map[key]*T {
 	return next
 }
 
-// Policy gives a Policy, nil if there is none.
+// Policy returns a Policy, nil if there is none.
 func (g *Graph) Policy(namespace, name string) *Policy {
 	if g == nil {
 		return nil
@@ -144,7 +144,7 @@ func (g *Graph) Policy(namespace, name string) *Policy {
 	return g.all.policies[k]
 }
 
-// Set gives a PolicySet, nil if there is none.
+// Set returns a PolicySet, nil if there is none.
 func (g *Graph) Set(namespace, name string) *Set {
 	if g == nil {
 		return nil
@@ -156,7 +156,7 @@ func (g *Graph) Set(namespace, name string) *Set {
 	return g.all.sets[k]
 }
 
-// makers gives the templates that make an object, in a stable order.
+// makers returns the templates that make an object, in a stable order.
 func (g *Graph) makers(r Ref) []maker {
 	if g == nil {
 		return nil

@@ -231,7 +231,7 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	return policies, sets
 }
 
-// distances gives, by Floyd and Warshall, how many steps it is at least from each object to each, with edges taken down
+// distances returns, by Floyd and Warshall, how many steps it is at least from each object to each, with edges taken down
 // independently of the graph.
 func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 	dist := map[Ref]map[Ref]int{}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -25,7 +26,7 @@ func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, obje
 	if out.State == Unknown {
 		return bounded(before, size)
 	}
-	says := cut(out.Message, size)
+	says := text.Truncate(out.Message, size)
 	if newest(before) == says {
 		return bounded(before, size)
 	}
@@ -45,7 +46,7 @@ func newest(history []policyv1.ComplianceHistory) string {
 	return history[0].Message
 }
 
-// objectHistory gives what the object's own history has beyond what is known, newest first: more may have happened than
+// objectHistory returns what the object's own history has beyond what is known, newest first: more may have happened than
 // was seen here. It gives nothing if what is to be told is not from there.
 func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory) []policyv1.ComplianceHistory {
 	list, _ := child(object, "status")["history"].([]any)
@@ -66,11 +67,11 @@ func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv
 // objectEntry reads an entry of an object's history. Only the newest may leave out its state: it is the present one.
 func objectEntry(entry any, state State, first bool) (policyv1.ComplianceHistory, bool) {
 	e, _ := entry.(map[string]any)
-	at, err := time.Parse(time.RFC3339, text(e, "lastTimestamp"))
+	at, err := time.Parse(time.RFC3339, textOf(e, "lastTimestamp"))
 	if err != nil {
 		return policyv1.ComplianceHistory{}, false
 	}
-	says := text(e, "message")
+	says := textOf(e, "message")
 	if !first {
 		before, _, _ := strings.Cut(says, ";")
 		if state = State(strings.TrimSpace(before)); !known(state) {

@@ -18,7 +18,7 @@ type Live struct {
 	Observed            Observed
 }
 
-// LiveOf gives what is known of the object of a template, nil where there is none.
+// LiveOf returns what is known of the object of a template, nil where there is none.
 func LiveOf(object map[string]any, p *Policy) *Live {
 	if object == nil {
 		return nil
@@ -30,20 +30,20 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	return live
 }
 
-// ParentOf gives the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
+// ParentOf returns the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
 // label in which the Policy is.
 func ParentOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
 	labels := child(meta, "labels")
-	namespace := text(meta, "namespace")
+	namespace := textOf(meta, "namespace")
 	if namespace == "" {
-		namespace = text(labels, LabelClusterNamespace)
+		namespace = textOf(labels, LabelClusterNamespace)
 	}
-	name := text(labels, LabelPolicy)
+	name := textOf(labels, LabelPolicy)
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
-// owns tells whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
+// owns reports whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
 // controller of the same name is an earlier Policy: what it left is taken over.
 func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	parent, labelled := ParentOf(object)
@@ -64,24 +64,24 @@ func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	return false, &parent
 }
 
-// controllerOf gives the owner that controls an object.
+// controllerOf returns the owner that controls an object.
 func controllerOf(object map[string]any) (*Ref, types.UID) {
 	meta := child(object, "metadata")
 	owners, _ := meta["ownerReferences"].([]any)
 	for _, entry := range owners {
 		o, ok := entry.(map[string]any)
 		if controls, _ := o["controller"].(bool); ok && controls {
-			gv, _ := schema.ParseGroupVersion(text(o, "apiVersion"))
-			return &Ref{Group: gv.Group, Kind: text(o, "kind"), Namespace: text(meta, "namespace"), Name: text(o, "name")}, types.UID(text(o, "uid"))
+			gv, _ := schema.ParseGroupVersion(textOf(o, "apiVersion"))
+			return &Ref{Group: gv.Group, Kind: textOf(o, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(o, "name")}, types.UID(textOf(o, "uid"))
 		}
 	}
 	return nil, ""
 }
 
 func refOf(object map[string]any) Ref {
-	gv, _ := schema.ParseGroupVersion(text(object, "apiVersion"))
+	gv, _ := schema.ParseGroupVersion(textOf(object, "apiVersion"))
 	meta := child(object, "metadata")
-	return Ref{Group: gv.Group, Kind: text(object, "kind"), Namespace: text(meta, "namespace"), Name: text(meta, "name")}
+	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(meta, "name")}
 }
 
 // state is that of the object for its present generation. What is none of the three states is unknown.
@@ -97,13 +97,13 @@ func (l *Live) state() (state State, evaluating bool) {
 
 func known(s State) bool { return s == Compliant || s == NonCompliant || s == Pending }
 
-// notCreated tells whether Gatekeeper has refused a ConstraintTemplate.
+// notCreated reports whether Gatekeeper has refused a ConstraintTemplate.
 func (l *Live) notCreated() bool {
 	created, said := child(l.Object, "status")["created"].(bool)
 	return l.constraintTemplate() && said && !created
 }
 
-// templateWithoutAnswer tells whether Gatekeeper has not looked at a ConstraintTemplate yet.
+// templateWithoutAnswer reports whether Gatekeeper has not looked at a ConstraintTemplate yet.
 func (l *Live) templateWithoutAnswer() bool {
 	_, said := child(l.Object, "status")["created"].(bool)
 	return l.constraintTemplate() && !said
@@ -119,13 +119,13 @@ func (l *Live) message(ref Ref, state State) string {
 	status := child(l.Object, "status")
 	if list, _ := status["history"].([]any); len(list) > 0 {
 		if entry, ok := list[0].(map[string]any); ok {
-			if said, ok := stated(text(entry, "message"), state); ok {
+			if said, ok := stated(textOf(entry, "message"), state); ok {
 				return said
 			}
 		}
 	}
 	c := condition(status)
-	if says := text(c, "message"); says != "" && (text(c, "status") == "True") == (state == Compliant) {
+	if says := textOf(c, "message"); says != "" && (textOf(c, "status") == "True") == (state == Compliant) {
 		if said, ok := stated(says, state); ok {
 			return said
 		}

@@ -46,16 +46,16 @@ type Observed struct {
 	Evaluating bool
 }
 
-// Found tells whether the object was read.
+// Found reports whether the object was read.
 func (o Observed) Found() bool { return o.Reason == "" }
 
-// Stale tells whether the status is of another generation than the object.
+// Stale reports whether the status is of another generation than the object.
 func (o Observed) Stale() bool { return o.HasObserved && o.ObservedGeneration != o.Generation }
 
 // Observe reads the facts of an object that exists, whatever is in it.
 func Observe(object map[string]any) Observed {
 	meta, status := child(object, "metadata"), child(object, "status")
-	o := Observed{UID: types.UID(text(meta, "uid"))}
+	o := Observed{UID: types.UID(textOf(meta, "uid"))}
 	o.Generation, _ = number(meta, "generation")
 	o.ObservedGeneration, o.HasObserved = number(status, "observedGeneration")
 	r := refOf(object)
@@ -76,7 +76,7 @@ func Observe(object map[string]any) Observed {
 		return o
 	}
 	for _, field := range []string{"compliant", "complianceState"} {
-		if state := text(status, field); state != "" {
+		if state := textOf(status, field); state != "" {
 			o.State, o.HasState = State(state), true
 			return o
 		}
@@ -88,24 +88,24 @@ func Observe(object map[string]any) Observed {
 // observeCondition reads condition Compliant, where the status says nothing else.
 func (o *Observed) observeCondition(status map[string]any) {
 	c := condition(status)
-	switch text(c, "status") {
+	switch textOf(c, "status") {
 	case "True":
 		o.State, o.HasState = Compliant, true
 	case "False":
 		o.State, o.HasState = NonCompliant, true
 	case "Unknown":
-		o.Evaluating = text(c, "reason") == ReasonNotEvaluated
+		o.Evaluating = textOf(c, "reason") == ReasonNotEvaluated
 	}
 	if observed, ok := number(c, "observedGeneration"); ok && o.HasState && !o.HasObserved {
 		o.ObservedGeneration, o.HasObserved = observed, true
 	}
 }
 
-// condition gives condition Compliant of a status, nil if there is none.
+// condition returns condition Compliant of a status, nil if there is none.
 func condition(status map[string]any) map[string]any {
 	list, _ := status["conditions"].([]any)
 	for _, entry := range list {
-		if c, ok := entry.(map[string]any); ok && text(c, "type") == ConditionCompliant {
+		if c, ok := entry.(map[string]any); ok && textOf(c, "type") == ConditionCompliant {
 			return c
 		}
 	}
@@ -117,7 +117,7 @@ func child(object map[string]any, field string) map[string]any {
 	return c
 }
 
-func text(object map[string]any, field string) string {
+func textOf(object map[string]any, field string) string {
 	s, _ := object[field].(string)
 	return s
 }

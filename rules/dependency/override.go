@@ -26,7 +26,7 @@ func Override(object map[string]any, parent *policyv1.Policy) error {
 	}
 	const field = "remediationAction"
 	action := string(parent.Spec.RemediationAction)
-	if strings.EqualFold(text(spec, field), "InformOnly") {
+	if strings.EqualFold(textOf(spec, field), "InformOnly") {
 		action = string(policyv1.Inform) // it informs, whatever the Policy does
 	}
 	if action != "" {

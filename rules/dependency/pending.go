@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // shownPending is how many dependencies a message names.
@@ -23,7 +25,7 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	if len(waits) == 1 {
 		verb = "is"
 	}
-	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(waits), verb, few(names, shownPending))
+	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(waits), verb, text.Join(names, shownPending))
 	if len(cycle) > 0 {
 		s += "; they wait for one another: " + ChainText(cycle)
 	}
@@ -33,7 +35,7 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	return s
 }
 
-// says gives the reason and what explains it.
+// says returns the reason and what explains it.
 func (f *Finding) says() string {
 	if f.Reason == NotFound {
 		return string(f.Reason)

@@ -10,6 +10,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Read reads a Policy, whatever is in it: what cannot be applied has a Fault that says why.
@@ -55,7 +56,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		if w.APIVersion != "" {
 			gv, err := schema.ParseGroupVersion(w.APIVersion)
 			if err != nil && read.fault == "" {
-				read.fault = d.Path + ".apiVersion: " + shown(w.APIVersion) + ` is no API version, write "group/version"`
+				read.fault = d.Path + ".apiVersion: " + text.Name(w.APIVersion) + ` is no API version, write "group/version"`
 			}
 			d.Group, d.Version = gv.Group, gv.Version
 		}
@@ -68,14 +69,14 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 		case ownNamespaceOnly(d.Ref) && d.Namespace != p.Namespace:
 			d.IgnoredNamespace, d.Namespace = d.Namespace, p.Namespace
 			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
-				Text: "namespace " + shown(d.IgnoredNamespace) + " does not count for kind " + shown(d.Kind) + ": " + d.String() + " is waited for"})
+				Text: "namespace " + text.Name(d.IgnoredNamespace) + " does not count for kind " + text.Name(d.Kind) + ": " + d.String() + " is waited for"})
 		}
 		read.list[i] = d
 	}
 	return read
 }
 
-// ownNamespaceOnly tells whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
+// ownNamespaceOnly reports whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
 // what templates make, and templates make them there.
 func ownNamespaceOnly(r Ref) bool {
 	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
@@ -126,7 +127,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	}
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
-		return fault("objectDefinition has apiVersion " + shown(h.APIVersion) + `, which is not "group/version"`)
+		return fault("objectDefinition has apiVersion " + text.Name(h.APIVersion) + `, which is not "group/version"`)
 	}
 	t.Ref, t.Version, t.Readable = Ref{Group: gv.Group, Kind: h.Kind, Namespace: p.Namespace, Name: t.Name}, gv.Version, true
 	if t.Ref.clusterScoped() {
@@ -134,7 +135,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	}
 	t.Guard = t.Ref.Guard()
 	if message, ok := h.Metadata.Annotations[AnnotationHubError]; ok {
-		t.HubError = cut(message, 1000)
+		t.HubError = text.Truncate(message, 1000)
 		if t.HubError == "" {
 			t.HubError = "annotation " + AnnotationHubError + " is set"
 		}
@@ -149,14 +150,14 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 func unreadable(err error) string {
 	value, place, found := strings.Cut(err.Error(), " into Go ")
 	if !found {
-		return cut(err.Error(), 200)
+		return text.Truncate(err.Error(), 200)
 	}
 	place, _, _ = strings.Cut(place, " of type ")
 	_, field, named := strings.Cut(place[strings.LastIndexByte(place, ' ')+1:], ".")
 	if !named {
 		field = "it"
 	}
-	return field + " has the wrong type, " + cut(strings.TrimPrefix(value, "json: cannot unmarshal "), 200)
+	return field + " has the wrong type, " + text.Truncate(strings.TrimPrefix(value, "json: cannot unmarshal "), 200)
 }
 
 // MaxPolicyName is the longest name of a Policy: what its templates make has it as the value of a label.
@@ -185,7 +186,7 @@ func (p *Policy) sameNames() {
 			continue
 		}
 		for _, same := range []*Template{&p.Templates[j], t} {
-			same.Fault = fmt.Sprintf("the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own", shown(t.Name), j, i)
+			same.Fault = fmt.Sprintf("the name %s is used by more than one template, spec.policy-templates[%d] and [%d]: give each its own", text.Name(t.Name), j, i)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package dependency
 import (
 	"cmp"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Ref names one object. The API version does not count: the same object in two versions is one object. Namespace is
@@ -17,9 +19,9 @@ func (r Ref) String() string {
 		kind += "." + r.Group
 	}
 	if r.Namespace == "" {
-		return shown(kind) + " " + shown(r.Name)
+		return text.Name(kind) + " " + text.Name(r.Name)
 	}
-	return shown(kind) + " " + shown(r.Namespace) + "/" + shown(r.Name)
+	return text.Name(kind) + " " + text.Name(r.Namespace) + "/" + text.Name(r.Name)
 }
 
 // Compare orders by kind, as people read it, then by namespace and name.
@@ -41,20 +43,20 @@ func SetRef(namespace, name string) Ref {
 // IsPolicy and IsSet tell the two kinds that have edges of their own.
 func (r Ref) IsPolicy() bool { return r.Group == PolicyGroup && r.Kind == KindPolicy }
 
-// IsSet tells whether a PolicySet is meant.
+// IsSet reports whether a PolicySet is meant.
 func (r Ref) IsSet() bool { return r.Group == PolicyGroup && r.Kind == KindPolicySet }
 
-// Guard tells whether the object restrains what may be installed.
+// Guard reports whether the object restrains what may be installed.
 func (r Ref) Guard() bool {
 	return r.Group == PolicyGroup && r.Kind == KindOperatorPolicy || r.Group == ConstraintGroup && r.Kind == KindConstraint
 }
 
-// Gatekeeper tells whether the kind is one of Gatekeeper's.
+// Gatekeeper reports whether the kind is one of Gatekeeper's.
 func (r Ref) Gatekeeper() bool {
 	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
-// clusterScoped tells whether the kind is known to have no namespaces. Of other kinds only the cluster knows.
+// clusterScoped reports whether the kind is known to have no namespaces. Of other kinds only the cluster knows.
 func (r Ref) clusterScoped() bool {
 	return r.Group == ConstraintGroup && r.Kind == KindConstraint || r.Gatekeeper()
 }

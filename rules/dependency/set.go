@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Set is what ordering knows of one PolicySet. It is not changed once it is made.
@@ -54,7 +55,7 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	return s
 }
 
-// ExcludedSetStatus gives the status of a PolicySet in a namespace that Opgate leaves out.
+// ExcludedSetStatus returns the status of a PolicySet in a namespace that Opgate leaves out.
 func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
 	next := *set.Status.DeepCopy()
 	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
@@ -65,7 +66,7 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 // shownMembers is how many members each part of a PolicySet's message names.
 const shownMembers = 50
 
-// NextSetStatus gives the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
+// NextSetStatus returns the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
 // missing, or of which nothing is known, leaves the set unknown: what depends on the set waits.
 func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Policy, now time.Time) policyv1beta1.PolicySetStatus {
 	var pending, disabled, silent, gone, bad []string
@@ -95,7 +96,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	var parts []string
 	tell := func(what string, names []string) {
 		if len(names) > 0 {
-			parts = append(parts, what+": "+few(names, shownMembers))
+			parts = append(parts, what+": "+text.Names(names, shownMembers))
 		}
 	}
 	tell("Policies awaiting pending dependencies", pending)
@@ -112,7 +113,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	c := summary{state: Compliant, message: next.StatusMessage}
 	switch {
 	case len(bad) > 0:
-		c = summary{state: NonCompliant, message: "NonCompliant: " + few(bad, shownMembers)}
+		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, shownMembers)}
 	case len(pending) > 0:
 		c.state = Pending
 	case len(silent)+len(gone) > 0:

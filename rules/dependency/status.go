@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // EventReason is the reason of all events of Policies.
@@ -34,7 +35,7 @@ type StatusInput struct {
 	Now      time.Time
 }
 
-// NextStatus gives the status of a Policy and the events that tell what changed. The same input gives the same status
+// NextStatus returns the status of a Policy and the events that tell what changed. The same input gives the same status
 // and no events.
 func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	next := *in.Policy.Status.DeepCopy()
@@ -60,7 +61,7 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 			told := newest(detail.History)
 			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
 			if out.State != Unknown && newest(detail.History) != told {
-				events = append(events, Event{Warning: out.State != Compliant, Message: cut(out.Template+": "+out.Message, maxEvent)})
+				events = append(events, Event{Warning: out.State != Compliant, Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
 			}
 		}
 		next.Details = append(next.Details, detail)
@@ -82,13 +83,13 @@ func (in *StatusInput) object(i int) map[string]any {
 // shownTemplates is how many templates the condition names.
 const shownTemplates = 10
 
-// sumUp gives the state of the whole: NonCompliant before Pending before unknown before Compliant.
+// sumUp returns the state of the whole: NonCompliant before Pending before unknown before Compliant.
 func sumUp(outcomes []TemplateOutcome) summary {
 	names := map[State][]string{}
 	evaluating := true
 	for i := range outcomes {
 		out := &outcomes[i]
-		names[out.State] = append(names[out.State], shown(out.Template))
+		names[out.State] = append(names[out.State], out.Template)
 		if out.State == Unknown {
 			evaluating = evaluating && out.Evaluating
 		}
@@ -110,7 +111,7 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	default:
 		return s
 	}
-	s.message = says + few(names[s.state], shownTemplates)
+	s.message = says + text.Names(names[s.state], shownTemplates)
 	return s
 }
 
@@ -127,7 +128,7 @@ func detailsByName(list []*policyv1.DetailsPerTemplate) details {
 	return d
 }
 
-// take gives the next one of a name, or a new one.
+// take returns the next one of a name, or a new one.
 func (d details) take(name string) *policyv1.DetailsPerTemplate {
 	if list := d[name]; len(list) > 0 {
 		d[name] = list[1:]

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // told is the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name where the state is
@@ -312,7 +313,7 @@ func TestStatusOfAnything(t *testing.T) {
 				t.Fatalf("seed %d: not settled: %v %s", seed, events, diff)
 			}
 			for i, d := range p.Status.Details {
-				if out := in.Outcomes[i]; out.State != Unknown && newest(d.History) != cut(out.Message, maxDetails/len(in.Outcomes)) || len(d.History) > maxHistory {
+				if out := in.Outcomes[i]; out.State != Unknown && newest(d.History) != text.Truncate(out.Message, maxDetails/len(in.Outcomes)) || len(d.History) > maxHistory {
 					t.Fatalf("seed %d: %+v after %+v", seed, d, out)
 				}
 			}

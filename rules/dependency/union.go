@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -17,7 +19,7 @@ const (
 	maxClashes = 100
 )
 
-// unite gives each template the union of the dependencies of the Policy and its own: one per object.
+// unite returns each template the union of the dependencies of the Policy and its own: one per object.
 func (p *Policy) unite(own dependencies, extras []dependencies) {
 	shared := p.merge(own.list, nil)
 	spent, objects := 0, refsOf(shared.list)
@@ -128,12 +130,12 @@ func clash(same []Dependency, says func(d *Dependency) string) Clash {
 func (c *Clash) Text(in string) string {
 	parts := make([]string, len(c.Says))
 	for i := range c.Says {
-		parts[i] = shown(c.Says[i]) + " (" + c.Paths[i] + ")"
+		parts[i] = text.Name(c.Says[i]) + " (" + c.Paths[i] + ")"
 	}
 	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
 }
 
-// Scoped gives the same Policy with the namespaces left out of all references to kinds that cluster calls cluster-scoped.
+// Scoped returns the same Policy with the namespaces left out of all references to kinds that cluster calls cluster-scoped.
 // Reading alone can tell that only of a few kinds.
 func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
 	scope := func(r Ref) Ref {

@@ -40,7 +40,7 @@ type wanted struct {
 	want State
 }
 
-// listWaits gives the list for the status, one line for each object and state, and how many lines there are altogether.
+// listWaits returns the list for the status, one line for each object and state, and how many lines there are altogether.
 // Where something has not been read yet, what was said of it before is said again.
 func listWaits(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
 	said := map[wanted]*policyv1.DependencyStatus{}

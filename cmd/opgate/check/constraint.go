@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -20,7 +21,7 @@ func readConstraint(raw []byte, o *object) []fieldFault {
 		return []fieldFault{wrongType(raw, c, err)}
 	}
 	o.constraint, o.strict = c, strict
-	o.identify(&rules.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName, Namespace: c.Namespace})
+	o.identify(&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName, Namespace: c.Namespace})
 	return missing(raw, nil)
 }
 
@@ -30,7 +31,7 @@ func readNamespace(raw []byte, o *object) []fieldFault {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
 		return []fieldFault{wrongType(raw, &n, err)}
 	}
-	o.identify(&rules.ObjectMeta{Name: n.Name, GenerateName: n.GenerateName, Namespace: n.Namespace})
+	o.identify(&olm.ObjectMeta{Name: n.Name, GenerateName: n.GenerateName, Namespace: n.Namespace})
 	o.labels = map[string]string{}
 	for name, value := range n.Labels {
 		o.labels[name] = value
@@ -90,7 +91,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 func (c *context) judgedBy(ns *rules.Namespace) (notes []string) {
 	for i, d := range c.constraints.Definitions() {
 		switch {
-		case c.alone[i].Binds(ns.Facts()):
+		case c.alone[i].Applies(ns.Facts()):
 			notes = append(notes, "judged by Constraint "+d.Name)
 		case slices.ContainsFunc(d.Constraints, func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
 			notes = append(notes, "judged by Constraint "+d.Name+", only warns")

@@ -29,16 +29,16 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 		switch {
 		case o.policy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
-			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Strict: o.strict,
+			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.policy, Strict: o.strict,
 				Namespace: cluster.namespace})
-			j.verdict.Changes = append(rules.NormalizePolicy(o.policy, nil), j.verdict.Changes...)
+			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.policy, nil), j.verdict.Changes...)
 			j.notes = policyNotes(o.guard)
 		case o.constraint != nil:
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
 				Namespaces: cluster.all(), Constraints: cluster.constraints})
 			j.notes = constraintNotes(o.definition)
 		case o.parent != nil:
-			j.verdict = rules.JudgeParentPolicy(rules.ParentPolicyInput{Policy: o.parent, Order: cluster.order})
+			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.parent, Order: cluster.order})
 			j.notes = parentNotes(o.parent)
 		case o.set != nil:
 			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Order: cluster.order})
@@ -103,9 +103,9 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 // namespace returns what is known of a namespace. Where that is nothing, the Constraints apply all the same.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
-		return ns.InOrder(c.order)
+		return ns.WithDependencies(c.order)
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).InOrder(c.order)
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.order)
 }
 
 // all returns every namespace that is known, sorted by name.
@@ -157,11 +157,11 @@ func planNotes(o *object, v *rules.Verdict) (notes []string) {
 		if c.Package != "" {
 			note += " (" + strings.TrimSpace("package "+c.Package+" "+c.Version) + ")"
 		}
-		note += ": " + c.Standing.String()
+		note += ": " + c.Disposition.String()
 		switch {
 		case len(c.By) > 0:
 			note += " by " + strings.Join(c.By, ", ")
-		case c.Standing == rules.Ungoverned:
+		case c.Disposition == rules.Ungoverned:
 			note += ", no enforcing OperatorPolicy restricts it"
 		}
 		notes = append(notes, note)

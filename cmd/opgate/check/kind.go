@@ -14,6 +14,7 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -97,12 +98,12 @@ func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
 
 func readPolicy(raw []byte, o *object) []fieldFault {
-	policy, strict, err := rules.DecodePolicy(raw)
+	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, policy, err)}
 	}
 	o.policy, o.strict = policy, strict
-	o.identify(&rules.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
+	o.identify(&olm.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
 	return nil
 }
 
@@ -132,7 +133,7 @@ func readEarlierPolicy(raw []byte, o *object) []fieldFault {
 
 func readSubscription(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.Subscription{}), missing(raw, subscriptionRequires)...)
-	s, err := rules.DecodeSubscription(raw)
+	s, err := olm.DecodeSubscription(raw)
 	if err != nil {
 		return orFault(faults, err)
 	}
@@ -143,11 +144,11 @@ func readSubscription(raw []byte, o *object) []fieldFault {
 
 func readPlan(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.InstallPlan{}), missing(raw, planRequires)...)
-	p, err := rules.DecodePlan(raw)
+	p, err := olm.DecodePlan(raw)
 	if err != nil {
 		return orFault(faults, err)
 	}
-	p.Prepare()
+	rules.PreparePlan(p)
 	o.plan = p
 	o.identify(&p.Metadata)
 	return faults
@@ -156,17 +157,17 @@ func readPlan(raw []byte, o *object) []fieldFault {
 // readCSV reads what counts of a ClusterServiceVersion. It is context, not judged, so its fields are not checked.
 func readCSV(raw []byte, o *object) []fieldFault {
 	var object struct {
-		Metadata rules.ObjectMeta `json:"metadata"`
+		Metadata olm.ObjectMeta `json:"metadata"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return []fieldFault{wrongType(raw, &object, err)}
 	}
 	o.identify(&object.Metadata)
-	csv, err := rules.DecodeCSV(raw)
+	csv, err := olm.DecodeCSV(raw)
 	if err != nil {
 		return orFault(nil, err)
 	}
-	if installed, here := csv.Installed(); here {
+	if installed, here := rules.InstalledBy(csv); here {
 		o.installed = &installed
 	}
 	return nil
@@ -174,7 +175,7 @@ func readCSV(raw []byte, o *object) []fieldFault {
 
 // readOperatorGroup reads for which namespaces an OperatorGroup is.
 func readOperatorGroup(raw []byte, o *object) []fieldFault {
-	g, err := rules.DecodeOperatorGroup(raw)
+	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, g, err)}
 	}

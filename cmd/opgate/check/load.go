@@ -12,6 +12,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -40,15 +41,15 @@ type object struct {
 	parent *policyv1.Policy
 	set    *policyv1beta1.PolicySet
 
-	subscription *rules.Subscription
-	plan         *rules.InstallPlan
+	subscription *olm.Subscription
+	plan         *olm.InstallPlan
 	installed    *rules.Installed
-	group        *rules.OperatorGroup
+	group        *olm.OperatorGroup
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }
 
-func (o *object) identify(m *rules.ObjectMeta) {
+func (o *object) identify(m *olm.ObjectMeta) {
 	o.name, o.generateName, o.namespace = m.Name, m.GenerateName, m.Namespace
 	o.identified = true
 }

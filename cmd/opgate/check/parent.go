@@ -9,7 +9,7 @@ import (
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -20,7 +20,7 @@ func readParent(raw []byte, o *object) []fieldFault {
 		return orFault(faults, err)
 	}
 	o.parent = p
-	o.identify(&rules.ObjectMeta{Name: p.Name, GenerateName: p.GenerateName, Namespace: p.Namespace})
+	o.identify(&olm.ObjectMeta{Name: p.Name, GenerateName: p.GenerateName, Namespace: p.Namespace})
 	return faults
 }
 
@@ -31,7 +31,7 @@ func readPolicySet(raw []byte, o *object) []fieldFault {
 		return orFault(faults, err)
 	}
 	o.set = s
-	o.identify(&rules.ObjectMeta{Name: s.Name, GenerateName: s.GenerateName, Namespace: s.Namespace})
+	o.identify(&olm.ObjectMeta{Name: s.Name, GenerateName: s.GenerateName, Namespace: s.Namespace})
 	return faults
 }
 

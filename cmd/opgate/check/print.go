@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -29,9 +30,9 @@ func printText(w io.Writer, judged []judgement) error {
 	for i := range judged {
 		j := &judged[i]
 		count[j.verdict.Decision]++
-		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), printable(shownFile(j.file)))
+		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), text.Escape(shownFile(j.file)))
 		for _, line := range lines(j) {
-			fmt.Fprintln(out, "  "+printable(line))
+			fmt.Fprintln(out, "  "+text.Escape(line))
 		}
 	}
 	fmt.Fprintf(out, "\n%d allowed, %d held, %d denied\n", count[rules.Allow], count[rules.Hold], count[rules.Deny])

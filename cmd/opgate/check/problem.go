@@ -3,8 +3,8 @@ package check
 import (
 	"fmt"
 	"strconv"
-	"strings"
-	"unicode"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // place is where something stands in the input.
@@ -19,7 +19,7 @@ type place struct {
 
 // String is the place as errors name it: "plans.yaml: document 2, line 14".
 func (p place) String() string {
-	s := printable(shownFile(p.file))
+	s := text.Escape(shownFile(p.file))
 	switch {
 	case p.document > 0:
 		return fmt.Sprintf("%s: document %d, line %d", s, p.document, p.line)
@@ -40,27 +40,7 @@ type problem struct {
 	text string
 }
 
-func (p problem) String() string { return p.place.String() + ": " + printable(p.text) }
-
-// printable shows what would move the cursor, change the terminal or turn the direction of the text as an
-// escape, so that a manifest cannot write its own verdict on the screen.
-func printable(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+func (p problem) String() string { return p.place.String() + ": " + text.Escape(p.text) }
 
 func counted(n int, noun string) string {
 	if n == 1 {

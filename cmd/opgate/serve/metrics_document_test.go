@@ -80,7 +80,7 @@ func registrations(t *testing.T) (ours map[string]registered, libraries map[stri
 			for _, constant := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(labels[1], -1) {
 				names = append(names, constant[1])
 			}
-			help := regexp.MustCompile(`help: "(.*?)", constLabels`).FindStringSubmatch(d.String())
+			help := regexp.MustCompile(`help: "(.*?)", (?:unit: ".*?", )?constLabels`).FindStringSubmatch(d.String())
 			ours[nameOf(t, d)] = registered{kind: kindOf(t, c), labels: strings.Join(names, ", "), help: help[1]}
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
 // shop is a namespace of team a with a Subscription, unless it is changed.
 func shop(change func(c *rules.NamespaceContents)) *rules.Namespace {
-	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"}, Subscriptions: []*rules.Subscription{{}}}
+	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"}, Subscriptions: []*olm.Subscription{{}}}
 	if change != nil {
 		change(&c)
 	}

@@ -7,14 +7,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
-
-// GVK is the kind of virtual operators.
-var GVK = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersion"}
 
 const (
 	managedByLabel = "app.kubernetes.io/managed-by"
@@ -24,11 +21,11 @@ const (
 // Object is the operator for one namespace.
 func (o *Operator) Object(namespace string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": o.spec()}}
-	u.SetGroupVersionKind(GVK)
+	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
 	u.SetNamespace(namespace)
 	u.SetName(o.Name)
 	u.SetLabels(o.labels())
-	u.SetAnnotations(map[string]string{PropertiesAnnotation: o.properties})
+	u.SetAnnotations(map[string]string{olm.PropertiesAnnotation: o.properties})
 	u.SetOwnerReferences([]metav1.OwnerReference{o.owner()})
 	return u
 }
@@ -74,9 +71,9 @@ func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unst
 		differs = true
 		next.SetLabels(marks)
 	}
-	if annotations := next.GetAnnotations(); annotations[PropertiesAnnotation] != o.properties {
+	if annotations := next.GetAnnotations(); annotations[olm.PropertiesAnnotation] != o.properties {
 		differs = true
-		next.SetAnnotations(with(annotations, map[string]string{PropertiesAnnotation: o.properties}))
+		next.SetAnnotations(with(annotations, map[string]string{olm.PropertiesAnnotation: o.properties}))
 	}
 	if owners := next.GetOwnerReferences(); !slices.ContainsFunc(owners, o.isOwner) {
 		differs = true

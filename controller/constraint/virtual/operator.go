@@ -10,12 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
-
-// PropertiesAnnotation is where OLM's resolver reads the properties of what stands in a namespace.
-const PropertiesAnnotation = "operatorframework.io/properties"
 
 // maxProperties is how long the annotation may become, in bytes. The API server takes 256 KiB of annotations, of which
 // OLM's own need some.
@@ -46,7 +44,7 @@ const (
 
 // Of gives the virtual operator that a Constraint asks for, nil where it asks for none. Automatic are the properties
 // that it shows besides its own.
-func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []constraint.Property) *Operator {
+func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Property) *Operator {
 	text, ok := c.Annotations[rules.VirtualOperatorNamespacesAnnotation]
 	if !ok {
 		return nil
@@ -72,14 +70,14 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []constr
 }
 
 // Automatic gives the properties of the cluster that no Constraint gives: Opgate fills in the version of Kubernetes.
-func Automatic(set *constraint.Set) []constraint.Property {
+func Automatic(set *constraint.Set) []olm.Property {
 	given := map[string]bool{}
 	for _, d := range set.Definitions() {
 		for _, p := range d.Properties {
 			given[p.Type] = true
 		}
 	}
-	var automatic []constraint.Property
+	var automatic []olm.Property
 	for _, p := range set.Cluster().Properties {
 		if !given[p.Type] {
 			automatic = append(automatic, p)
@@ -95,7 +93,7 @@ func (o *Operator) WantedIn(ns *rules.Namespace) bool {
 }
 
 // wrapped writes properties as OLM reads them, the values as they were written but for white space.
-func wrapped(properties []constraint.Property) string {
+func wrapped(properties []olm.Property) string {
 	type property struct {
 		Type  string          `json:"type"`
 		Value json.RawMessage `json:"value"`

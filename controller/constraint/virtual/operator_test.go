@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -62,7 +63,7 @@ func TestProperties(t *testing.T) {
 			if want := `{"properties":[` + tc.want + `]}`; o.properties != want {
 				t.Errorf("got  %s\nwant %s", o.properties, want)
 			}
-			if _, err := constraint.ParseBundleProperties(o.properties); err != nil {
+			if _, err := olm.ParseProperties(o.properties); err != nil {
 				t.Error(err)
 			}
 		})
@@ -193,7 +194,7 @@ func TestWhatOLMWritesStays(t *testing.T) {
 
 func TestDriftIsCorrected(t *testing.T) {
 	for name, change := range map[string]func(u *unstructured.Unstructured){
-		"properties":         func(u *unstructured.Unstructured) { set(u, "{}", "metadata", "annotations", PropertiesAnnotation) },
+		"properties":         func(u *unstructured.Unstructured) { set(u, "{}", "metadata", "annotations", olm.PropertiesAnnotation) },
 		"no annotations":     func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
 		"another Constraint": func(u *unstructured.Unstructured) { set(u, "two", "metadata", "labels", rules.VirtualOperatorLabel) },
 		"managed by another": func(u *unstructured.Unstructured) { set(u, "helm", "metadata", "labels", managedByLabel) },

@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // BenchmarkEvaluate evaluates a policy and makes its next status. Plans are looked through once; what they hold does not
 // matter.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, n := range []int{1, 2_000} {
-		all := make([]*rules.InstallPlan, n)
+		all := make([]*olm.InstallPlan, n)
 		for i := range all {
-			all[i] = plan(fmt.Sprintf("install-%d", i), rules.PhaseComplete, "etcd.v1.2.3")
+			all[i] = plan(fmt.Sprintf("install-%d", i), olm.PhaseComplete, "etcd.v1.2.3")
 		}
 		in := input(enforced, running, plans(all...))
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {

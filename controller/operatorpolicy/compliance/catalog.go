@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // catalogSource says whether the catalog that the operator comes from is healthy. The condition is True
@@ -33,7 +34,7 @@ func (e *evaluation) catalogSource() Finding {
 		// Nothing was observed of it yet. Another condition type would never be looked at (R-ST-8).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
 	case live.State != "READY":
-		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+quoted(live.State), relatedUnhealthy
+		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.State), relatedUnhealthy
 	default:
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
 		state, reason = policyv1beta2.Compliant, relatedFound
@@ -68,7 +69,7 @@ func (e *evaluation) deprecations() []Finding {
 		return []Finding{f}
 	}
 	deprecated := func(reason, what, why string) []Finding {
-		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+shortened(why, foreignText)
+		f.Reason, f.Message = reason, "the requested "+what+" is deprecated: "+text.Truncate(why, foreignText)
 		return []Finding{f}
 	}
 	if why := e.manifest.Deprecation; why != "" {
@@ -76,11 +77,11 @@ func (e *evaluation) deprecations() []Finding {
 	}
 	if channel := e.manifestChannel(); channel != nil {
 		if channel.Deprecation != "" {
-			return deprecated("ChannelDeprecated", "channel "+plain(channel.Name), channel.Deprecation)
+			return deprecated("ChannelDeprecated", "channel "+text.Name(channel.Name), channel.Deprecation)
 		}
 		for _, entry := range channel.Entries {
 			if e.csv != nil && entry.Name == e.csv.Name && entry.Deprecation != "" {
-				return deprecated("BundleDeprecated", "bundle "+plain(entry.Name), entry.Deprecation)
+				return deprecated("BundleDeprecated", "bundle "+text.Name(entry.Name), entry.Deprecation)
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func (e *evaluation) minorChannel() Finding {
 	}
 	return Finding{Type: TypeMinorChannelUpgradeAvailable, Reason: "UpgradeAvailable",
 		Status:  statusIf(e.config.MinorChannelUpgradeAvailable != policyv1beta2.ConfigNonCompliant),
-		Message: "a later minor version is available in other channels: " + listed(later)}
+		Message: "a later minor version is available in other channels: " + text.Names(later, maxListed)}
 }
 
 func skipped(why string) Finding {

@@ -23,7 +23,7 @@ func (d *difference) String() string {
 	if d.path[len(d.path)-1] == managedMark {
 		return "it is not marked as managed by this policy" // another policy's name is nobody's business here
 	}
-	return fmt.Sprintf("%s is %s, wanted %s", strings.Join(d.path, "."), shown(d.live), shown(d.want))
+	return fmt.Sprintf("%s is %s, wanted %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))
 }
 
 // differing joins what differs, for a message.

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -27,24 +28,24 @@ const (
 
 // Kinds of related objects.
 const (
-	kindOperatorGroup            = "OperatorGroup"
-	kindSubscription             = "Subscription"
-	kindInstallPlan              = "InstallPlan"
-	kindClusterServiceVersion    = "ClusterServiceVersion"
+	kindOperatorGroup            = olm.KindOperatorGroup
+	kindSubscription             = olm.KindSubscription
+	kindInstallPlan              = olm.KindInstallPlan
+	kindClusterServiceVersion    = olm.KindClusterServiceVersion
 	kindCustomResourceDefinition = "CustomResourceDefinition"
 	kindDeployment               = "Deployment"
-	kindCatalogSource            = "CatalogSource"
+	kindCatalogSource            = olm.KindCatalogSource
 )
 
 // apiVersions of the kinds.
 var apiVersions = map[string]string{
-	kindOperatorGroup:            "operators.coreos.com/v1",
-	kindSubscription:             "operators.coreos.com/v1alpha1",
-	kindInstallPlan:              "operators.coreos.com/v1alpha1",
-	kindClusterServiceVersion:    "operators.coreos.com/v1alpha1",
+	kindOperatorGroup:            olm.V1.String(),
+	kindSubscription:             olm.V1alpha1.String(),
+	kindInstallPlan:              olm.V1alpha1.String(),
+	kindClusterServiceVersion:    olm.V1alpha1.String(),
 	kindCustomResourceDefinition: "apiextensions.k8s.io/v1",
 	kindDeployment:               "apps/v1",
-	kindCatalogSource:            "operators.coreos.com/v1alpha1",
+	kindCatalogSource:            olm.V1alpha1.String(),
 }
 
 // Reasons of related objects.

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // csvNamed is a ClusterServiceVersion that is installed in the namespace, nil where there is none.
@@ -56,7 +57,7 @@ func (e *evaluation) installedCSV() Finding {
 			missing.Name = sub.Name
 			message += ": the Subscription " + sub.named() + " has not installed one"
 			if sub.InstalledCSV != "" {
-				message = "the required ClusterServiceVersion " + plain(sub.InstalledCSV) + " was not found"
+				message = "the required ClusterServiceVersion " + text.Name(sub.InstalledCSV) + " was not found"
 			}
 		}
 		message += e.elsewhere()
@@ -66,7 +67,7 @@ func (e *evaluation) installedCSV() Finding {
 	f := e.describeCSV(e.csv)
 	if e.unlinked && f.Reason != reasonUnapproved && f.Reason != reasonChanged {
 		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
-		f.Message = "no Subscription refers to ClusterServiceVersion " + plain(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace
+		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace
 	}
 	return f
 }
@@ -79,7 +80,7 @@ const (
 // describeCSV says how a ClusterServiceVersion is. A version that is not allowed is only reported, never
 // removed: the policy says what may be installed, not what has to go.
 func (e *evaluation) describeCSV(csv *CSV) Finding {
-	name := "ClusterServiceVersion (" + plain(csv.Name) + ")"
+	name := "ClusterServiceVersion (" + text.Name(csv.Name) + ")"
 	if ok, accepted := e.Rules.Covers(csv.Name, csv.Version); !ok {
 		reason := name + " is not an approved version"
 		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
@@ -97,7 +98,7 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	}
 	healthy := csv.Phase == phaseSucceeded
 	reason := reasonOr(csv.Reason, csv.Phase)
-	message := either(shortened(csv.Message, foreignText), "its phase is "+either(shortened(csv.Phase, 100), "not known"))
+	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
 	return csvFinding(statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Object, compliantIf(healthy), reason))
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
@@ -17,7 +19,7 @@ func (e *evaluation) escaped(out Outcome) Outcome {
 	for i := range out.Findings {
 		if f := &out.Findings[i]; f.Type == TypeClusterServiceVersion {
 			f.Status, f.Reason = metav1.ConditionFalse, reasonEscaped
-			f.Message = shortened(strings.Join(e.Escaped, "; "), foreignText) + "; " + f.Message
+			f.Message = text.Truncate(strings.Join(e.Escaped, "; "), foreignText) + "; " + f.Message
 		}
 	}
 	return out

@@ -7,6 +7,8 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -61,14 +63,14 @@ type evaluation struct {
 	unlinked bool
 	// manifest is the package in the catalog that the Subscription has, or will have; nil where not known.
 	manifest *catalog.Package
-	catalog  rules.Catalog
+	catalog  olm.Catalog
 	channel  string
 }
 
 func newEvaluation(in *Input, w *wanted) *evaluation {
 	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig, enforced: in.Policy.Spec.IsEnforced()}
 	// An object from before complianceConfig, or that never passed the webhook, has it filled here.
-	for _, change := range rules.NormalizePolicy(in.Policy, nil) {
+	for _, change := range rules.NormalizeOperatorPolicy(in.Policy, nil) {
 		if filled, ok := change.Value.(policyv1beta2.ComplianceConfig); ok {
 			e.config = filled
 		}
@@ -77,7 +79,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	e.csv, e.unlinked = e.installed()
 
 	asked := in.Policy.Spec.Subscription
-	e.catalog, e.channel = rules.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
+	e.catalog, e.channel = olm.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
 	if sub := e.subscription; sub != nil {
 		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog.Namespace)
 		e.catalog.Name = either(e.catalog.Name, sub.Catalog.Name)
@@ -94,7 +96,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 }
 
 // manifest is the package in a catalog of which parts may be open.
-func (in *Input) manifest(c rules.Catalog) *catalog.Package {
+func (in *Input) manifest(c olm.Catalog) *catalog.Package {
 	if in.Package == nil {
 		return nil
 	}
@@ -185,7 +187,7 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 		return validated(), nil
 	}
 	f := Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionFalse, Reason: reasonInvalid,
-		Message: "the operator namespace " + quoted(e.wanted.namespace) + " does not exist"}
+		Message: "the operator namespace " + text.Quote(e.wanted.namespace) + " does not exist"}
 	if !e.enforced {
 		f.Message += notCreated
 		return f, nil
@@ -217,7 +219,7 @@ func (e *evaluation) created(kind string, o Object) policyv1beta2.RelatedObject 
 func (f Finding) because(done string) func(reason string) Finding {
 	return func(reason string) Finding {
 		failed := f
-		failed.Message += "; it cannot be " + done + ": " + shortened(reason, foreignText)
+		failed.Message += "; it cannot be " + done + ": " + text.Truncate(reason, foreignText)
 		return failed
 	}
 }

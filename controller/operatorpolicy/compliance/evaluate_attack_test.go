@@ -13,6 +13,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -82,10 +83,10 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 func TestEvaluateManyObjects(t *testing.T) {
 	many := func(in *Input) {
 		running(in)
-		var all []*rules.InstallPlan
+		var all []*olm.InstallPlan
 		for i := range 2000 {
 			name := fmt.Sprintf("n%04d", i)
-			all = append(all, newer(plan("install-"+name, rules.PhaseRequiresApproval, "etcd.v1.3.0", name), int64(i)))
+			all = append(all, newer(plan("install-"+name, olm.PhaseRequiresApproval, "etcd.v1.3.0", name), int64(i)))
 			group("g"+name, nil)(in)
 			in.CSVs[0].Deployments = append(in.CSVs[0].Deployments, name)
 			in.Overlaps = append(in.Overlaps, name)
@@ -170,7 +171,7 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 		maybe(csv(pick(), func(c *CSV) { c.Phase, c.Reason, c.Package, c.Version = pick(), pick(), "etcd", pick() })),
 		maybe(copiedFrom(pick(), func(c *CSV) { c.Phase = pick() })),
 		maybe(due(-1)),
-		maybe(plans(plan(pick(), pick(), pick(), pick()), newer(plan("p", rules.PhaseRequiresApproval, pick()), 0))),
+		maybe(plans(plan(pick(), pick(), pick(), pick()), newer(plan("p", olm.PhaseRequiresApproval, pick()), 0))),
 		maybe(manifest(func(p *catalog.Package) {
 			p.DefaultChannel, p.Channels[0].Name, p.Catalog.Name = pick(), pick(), pick()
 		})),

@@ -5,27 +5,28 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
 // contents adds to the namespace of an input a plan that OLM carried out, and what is installed by now.
 func contents(t *testing.T, planned, installed string) given {
 	t.Helper()
-	decode := func(spec string) *rules.CSV {
-		csv, err := rules.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
+	decode := func(spec string) *olm.CSV {
+		csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v1.2.0","namespace":"shop"},"spec":` + spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return csv
 	}
-	done := approved(plan("install-a", rules.PhaseComplete, "etcd.v1.2.0"))
-	done.Status.Steps = []rules.Step{{Status: "Created", Resource: rules.StepResource{
-		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: rules.Manifest{Spec: &decode(planned).Spec},
+	done := approved(plan("install-a", olm.PhaseComplete, "etcd.v1.2.0"))
+	done.Status.Steps = []olm.Step{{Status: "Created", Resource: olm.StepResource{
+		Kind: kindClusterServiceVersion, Name: "etcd.v1.2.0", Manifest: olm.Manifest{Spec: &decode(planned).Spec},
 	}}}
-	here, _ := decode(installed).Installed()
+	here, _ := rules.InstalledBy(decode(installed))
 	return func(in *Input) {
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.Policy{rules.NewPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*rules.InstallPlan{done},
+			Policies: []*rules.Policy{rules.NewPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*olm.InstallPlan{done},
 		})
 	}
 }
@@ -57,11 +58,11 @@ func TestA6DriftIsReported(t *testing.T) {
 
 // TestA5RefusedPlanIsReported is about a plan that was approved before the policy.
 func TestA5RefusedPlanIsReported(t *testing.T) {
-	before := approved(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"))
-	before.Status.BundleLookups = []rules.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: rules.Catalog{Namespace: "olm", Name: "bargain"},
+	before := approved(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"))
+	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
 	in := input(enforced, upgrading(before, "install-b"), config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant }))
-	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.Policy{in.Rules}, Plans: []*rules.InstallPlan{before}})
+	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.Policy{in.Rules}, Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {
 			continue

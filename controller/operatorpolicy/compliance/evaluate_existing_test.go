@@ -5,7 +5,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // copiedFrom adds the copy of an operator that is installed for all namespaces in namespace operators.
@@ -19,7 +19,7 @@ func copiedFrom(name string, changes ...func(*CSV)) given {
 			Subscriptions: []Subscription{{
 				Object:       Object{Namespace: "operators", Name: "etcd"},
 				Package:      "etcd",
-				Catalog:      rules.Catalog{Namespace: "olm", Name: "community"},
+				Catalog:      olm.Catalog{Namespace: "olm", Name: "community"},
 				InstalledCSV: name,
 			}},
 		}
@@ -32,11 +32,11 @@ func copiedFrom(name string, changes ...func(*CSV)) given {
 func origin(change func(*Origin)) func(*CSV) { return func(c *CSV) { change(c.Origin) } }
 
 // broughtBy adds the plan that brought what a copy was copied from, with a step from a catalog.
-func broughtBy(catalog, status string, changes ...func(*rules.InstallPlan)) func(*CSV) {
+func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*CSV) {
 	return func(c *CSV) {
-		p := &rules.InstallPlan{Metadata: rules.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
-		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Name}, true, rules.PhaseComplete
-		p.Status.Steps = []rules.Step{{Resolving: c.Name, Status: status, Resource: rules.StepResource{
+		p := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
+		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Name}, true, olm.PhaseComplete
+		p.Status.Steps = []olm.Step{{Resolving: c.Name, Status: status, Resource: olm.StepResource{
 			Kind: kindClusterServiceVersion, Name: c.Name, CatalogNamespace: "olm", CatalogName: catalog,
 		}}}
 		for _, change := range changes {
@@ -170,9 +170,9 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 			o.Subscriptions[1].Catalog.Name = "evil"
 		})),
 		stranger("its Subscription was moved to the right catalog afterwards", broughtBy("evil", "Created")),
-		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *rules.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
+		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
 		stranger("it is not what its plan brought", origin(func(o *Origin) { o.Drifted = true })),
-		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *rules.InstallPlan) { p.Spec.Approved = false })),
+		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *olm.InstallPlan) { p.Spec.Approved = false })),
 		stranger("there is no original", func(c *CSV) { c.Origin = nil }),
 		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
 		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Deleting = true })),

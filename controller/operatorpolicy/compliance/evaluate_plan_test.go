@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
 // upgrading is an installed operator that moves to another version by a plan.
-func upgrading(p *rules.InstallPlan, ref string) given {
+func upgrading(p *olm.InstallPlan, ref string) given {
 	return func(in *Input) {
 		running(in)
 		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ref
@@ -20,32 +21,32 @@ func nonCompliantUpgrades(c *policyv1beta2.ComplianceConfig) {
 	c.UpgradesAvailable = policyv1beta2.ConfigNonCompliant
 }
 
-func step(resolving, status string) rules.Step {
-	return rules.Step{Resolving: resolving, Status: status}
+func step(resolving, status string) olm.Step {
+	return olm.Step{Resolving: resolving, Status: status}
 }
 
-func withSteps(p *rules.InstallPlan, steps ...rules.Step) *rules.InstallPlan {
+func withSteps(p *olm.InstallPlan, steps ...olm.Step) *olm.InstallPlan {
 	p.Status.Steps = steps
 	return p
 }
 
-func approved(p *rules.InstallPlan) *rules.InstallPlan {
+func approved(p *olm.InstallPlan) *olm.InstallPlan {
 	p.Spec.Approved = true
 	return p
 }
 
-func overridden(p *rules.InstallPlan, reason string) *rules.InstallPlan {
+func overridden(p *olm.InstallPlan, reason string) *olm.InstallPlan {
 	p.Metadata.Annotations.OverrideReason = reason
 	return approved(p)
 }
 
-func newer(p *rules.InstallPlan, generation int64) *rules.InstallPlan {
+func newer(p *olm.InstallPlan, generation int64) *olm.InstallPlan {
 	p.Spec.Generation = generation
 	return p
 }
 
 func TestEvaluateInstallPlan(t *testing.T) {
-	waiting := plan("install-b", rules.PhaseRequiresApproval, "vault.v2.0.0", "etcd.v1.3.0")
+	waiting := plan("install-b", olm.PhaseRequiresApproval, "vault.v2.0.0", "etcd.v1.3.0")
 	for _, s := range []scenario{
 		{
 			name: "9.2 nothing is being installed", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "" }), plans(waiting)},
@@ -100,49 +101,49 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "the plan is approved already", given: []given{upgrading(approved(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b")},
+			name: "the plan is approved already", given: []given{upgrading(approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b")},
 			want: map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
 		},
 		{
 			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),
-				plans(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")), func(in *Input) { in.Subscriptions[0].InstallPlan = "install-b" }},
+				plans(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")), func(in *Input) { in.Subscriptions[0].InstallPlan = "install-b" }},
 			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "R-ST-13 a plan is installing", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
+			name: "R-ST-13 a plan is installing", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b is installing"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Installing"}},
 		},
 		{
-			name: "R-ST-13 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", rules.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
+			name: "R-ST-13 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
 				config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant })},
 			want:    map[string]string{TypeInstallPlan: "True InstallPlansInstalling"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Installing"}},
 		},
 		{
-			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", rules.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},
+			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},
 			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; its approval gives the override reason "CVE-1\n"`},
 		},
 		{
-			name: "R-ST-12 a plan has failed", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), "install-b")},
+			name: "R-ST-12 a plan has failed", given: []given{upgrading(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0"), "install-b")},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b has failed"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Failed"}},
 		},
 		{
-			name: "R-ST-12 a plan for several has failed another operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+			name: "R-ST-12 a plan for several has failed another operator", given: []given{upgrading(withSteps(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
 				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "Present"), step("vault.v2.0.0", "Unknown")), "install-b")},
 			want: map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
 		},
 		{
-			name: "R-ST-12 a plan for several has failed this operator", given: []given{upgrading(withSteps(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
+			name: "R-ST-12 a plan for several has failed this operator", given: []given{upgrading(withSteps(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"),
 				step("etcd.v1.3.0", "Created"), step("etcd.v1.3.0", "NotPresent")), "install-b")},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 		},
 		{
-			name: "R-ST-12 a plan for several has failed before its first step", given: []given{upgrading(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"), "install-b")},
+			name: "R-ST-12 a plan for several has failed before its first step", given: []given{upgrading(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0", "vault.v2.0.0"), "install-b")},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanFailed"},
 		},
 		{
@@ -156,21 +157,21 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Unknown"}},
 		},
 		{
-			name: "R-AP-1 the plan that is referred to counts, not the newest", given: []given{upgrading(waiting, "install-b"), plans(newer(plan("install-c", rules.PhaseFailed, "etcd.v1.3.0"), 9))},
+			name: "R-AP-1 the plan that is referred to counts, not the newest", given: []given{upgrading(waiting, "install-b"), plans(newer(plan("install-c", olm.PhaseFailed, "etcd.v1.3.0"), 9))},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "without a reference the newest for the version counts", given: []given{upgrading(newer(plan("install-b", rules.PhaseFailed, "etcd.v1.3.0"), 4), ""),
-				plans(newer(plan("install-c", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 5), newer(plan("install-d", rules.PhaseFailed, "vault.v2.0.0"), 6))},
+			name: "without a reference the newest for the version counts", given: []given{upgrading(newer(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0"), 4), ""),
+				plans(newer(plan("install-c", olm.PhaseRequiresApproval, "etcd.v1.3.0"), 5), newer(plan("install-d", olm.PhaseFailed, "vault.v2.0.0"), 6))},
 			related: map[string][]string{kindInstallPlan: {"install-c Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "without a reference a plan that is done beats its duplicate", given: []given{upgrading(newer(plan("install-b", rules.PhaseComplete, "etcd.v1.3.0"), 4), ""),
-				plans(newer(plan("install-c", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 5))},
+			name: "without a reference a plan that is done beats its duplicate", given: []given{upgrading(newer(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), 4), ""),
+				plans(newer(plan("install-c", olm.PhaseRequiresApproval, "etcd.v1.3.0"), 5))},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Complete"}},
 		},
 		{
-			name: "plans without a generation count too", given: []given{upgrading(newer(plan("install-b", rules.PhaseRequiresApproval, "etcd.v1.3.0"), 0), "gone")},
+			name: "plans without a generation count too", given: []given{upgrading(newer(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0"), 0), "gone")},
 			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval"},
 		},
 	} {

@@ -10,7 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // ready is a namespace in which a Subscription can be made.
@@ -137,7 +137,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		},
 		{
 			name:  "1.2 an existing Subscription needs no defaults, and its channel stays",
-			given: []given{enforced, running, defaults, func(in *Input) { in.Package = func(rules.Catalog) *catalog.Package { return nil } }},
+			given: []given{enforced, running, defaults, func(in *Input) { in.Package = func(olm.Catalog) *catalog.Package { return nil } }},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
@@ -332,7 +332,7 @@ func TestEvaluateIntervention(t *testing.T) {
 		{"the version is not there", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs = nil }}, nil, 0, nil},
 		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Reason = "Copied" }}, nil, 0, nil},
 		{"the version belongs to another namespace", []given{enforced, lost, due(-time.Hour), func(in *Input) {
-			in.CSVs[0].Annotations = map[string]string{operatorNamespace: "elsewhere"}
+			in.CSVs[0].Annotations = map[string]string{olm.OperatorNamespaceAnnotation: "elsewhere"}
 		}}, nil, 0, nil},
 		{"the version is of another package", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Package = "vault" }}, nil, 0, nil},
 		{"nothing is lost", []given{enforced, running, due(-time.Hour)}, nil, 0, nil},

@@ -14,6 +14,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -35,8 +36,8 @@ func input(changes ...given) *Input {
 		},
 		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
 		Deployments:   map[string]Deployment{},
-		CatalogSource: func(rules.Catalog) *CatalogSource { return nil },
-		Package:       func(rules.Catalog) *catalog.Package { return nil },
+		CatalogSource: func(olm.Catalog) *CatalogSource { return nil },
+		Package:       func(olm.Catalog) *catalog.Package { return nil },
 		Approvals:     map[string]Approval{},
 	}
 	for _, change := range changes {
@@ -89,7 +90,7 @@ func subscription(name string, changes ...func(*Subscription)) given {
 	return func(in *Input) {
 		s := Subscription{
 			Object:  Object{Namespace: "shop", Name: name, UID: "uid-" + name},
-			Package: "etcd", Channel: "stable-1.2", Catalog: rules.Catalog{Namespace: "olm", Name: "community"},
+			Package: "etcd", Channel: "stable-1.2", Catalog: olm.Catalog{Namespace: "olm", Name: "community"},
 			InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0", State: "AtLatestKnown",
 		}
 		for _, change := range changes {
@@ -133,7 +134,7 @@ func deployment(name string, available bool) given {
 
 func catalogState(state string) given {
 	return func(in *Input) {
-		in.CatalogSource = func(c rules.Catalog) *CatalogSource {
+		in.CatalogSource = func(c olm.Catalog) *CatalogSource {
 			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name, UID: "uid-catalog"}, State: state}
 		}
 	}
@@ -142,12 +143,12 @@ func catalogState(state string) given {
 // manifest makes the package known in catalog olm/community.
 func manifest(changes ...func(*catalog.Package)) given {
 	return func(in *Input) {
-		p := &catalog.Package{Name: "etcd", Catalog: rules.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
+		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
 			Channels: []catalog.Channel{{Name: "stable-1.2", Entries: []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
 		for _, change := range changes {
 			change(p)
 		}
-		in.Package = func(c rules.Catalog) *catalog.Package {
+		in.Package = func(c olm.Catalog) *catalog.Package {
 			if c.Name != "" && c.Name != p.Catalog.Name || c.Namespace != "" && c.Namespace != p.Catalog.Namespace {
 				return nil
 			}
@@ -157,15 +158,15 @@ func manifest(changes ...func(*catalog.Package)) given {
 }
 
 // plans puts InstallPlans into the namespace.
-func plans(all ...*rules.InstallPlan) given {
+func plans(all ...*olm.InstallPlan) given {
 	return func(in *Input) {
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
 	}
 }
 
-func plan(name, phase string, csvs ...string) *rules.InstallPlan {
-	p := &rules.InstallPlan{}
-	p.Metadata = rules.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}
+func plan(name, phase string, csvs ...string) *olm.InstallPlan {
+	p := &olm.InstallPlan{}
+	p.Metadata = olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}
 	p.Spec.CSVNames, p.Spec.Generation, p.Status.Phase = csvs, 1, phase
 	return p
 }
@@ -174,7 +175,7 @@ func plan(name, phase string, csvs ...string) *rules.InstallPlan {
 func running(in *Input) {
 	for _, change := range []given{
 		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"), deployment("etcd-operator", true),
-		catalogState("READY"), manifest(), plans(plan("install-a", rules.PhaseComplete, "etcd.v1.2.0")),
+		catalogState("READY"), manifest(), plans(plan("install-a", olm.PhaseComplete, "etcd.v1.2.0")),
 		func(in *Input) { in.Subscriptions[0].InstallPlan = "install-a" },
 	} {
 		change(in)

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // existingInstallation is the copy of a ClusterServiceVersion by which OLM shows that the operator, installed
@@ -52,11 +53,11 @@ func (e *evaluation) elsewhere() string {
 			continue
 		}
 		if e.served(c) && !c.Origin.comesFrom(e.Rules) {
-			message += "; " + plain(c.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + plain(c.CopiedFrom) +
+			message += "; " + text.Name(c.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
 				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
 		}
 		if e.subscription != nil && e.subscription.follows(c.Name) {
-			message += "; OLM cannot install " + plain(c.Name) + " here while the copy of that name from namespace " + plain(c.CopiedFrom) + " is in its place"
+			message += "; OLM cannot install " + text.Name(c.Name) + " here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
 		}
 	}
 	return message
@@ -65,7 +66,7 @@ func (e *evaluation) elsewhere() string {
 // existing is the outcome for an operator that is installed elsewhere and available here.
 func (e *evaluation) existing(csv *CSV) Outcome {
 	out := Outcome{InstalledVersion: csv.Name}
-	message := "the operator is installed in namespace " + plain(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
+	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
 	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {
 		status := metav1.ConditionTrue
 		if conditionType == TypeCatalogSourcesUnhealthy {

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -18,13 +20,13 @@ const (
 
 // plan is the InstallPlan that counts for the Subscription: the one that the Subscription refers to (R-AP-1),
 // else the newest for the version that it is at. gone names a plan that is referred to and not there.
-func (e *evaluation) plan() (plan *rules.InstallPlan, gone string) {
+func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	sub := e.subscription
 	if sub == nil || sub.CurrentCSV == "" && sub.InstalledCSV == "" {
 		return nil, ""
 	}
 	plans := e.Namespace.Plans()
-	if i := slices.IndexFunc(plans, func(p *rules.InstallPlan) bool { return sub.InstallPlan != "" && p.Metadata.Name == sub.InstallPlan }); i >= 0 {
+	if i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool { return sub.InstallPlan != "" && p.Metadata.Name == sub.InstallPlan }); i >= 0 {
 		return plans[i], ""
 	}
 	for _, csv := range []string{sub.CurrentCSV, sub.InstalledCSV} {
@@ -37,10 +39,10 @@ func (e *evaluation) plan() (plan *rules.InstallPlan, gone string) {
 
 // newestFor is the newest plan that brings a ClusterServiceVersion. One that is being carried out or done
 // comes before all others: OLM makes duplicates of plans it has already handled.
-func newestFor(plans []*rules.InstallPlan, csv string) *rules.InstallPlan {
-	var newest *rules.InstallPlan
-	rank := func(p *rules.InstallPlan) int {
-		if p.Status.Phase == rules.PhaseInstalling || p.Status.Phase == rules.PhaseComplete {
+func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
+	var newest *olm.InstallPlan
+	rank := func(p *olm.InstallPlan) int {
+		if p.Status.Phase == olm.PhaseInstalling || p.Status.Phase == olm.PhaseComplete {
 			return 1
 		}
 		return 0
@@ -63,19 +65,19 @@ func (e *evaluation) installPlan() Finding {
 	if plan == nil {
 		f.Reason, f.Message = reasonNoPlans, "there are no relevant InstallPlans in namespace "+e.wanted.namespace
 		if gone != "" {
-			f.Message += "; " + plain(gone) + ", which the Subscription refers to, is gone"
+			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, is gone"
 		}
 		f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}
 		return f
 	}
 	phase := plan.Status.Phase
-	state := compliantIf(phase == rules.PhaseComplete)
+	state := compliantIf(phase == olm.PhaseComplete)
 	switch phase {
-	case rules.PhaseRequiresApproval:
+	case olm.PhaseRequiresApproval:
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
-	case rules.PhaseInstalling:
+	case olm.PhaseInstalling:
 		// That an installation runs is no fault of the operator's, but the default counts it as one (R-ST-13);
 		// upgradesProgressing says otherwise.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
@@ -85,7 +87,7 @@ func (e *evaluation) installPlan() Finding {
 			f.Status, state, f.Reason = metav1.ConditionFalse, policyv1beta2.NonCompliant, "InstallPlanRefused"
 			f.Message = "the InstallPlan " + planName(plan) + " is approved, and what it brings is refused when OLM writes it; delete the plan to end that: " + sentences(refused)
 		}
-	case rules.PhaseFailed:
+	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
 			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"
@@ -94,34 +96,34 @@ func (e *evaluation) installPlan() Finding {
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
-		f.Message += "; its approval gives the override reason " + quoted(reason) // break-glass is not to go unseen
+		f.Message += "; its approval gives the override reason " + text.Quote(reason) // break-glass is not to go unseen
 	}
 	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
-	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(shortened(phase, 100), "Unknown"))}
+	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
 }
 
 const noneRequiringApproval = "no InstallPlans requiring approval were found"
 
-func planName(p *rules.InstallPlan) string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
+func planName(p *olm.InstallPlan) string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
 // failed tells whether a failed plan failed this operator: one for several may have failed another.
-func (e *evaluation) failed(plan *rules.InstallPlan) bool {
+func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 	if len(plan.Spec.CSVNames) < 2 || len(plan.Status.Steps) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(plan.Status.Steps, func(s rules.Step) bool {
+	return slices.ContainsFunc(plan.Status.Steps, func(s olm.Step) bool {
 		return s.Resolving == e.subscription.CurrentCSV && s.Status != "Created" && s.Status != "Present"
 	})
 }
 
 // pending is for a plan in phase RequiresApproval.
-func (e *evaluation) pending(plan *rules.InstallPlan) (metav1.ConditionStatus, string, string) {
+func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
 	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV {
 		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // it waits for another operator
 	}
-	current := plain(sub.CurrentCSV)
+	current := text.Name(sub.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
 	if approval.Done || plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
@@ -132,16 +134,16 @@ func (e *evaluation) pending(plan *rules.InstallPlan) (metav1.ConditionStatus, s
 	}
 	channel := "the default channel"
 	if name := either(sub.Channel, e.channel); name != "" {
-		channel = "the " + plain(name) + " channel"
+		channel = "the " + text.Name(name) + " channel"
 	}
 	message := fmt.Sprintf("%s%s is available on %s, the InstallPlan %s for [%s] awaits approval", what, current, channel,
-		planName(plan), listed(slices.Sorted(slices.Values(plan.Spec.CSVNames))))
+		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
 	for _, blocker := range approval.Blockers {
 		why = append(why, blocker.Why)
 	}
 	if approval.Problem != "" {
-		why = append(why, "it could not be approved: "+shortened(approval.Problem, foreignText))
+		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))
 	}
 	if len(why) > 0 {
 		message += "; " + sentences(why)

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // interventionDelay is how long OLM gets to sort a stuck Subscription out by itself.
@@ -41,7 +43,7 @@ func (e *evaluation) unresolved() *Finding {
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = metav1.NewTime(c.LastTransitionTime)
-		f.Message = either(shortened(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
+		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
 	case !e.mentioned(c.Message):
 		return nil
 	default:
@@ -50,7 +52,7 @@ func (e *evaluation) unresolved() *Finding {
 		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
 			at, _ := e.intervention()
-			f.Message += "; it lost track of its ClusterServiceVersion " + plain(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
+			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
 		}
 	}
 	f.Related = append(f.Related, e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, f.Reason))
@@ -92,7 +94,7 @@ func (e *evaluation) lost() *CSV {
 		csv := e.csvNamed(strings.TrimRight(match[1], ",:"))
 		switch {
 		case csv == nil || csv.Reason == "Copied":
-		case csv.Annotations[operatorNamespace] != "" && csv.Annotations[operatorNamespace] != e.wanted.namespace:
+		case csv.Annotations[olm.OperatorNamespaceAnnotation] != "" && csv.Annotations[olm.OperatorNamespaceAnnotation] != e.wanted.namespace:
 		case csv.Package == e.wanted.name:
 			return csv
 		case csv.Package == "":
@@ -132,9 +134,9 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+plain(e.lost().Name),
+	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+text.Name(e.lost().Name),
 		e.related(kindSubscription, e.subscription.Object, policyv1beta2.NonCompliant, reasonUnsatisfiable))
 	done := e.updated()
-	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + plain(e.lost().Name)
+	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + text.Name(e.lost().Name)
 	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -86,21 +86,7 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 
 // told is the message: the outcome, which is all that the policy framework parses, and what led to it.
 func told(compliant policyv1beta2.ComplianceState, messages []string) string {
-	return cut(string(compliant)+"; "+strings.Join(messages, ", "), messageLength)
-}
-
-// cut shortens text to a number of bytes and says so. It gives valid UTF-8: the API server would replace
-// anything else, and the status would differ from what was written.
-func cut(text string, most int) string {
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
-	if len(text) <= most {
-		return text
-	}
-	end := most - len(truncatedSuffix)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + truncatedSuffix
+	return text.TruncateSuffix(string(compliant)+"; "+strings.Join(messages, ", "), messageLength, truncatedSuffix)
 }
 
 // Event is a change of compliance to report.

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -79,25 +78,6 @@ func TestMessageOrder(t *testing.T) {
 	if diff := cmp.Diff(want, event.Message); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func FuzzCut(f *testing.F) {
-	f.Add("short", uint16(6))
-	f.Add(strings.Repeat("ü", 30), uint16(27))
-	f.Add("\xff\xfe\x80 broken "+strings.Repeat("€", 20), uint16(16))
-	f.Fuzz(func(t *testing.T, text string, more uint16) {
-		most := len(truncatedSuffix) + int(more) // there is no message with less room than for the suffix
-		got := cut(text, most)
-		if len(got) > most || !utf8.ValidString(got) || cut(got, most) != got {
-			t.Errorf("%q to %d bytes: %q", text, most, got)
-		}
-		if len(got) < most-utf8.UTFMax+1 && strings.HasSuffix(got, truncatedSuffix) && !strings.HasSuffix(text, truncatedSuffix) {
-			t.Errorf("%q to %d bytes lost too much: %q", text, most, got)
-		}
-		if utf8.ValidString(text) && len(text) <= most && got != text {
-			t.Errorf("%q was changed to %q", text, got)
-		}
-	})
 }
 
 func TestComplianceEvent(t *testing.T) {

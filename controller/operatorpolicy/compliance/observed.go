@@ -5,6 +5,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -38,11 +39,11 @@ type Input struct {
 	// Deployments are those of the operator's namespace, by name.
 	Deployments map[string]Deployment
 	// CatalogSource gives a CatalogSource, or nil where there is none.
-	CatalogSource func(rules.Catalog) *CatalogSource
+	CatalogSource func(olm.Catalog) *CatalogSource
 	// Package gives what a catalog says of the policy's package; a zero catalog, or one with a part left
 	// open, stands for any that has it. It gives nil where that is not known (yet): PackageManifests cannot
 	// be watched, and the server of them may be absent.
-	Package func(rules.Catalog) *catalog.Package
+	Package func(olm.Catalog) *catalog.Package
 	// Approvals are what became, a moment ago, of the plans that the rules let the loop approve, by plan name.
 	Approvals map[string]Approval
 	// Escaped has a sentence for each ClusterServiceVersion that was installed while Opgate was not running and that the policy does not allow.
@@ -77,7 +78,7 @@ type Subscription struct {
 	// Package is spec.name.
 	Package                         string
 	Channel, StartingCSV            string
-	Catalog                         rules.Catalog
+	Catalog                         olm.Catalog
 	InstalledCSV, CurrentCSV, State string
 	// InstallPlan is the name in status.installPlanRef.
 	InstallPlan string

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -28,7 +29,7 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 			related[i] = e.related(kindOperatorGroup, groups[i].Object, policyv1beta2.NonCompliant, relatedTooManyGroups)
 		}
 		return groupFinding(metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
-			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s", e.wanted.namespace, listed(names)), related...), nil, false
+			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s", e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
 	case e.wanted.group != nil && e.wanted.group.name != groups[0].Name:
 		return e.otherGroup(&groups[0]), nil, false
 	}
@@ -44,7 +45,7 @@ func groupFinding(status metav1.ConditionStatus, reason, message string, related
 func (e *evaluation) otherGroup(group *OperatorGroup) Finding {
 	missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
 	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
-		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", group.named(), quoted(group.Name), quoted(missing.Name)),
+		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", group.named(), text.Quote(group.Name), text.Quote(missing.Name)),
 		e.related(kindOperatorGroup, group.Object, policyv1beta2.NonCompliant, relatedMismatch),
 		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
 }
@@ -238,5 +239,5 @@ func modeNames(modes map[string]bool) string {
 	if len(names) == 0 {
 		return "none"
 	}
-	return listed(names)
+	return text.Names(names, maxListed)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -19,7 +20,7 @@ type Origin struct {
 	OperatorGroups []OperatorGroup
 	Subscriptions  []Subscription
 	// Plans are the InstallPlans of the namespace.
-	Plans []*rules.InstallPlan
+	Plans []*olm.InstallPlan
 }
 
 // serves reports whether OLM copies what is installed there to a namespace: OLM works with exactly one OperatorGroup
@@ -46,7 +47,7 @@ func (o *Origin) provides(pkg string) bool {
 // and the plan that brought it, if it is still there, must not say otherwise: OLM makes a Subscription follow whatever
 // has the name that it waits for, and the Subscription's catalog can be changed afterwards.
 func (o *Origin) comesFrom(p *rules.Policy) bool {
-	if p.Catalog == (rules.Catalog{}) {
+	if p.Catalog == (olm.Catalog{}) {
 		return true
 	}
 	if o.Drifted {
@@ -66,8 +67,8 @@ func (o *Origin) followers() []Subscription {
 }
 
 // plan is the newest plan that installs the original, nil where it is gone: OLM keeps few of them.
-func (o *Origin) plan() *rules.InstallPlan {
-	var newest *rules.InstallPlan
+func (o *Origin) plan() *olm.InstallPlan {
+	var newest *olm.InstallPlan
 	for _, plan := range o.Plans {
 		if slices.Contains(plan.Spec.CSVNames, o.CSV.Name) && (newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
 			newest = plan
@@ -78,6 +79,6 @@ func (o *Origin) plan() *rules.InstallPlan {
 
 // preceded reports whether a ClusterServiceVersion is older than the plan that should have brought it. The status of the plan's
 // step does not show it: OLM repeats steps, and then finds in place what it has created itself.
-func preceded(plan *rules.InstallPlan, csv *CSV) bool {
+func preceded(plan *olm.InstallPlan, csv *CSV) bool {
 	return csv.Created < plan.Metadata.CreationTimestamp
 }

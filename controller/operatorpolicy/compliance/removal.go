@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // recordTime is how long until a removal goes on that waited for its own status.
@@ -120,7 +120,7 @@ func (s *scope) deploymentsNotHandled() Finding {
 func (s *scope) catalogNotHandled() Finding {
 	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource,
 		Message: "the CatalogSource does not count for a mustnothave policy"}
-	var catalogs []rules.Catalog
+	var catalogs []olm.Catalog
 	for _, sub := range s.meant {
 		if !slices.Contains(catalogs, sub.Catalog) {
 			catalogs = append(catalogs, sub.Catalog)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // fate is what becomes of an object of the operator.
@@ -98,7 +99,7 @@ func (k *removalKind) deletions(items []item) []Action {
 			Live: items[i].Content,
 			Done: k.finding(state),
 			Failed: func(reason string) Finding {
-				failed[i].why = shortened(reason, foreignText)
+				failed[i].why = text.Truncate(reason, foreignText)
 				return k.finding(failed)
 			},
 		})
@@ -200,7 +201,7 @@ func noun(kind string, items []item) (subject, verb string) {
 	if len(names) == 1 {
 		return "the " + kind + " " + names[0], " is "
 	}
-	return "the " + kind + "s " + listed(names), " are "
+	return "the " + kind + "s " + text.Names(names, maxListed), " are "
 }
 
 // relatedUnsure is the reason of an object of which it is not known whether the policy means it. It differs

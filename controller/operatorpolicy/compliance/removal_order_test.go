@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // play evaluates until nothing happens any more, and tells each turn.
@@ -336,7 +336,7 @@ func checkRest(t *testing.T, seed uint64, s *site) {
 	if spec.RemovalBehavior.ClusterServiceVersions != policyv1beta2.RemovalKeep && left {
 		t.Fatalf("seed %d: a ClusterServiceVersion is left", seed)
 	}
-	left = slices.ContainsFunc(s.plans, func(p *rules.InstallPlan) bool { return strings.HasPrefix(p.Metadata.Name, "install-etcd") })
+	left = slices.ContainsFunc(s.plans, func(p *olm.InstallPlan) bool { return strings.HasPrefix(p.Metadata.Name, "install-etcd") })
 	if spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete && left {
 		t.Fatalf("seed %d: an InstallPlan is left", seed)
 	}

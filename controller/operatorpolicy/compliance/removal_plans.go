@@ -3,11 +3,13 @@ package compliance
 import (
 	"slices"
 
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
 // planObject is a plan as it is known from the snapshot: enough to delete it by.
-func planObject(plan *rules.InstallPlan) Object {
+func planObject(plan *olm.InstallPlan) Object {
 	meta := &plan.Metadata
 	return Object{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, Deleting: meta.DeletionTimestamp != "", Content: map[string]any{
 		"apiVersion": apiVersions[kindInstallPlan],
@@ -35,7 +37,7 @@ func (s *scope) judgePlans() []item {
 }
 
 // judgePlan tells whether a plan installs something of the package, and why it has to stay all the same.
-func (s *scope) judgePlan(plan *rules.InstallPlan) (ours bool, keep string) {
+func (s *scope) judgePlan(plan *olm.InstallPlan) (ours bool, keep string) {
 	if plan.Metadata.Namespace != s.namespace {
 		return false, ""
 	}
@@ -48,13 +50,13 @@ func (s *scope) judgePlan(plan *rules.InstallPlan) (ours bool, keep string) {
 		match, _ := s.Rules.Forbids(c.CSV, c.Version, planCatalog(plan, c.CSV))
 		switch {
 		case c.Package == "":
-			keep = "the package of " + listed([]string{c.CSV}) + " in it is not known"
+			keep = "the package of " + text.Name(c.CSV) + " in it is not known"
 			continue
 		case c.Package != s.pkg:
-			keep = "it also installs " + listed([]string{c.CSV})
+			keep = "it also installs " + text.Name(c.CSV)
 			continue
 		case !match:
-			keep = "the policy does not surely mean " + listed([]string{c.CSV}) + " in it"
+			keep = "the policy does not surely mean " + text.Name(c.CSV) + " in it"
 		}
 		ours = true
 	}
@@ -68,10 +70,10 @@ func (s *scope) installs(csv string) bool {
 }
 
 // planCatalog is where a plan takes a ClusterServiceVersion from; zero where it does not say, or says two.
-func planCatalog(plan *rules.InstallPlan, csv string) rules.Catalog {
-	var found []rules.Catalog
-	add := func(c rules.Catalog) {
-		if c != (rules.Catalog{}) && !slices.Contains(found, c) {
+func planCatalog(plan *olm.InstallPlan, csv string) olm.Catalog {
+	var found []olm.Catalog
+	add := func(c olm.Catalog) {
+		if c != (olm.Catalog{}) && !slices.Contains(found, c) {
 			found = append(found, c)
 		}
 	}
@@ -82,22 +84,22 @@ func planCatalog(plan *rules.InstallPlan, csv string) rules.Catalog {
 	}
 	for i := range plan.Status.Steps {
 		if r := &plan.Status.Steps[i].Resource; r.Kind == kindClusterServiceVersion && r.Name == csv {
-			add(rules.Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
+			add(olm.Catalog{Namespace: r.CatalogNamespace, Name: r.CatalogName})
 		}
 	}
 	if len(found) == 1 {
 		return found[0]
 	}
-	return rules.Catalog{}
+	return olm.Catalog{}
 }
 
 // followedPlans are the plans that the meant Subscriptions follow: the one that OLM names, else the newest
 // that installs what they have.
-func (s *scope) followedPlans() []*rules.InstallPlan {
-	var followed []*rules.InstallPlan
+func (s *scope) followedPlans() []*olm.InstallPlan {
+	var followed []*olm.InstallPlan
 	for i := range s.meant {
 		sub := &s.meant[i]
-		var best *rules.InstallPlan
+		var best *olm.InstallPlan
 		for _, plan := range s.Namespace.Plans() {
 			if plan.Metadata.Name == sub.InstallPlan {
 				best = plan

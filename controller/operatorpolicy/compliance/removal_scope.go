@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -31,7 +32,7 @@ func newScope(in *Input) *scope {
 	s := &scope{Input: in, pkg: spec.Subscription.Name, namespace: spec.Subscription.Namespace}
 	s.label = OperatorLabel(s.pkg, s.namespace)
 	s.byVersion = len(rules.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
-	s.narrowed = s.byVersion || in.Rules.Catalog != rules.Catalog{}
+	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
 	for _, sub := range in.Subscriptions {
 		if sub.Package == s.pkg && sub.Namespace == s.namespace {
 			s.subscriptions = append(s.subscriptions, sub)
@@ -51,12 +52,9 @@ func newScope(in *Input) *scope {
 	return s
 }
 
-// operatorLabels is the prefix of the labels that tie objects to operators, as <package>.<namespace>.
-const operatorLabels = "operators.coreos.com/"
-
 // OperatorLabel is the label by which OLM marks what belongs to an operator.
 func OperatorLabel(pkg, namespace string) string {
-	return operatorLabels + subscriptionLabel(pkg, namespace)
+	return olm.ComponentLabelPrefix + subscriptionLabel(pkg, namespace)
 }
 
 // follows tells whether a Subscription has, or moves to, a ClusterServiceVersion.
@@ -112,8 +110,8 @@ func (s *scope) means(sub *Subscription) bool {
 
 // catalogOf is where a ClusterServiceVersion comes from, by the Subscription that follows it, or else by
 // those to its package. It is zero where none tells, or several disagree.
-func (s *scope) catalogOf(c *CSV) rules.Catalog {
-	var followers, others []rules.Catalog
+func (s *scope) catalogOf(c *CSV) olm.Catalog {
+	var followers, others []olm.Catalog
 	for i := range s.subscriptions {
 		if s.subscriptions[i].follows(c.Name) {
 			followers = append(followers, s.subscriptions[i].Catalog)
@@ -124,8 +122,8 @@ func (s *scope) catalogOf(c *CSV) rules.Catalog {
 	if len(followers) == 0 {
 		followers = others
 	}
-	if len(followers) == 0 || slices.ContainsFunc(followers, func(c rules.Catalog) bool { return c != followers[0] }) {
-		return rules.Catalog{}
+	if len(followers) == 0 || slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
+		return olm.Catalog{}
 	}
 	return followers[0]
 }
@@ -169,14 +167,14 @@ func (s *scope) judgeCSVs() []item {
 		next := newItem(c.Object, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := s.Rules.Forbids(c.Name, c.Version, rules.Catalog{})
+			alone, _ := s.Rules.Forbids(c.Name, c.Version, olm.Catalog{})
 			evident := alone && (c.Package != "" || s.labelled(c))
 			next.unrecorded = next.fate == going && !evident && !recorded
 		case sure:
 			next = item{Object: c.Object, fate: unmeant}
 		case next.fate == going:
 			next.fate, next.why = unsure, "its version is not known"
-			if catalog == (rules.Catalog{}) && s.Rules.Catalog != (rules.Catalog{}) {
+			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
 				next.why = "its catalog is not known: no Subscription tells it"
 			}
 		}
@@ -220,7 +218,7 @@ func (s *scope) judgeCRDs() []item {
 // shared tells whether a definition is also of the operator in another namespace.
 func (s *scope) shared(crd *Object) bool {
 	for label := range crd.Labels {
-		if strings.HasPrefix(label, operatorLabels) && label != s.label {
+		if strings.HasPrefix(label, olm.ComponentLabelPrefix) && label != s.label {
 			return true
 		}
 	}
@@ -231,19 +229,19 @@ func (s *scope) shared(crd *Object) bool {
 // of the package's ClusterServiceVersions, and the definition came to be between the plan and its completion. The step's status
 // does not show it: OLM repeats steps, and then finds in place what it has created itself.
 func (s *scope) createdFor(crd *Object) bool {
-	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *rules.InstallPlan) bool {
-		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != rules.PhaseComplete ||
+	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
+		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
 			crd.Created < plan.Metadata.CreationTimestamp || crd.Created > plan.Status.InstalledAt() {
 			return false
 		}
-		return slices.ContainsFunc(plan.Status.Steps, func(step rules.Step) bool {
+		return slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
 			return step.WritesDefinition() && step.Resource.Name == crd.Name && s.resolves(plan, step.Resolving)
 		})
 	})
 }
 
 // resolves reports whether a ClusterServiceVersion in a plan is of the package.
-func (s *scope) resolves(plan *rules.InstallPlan, csv string) bool {
+func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 	csvs := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: s.Namespace}).CSVs
 	i := slices.IndexFunc(csvs, func(c rules.CSVVerdict) bool { return c.CSV == csv })
 	if i >= 0 && csvs[i].Package != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 )
 
 // short is the finding of a type as Reason: message.
@@ -203,7 +203,7 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 		s.subscriptions, s.csvs = nil, nil
 		s.policy.Spec.RemovalBehavior.CustomResourceDefinitions = policyv1beta2.RemovalDelete
 	}
-	step := func(change func(*rules.Step)) func(*site) {
+	step := func(change func(*olm.Step)) func(*site) {
 		return func(s *site) { change(&s.plans[0].Status.Steps[0]) }
 	}
 	for name, c := range map[string]struct {
@@ -219,7 +219,7 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"its own goes, though OLM repeated the step": {
-			edit: step(func(st *rules.Step) { st.Status = "Present" }),
+			edit: step(func(st *olm.Step) { st.Status = "Present" }),
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"it was deleted and made again by another user": {
@@ -227,19 +227,19 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			want: kept,
 		},
 		"the plan has not ended": {
-			edit: func(s *site) { s.plans[0].Status.Phase = rules.PhaseInstalling },
+			edit: func(s *site) { s.plans[0].Status.Phase = olm.PhaseInstalling },
 			want: kept,
 		},
 		"the plan created it for another operator": {
-			edit: step(func(st *rules.Step) { st.Resolving = "grafana.v1.0.0" }),
+			edit: step(func(st *olm.Step) { st.Resolving = "grafana.v1.0.0" }),
 			want: kept,
 		},
 		"the plan created another one": {
-			edit: step(func(st *rules.Step) { st.Resource.Name = "others.example.com" }),
+			edit: step(func(st *olm.Step) { st.Resource.Name = "others.example.com" }),
 			want: kept,
 		},
 		"the step is of another group": {
-			edit: step(func(st *rules.Step) { st.Resource.Group = "example.com" }),
+			edit: step(func(st *olm.Step) { st.Resource.Group = "example.com" }),
 			want: kept,
 		},
 		"it is older than the plan that claims to have created it": {
@@ -274,7 +274,7 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 func TestRemovalOfPlans(t *testing.T) {
 	grafana := aCSV("grafana", "1.0.0")
 	clean := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s); definitionsRecorded(s) }
-	plans := func(plans ...*rules.InstallPlan) func(*site) { return func(s *site) { s.plans = plans } }
+	plans := func(plans ...*olm.InstallPlan) func(*site) { return func(s *site) { s.plans = plans } }
 	for name, c := range map[string]struct {
 		site          *site
 		want, deletes string
@@ -293,11 +293,11 @@ func TestRemovalOfPlans(t *testing.T) {
 		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"of two catalogs stay": {installed(clean, fromHub, func(s *site) {
 			s.crds = nil
-			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups, rules.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: rules.Catalog{Namespace: "olm", Name: "mine"}})
+			s.plans[0].Status.BundleLookups = append(s.plans[0].Status.BundleLookups, olm.BundleLookup{Identifier: "etcd.v0.9.4", Catalog: olm.Catalog{Namespace: "olm", Name: "mine"}})
 		}), "InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the policy does not surely mean etcd.v0.9.4 in it", "OperatorGroup shop-x7"},
 		"tell the catalog in their steps, too": {installed(clean, fromHub, func(s *site) {
-			s.plans[0].Status.BundleLookups[0].Catalog = rules.Catalog{}
-			s.plans[0].Status.Steps = []rules.Step{{Resource: rules.StepResource{Kind: kindClusterServiceVersion, Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
+			s.plans[0].Status.BundleLookups[0].Catalog = olm.Catalog{}
+			s.plans[0].Status.Steps = []olm.Step{{Resource: olm.StepResource{Kind: kindClusterServiceVersion, Name: "etcd.v0.9.4", CatalogNamespace: hub.Namespace, CatalogName: hub.Name}}}
 		}), "InstallPlanPresent: the InstallPlan shop/install-etcd is present and will be deleted", "InstallPlan install-etcd"},
 		"with something that nobody knows stay": {installed(clean, func(s *site) { s.plans[0].Spec.CSVNames = append(s.plans[0].Spec.CSVNames, "mystery.v1") }),
 			"InstallPlanKept: the InstallPlan shop/install-etcd is kept, since the package of mystery.v1 in it is not known", "CustomResourceDefinition etcds.example.com"},

@@ -10,10 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
-var hub = rules.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
+var hub = olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
 
 // site is what stands in namespace shop, in a form that tests change.
 type site struct {
@@ -21,7 +22,7 @@ type site struct {
 	groups        []OperatorGroup
 	subscriptions []Subscription
 	csvs          []CSV
-	plans         []*rules.InstallPlan
+	plans         []*olm.InstallPlan
 	crds          []Object
 	deployments   map[string]Deployment
 	now           time.Time
@@ -53,8 +54,8 @@ func aSubscription(pkg, installed string, finalizers ...any) Subscription {
 	return Subscription{Object: anObject(kindSubscription, pkg, finalizers...), Package: pkg, Catalog: hub, InstalledCSV: installed, CurrentCSV: installed, InstallPlan: "install-" + pkg}
 }
 
-func aPlan(name string, generation int64, csvs ...CSV) *rules.InstallPlan {
-	plan := &rules.InstallPlan{Metadata: rules.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7"}}
+func aPlan(name string, generation int64, csvs ...CSV) *olm.InstallPlan {
+	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name, ResourceVersion: "7"}}
 	plan.Spec.Generation, plan.Spec.Approved = generation, true
 	plan.Status.Phase = "Complete"
 	plan.Metadata.CreationTimestamp = "2026-11-21T09:00:00Z"
@@ -65,15 +66,15 @@ func aPlan(name string, generation int64, csvs ...CSV) *rules.InstallPlan {
 			plan.Status.Steps = append(plan.Status.Steps, definitionStep(c.Name, "etcds.example.com", "Created"))
 		}
 		plan.Spec.CSVNames = append(plan.Spec.CSVNames, c.Name)
-		plan.Status.BundleLookups = append(plan.Status.BundleLookups, rules.BundleLookup{Identifier: c.Name, Catalog: hub,
+		plan.Status.BundleLookups = append(plan.Status.BundleLookups, olm.BundleLookup{Identifier: c.Name, Catalog: hub,
 			Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"` + c.Package + `","version":"` + c.Version + `"}}]}`})
 	}
 	return plan
 }
 
 // definitionStep is the step of a plan that writes a definition for a ClusterServiceVersion.
-func definitionStep(csv, crd, status string) rules.Step {
-	return rules.Step{Resolving: csv, Status: status, Resource: rules.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
+func definitionStep(csv, crd, status string) olm.Step {
+	return olm.Step{Resolving: csv, Status: status, Resource: olm.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
 }
 
 // definitionsRecorded puts on record that the definitions have to go, while the plans that show it are still there.
@@ -103,7 +104,7 @@ func installed(edits ...func(*site)) *site {
 		groups:        []OperatorGroup{{Object: anObject(kindOperatorGroup, "shop-x7"), GenerateName: "shop-"}},
 		subscriptions: []Subscription{aSubscription("etcd", csv.Name)},
 		csvs:          []CSV{csv},
-		plans:         []*rules.InstallPlan{aPlan("install-etcd", 1, csv)},
+		plans:         []*olm.InstallPlan{aPlan("install-etcd", 1, csv)},
 		crds:          []Object{anObject(kindCustomResourceDefinition, "etcds.example.com")},
 		deployments:   map[string]Deployment{"etcd-operator": {Object: anObject(kindDeployment, "etcd-operator")}},
 		now:           time.Date(2026, 11, 21, 10, 0, 0, 123456789, time.UTC),
@@ -146,14 +147,14 @@ func (s *site) input() *Input {
 	policy := rules.NewPolicy(s.policy)
 	contents := rules.NamespaceContents{Policies: []*rules.Policy{policy}, Plans: s.plans}
 	for _, sub := range s.subscriptions {
-		of := &rules.Subscription{Metadata: rules.ObjectMeta{Namespace: sub.Namespace, Name: sub.Name}, Spec: rules.SubscriptionSpec{Package: sub.Package}}
+		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Namespace, Name: sub.Name}, Spec: olm.SubscriptionSpec{Package: sub.Package}}
 		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.InstalledCSV, sub.CurrentCSV
 		contents.Subscriptions = append(contents.Subscriptions, of)
 	}
 	return &Input{
 		Policy: s.policy, Rules: policy, NamespaceExists: true, Namespace: rules.NewNamespace("shop", contents),
 		OperatorGroups: s.groups, Subscriptions: s.subscriptions, CSVs: s.csvs, CRDs: s.crds, Deployments: s.deployments,
-		CatalogSource: func(c rules.Catalog) *CatalogSource {
+		CatalogSource: func(c olm.Catalog) *CatalogSource {
 			if c != hub {
 				return nil
 			}
@@ -216,7 +217,7 @@ func (s *site) delete(a Action) {
 			gone(&s.csvs[i].Object)
 		}
 	case kindInstallPlan:
-		s.plans = slices.DeleteFunc(slices.Clone(s.plans), func(p *rules.InstallPlan) bool { return p.Metadata.Name == name })
+		s.plans = slices.DeleteFunc(slices.Clone(s.plans), func(p *olm.InstallPlan) bool { return p.Metadata.Name == name })
 	case kindCustomResourceDefinition:
 		s.crds = slices.DeleteFunc(slices.Clone(s.crds), func(o Object) bool { return o.Name == name && !finalized(o.Content) })
 		for i := range s.crds {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -82,7 +83,7 @@ func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.
 		if !f.Since.IsZero() {
 			since = metav1.NewTime(f.Since.Truncate(time.Second))
 		}
-		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason), Message: cut(f.Message, conditionMessageLength)}
+		c := metav1.Condition{Type: f.Type, Status: f.Status, Reason: reasonOr(f.Reason), Message: text.TruncateSuffix(f.Message, conditionMessageLength, truncatedSuffix)}
 		c = transitioned(c, conditionOf(previous, f.Type), since)
 		if before := conditionOf(next, f.Type); before != nil {
 			*before = c // the API server refuses a status with two conditions of a type

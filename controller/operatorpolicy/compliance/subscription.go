@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // managedMark is the label, and the key of the annotation that names the policy, on a Subscription that an
@@ -91,7 +92,7 @@ func (e *evaluation) rivalry() Finding {
 	}
 	return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 		"there is more than one Subscription to %s in namespace %s, so that OLM resolves none: %s; remove all but one",
-		e.wanted.name, e.wanted.namespace, listed(names)), related...)
+		e.wanted.name, e.wanted.namespace, text.Names(names, maxListed)), related...)
 }
 
 func (e *evaluation) differentSubscription(differences []difference) (Finding, []Action) {
@@ -117,7 +118,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		other := &e.Subscriptions[i]
 		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
-			other.named(), quoted(other.Package), quoted(o.Name)), e.related(kindSubscription, other.Object, policyv1beta2.NonCompliant, relatedMismatch)), nil
+			other.named(), text.Quote(other.Package), text.Quote(o.Name)), e.related(kindSubscription, other.Object, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
 	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing", "the required Subscription "+o.named()+" was not found",
 		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
@@ -166,10 +167,10 @@ func (e *evaluation) completed() (spec map[string]any, open string) {
 		return spec, ""
 	case e.manifest == nil:
 		return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the package %s is not (yet) found in %s",
-			listed(missing), e.wanted.name, e.catalogAsked())
+			text.Names(missing, maxListed), e.wanted.name, e.catalogAsked())
 	}
 	return nil, fmt.Sprintf("the defaults of %s cannot be determined, because the PackageManifest of %s does not tell them",
-		listed(missing), e.wanted.name)
+		text.Names(missing, maxListed), e.wanted.name)
 }
 
 // catalogAsked names the catalog as far as the policy does.

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -29,11 +29,11 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 
 func madeToWait(s *Subscription) []Action {
 	path := []string{"spec", "installPlanApproval"}
-	if mode, _, _ := unstructured.NestedString(s.Content, path...); mode == rules.ApprovalManual {
+	if mode, _, _ := unstructured.NestedString(s.Content, path...); mode == olm.ApprovalManual {
 		return nil
 	}
 	object := runtime.DeepCopyJSON(s.Content)
-	if err := unstructured.SetNestedField(object, rules.ApprovalManual, path...); err != nil {
+	if err := unstructured.SetNestedField(object, olm.ApprovalManual, path...); err != nil {
 		return nil // it has no spec, so OLM makes nothing of it
 	}
 	return []Action{{Verb: Update, Object: object, Live: s.Content}}

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -19,7 +19,7 @@ func pending(in *Input) {
 func TestSuspended(t *testing.T) {
 	manual := func(s *Subscription) {
 		s.Content = liveSubscription(s)
-		s.Content["spec"].(map[string]any)["installPlanApproval"] = rules.ApprovalManual
+		s.Content["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
 	}
 	foreign := func(s *Subscription) { s.Package = "vault" }
 	for _, tc := range []struct {
@@ -43,7 +43,7 @@ func TestSuspended(t *testing.T) {
 			for _, a := range out.Actions {
 				meta := a.Object["metadata"].(map[string]any)
 				before, after := a.Live["spec"].(map[string]any), a.Object["spec"].(map[string]any)
-				if a.Verb != Update || after["installPlanApproval"] != rules.ApprovalManual || before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
+				if a.Verb != Update || after["installPlanApproval"] != olm.ApprovalManual || before["installPlanApproval"] != "Automatic" || before["channel"] != after["channel"] {
 					t.Errorf("action %s of %v to %v", a.Verb, before, after)
 				}
 				waits = append(waits, meta["name"].(string))

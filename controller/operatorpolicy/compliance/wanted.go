@@ -8,6 +8,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -38,7 +40,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	sub := &spec.Subscription
 	w := &wanted{name: sub.Name, namespace: sub.Namespace, subscription: map[string]any{}}
 	problems := slices.Clone(in.Problems)
-	for _, err := range rules.ValidatePolicy(in.settled()) {
+	for _, err := range rules.ValidateOperatorPolicy(in.settled()) {
 		problems = append(problems, err.Error())
 	}
 	if sub.Namespace == "" && len(in.Problems) == 0 {
@@ -82,7 +84,7 @@ func (in *Input) wanted() (*wanted, []string) {
 	problems = append(problems, r.problems...)
 	if spec.IsEnforced() && len(in.Overlaps) > 0 {
 		problems = append(problems, fmt.Sprintf("the policy does nothing, because several enforced policies manage the Subscription to %s in namespace %s: %s",
-			plain(sub.Name), plain(sub.Namespace), listed(in.Overlaps)))
+			text.Name(sub.Name), text.Name(sub.Namespace), text.Names(in.Overlaps, maxListed)))
 	}
 	return w, problems
 }
@@ -111,7 +113,7 @@ func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
 		return into
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
-		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, quoted(string(value.Raw)), err))
+		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, text.Quote(string(value.Raw)), err))
 	}
 	return into
 }
@@ -141,12 +143,12 @@ func emptySelector(selector map[string]any) bool {
 // catalogProblems says that the catalog which a policy names in part is none that has the package (only
 // while the Subscription has to be made: an existing one says what its catalog is).
 func (e *evaluation) catalogProblems() []string {
-	asked := rules.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
+	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
 	inPart := (asked.Name == "") != (asked.Namespace == "")
 	if e.Policy.Spec.IsMustNotHave() || e.subscription != nil || len(e.rivals) > 0 || !inPart || e.manifest != nil {
 		return nil
 	}
-	other := e.Input.manifest(rules.Catalog{})
+	other := e.Input.manifest(olm.Catalog{})
 	if other == nil {
 		return nil // the package may still appear anywhere
 	}
@@ -155,5 +157,5 @@ func (e *evaluation) catalogProblems() []string {
 		field, value = "sourceNamespace", asked.Namespace
 	}
 	return []string{fmt.Sprintf("spec.subscription.%s: Invalid value: %s: the catalog in the policy does not match the one in the PackageManifest of %s, which is %s/%s",
-		field, quoted(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
+		field, text.Quote(value), e.wanted.name, other.Catalog.Namespace, other.Catalog.Name)}
 }

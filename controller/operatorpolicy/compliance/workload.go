@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
 )
 
 const (
@@ -36,7 +37,7 @@ func (e *evaluation) deployments() Finding {
 	case e.csv == nil:
 		f.Message = "there are no relevant Deployments because the ClusterServiceVersion is missing"
 	case len(e.csv.Deployments) == 0:
-		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + plain(e.csv.Name) + " has none"
+		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + text.Name(e.csv.Name) + " has none"
 	default:
 		return e.health(slices.Compact(slices.Sorted(slices.Values(e.csv.Deployments))))
 	}
@@ -67,14 +68,14 @@ func (e *evaluation) health(names []string) Finding {
 	}
 	switch {
 	case len(missing) == len(names):
-		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+listed(missing)
+		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+text.Names(missing, maxListed)
 	case len(missing)+len(unavailable) > 0:
 		f.Reason, f.Message = "DeploymentsUnavailable", "the operator's Deployments are not all available"
 		if len(unavailable) > 0 {
-			f.Message += "; without their minimum availability: " + listed(unavailable)
+			f.Message += "; without their minimum availability: " + text.Names(unavailable, maxListed)
 		}
 		if len(missing) > 0 {
-			f.Message += "; missing: " + listed(missing)
+			f.Message += "; missing: " + text.Names(missing, maxListed)
 		}
 	default:
 		f.Status, f.Reason = metav1.ConditionTrue, "DeploymentsAvailable"

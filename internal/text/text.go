@@ -1,0 +1,139 @@
+// Package text puts text that others wrote into messages, statuses and events. Names, messages and rules come from tenants,
+// from authors of bundles and from catalogs, in any size and in any bytes: what this package returns is valid UTF-8 on one
+// line, and holds nothing that moves a cursor, changes a terminal or turns the direction of the text around it.
+//
+// Quote and Escape also show letters that only look like ASCII (threat O11), so they are for what a reader compares.
+// Truncate leaves letters of any script as they are, so it is for prose.
+package text
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxQuoted bounds what Quote shows, in bytes of its argument.
+	maxQuoted = 120
+	// maxName is the length of the longest name in Kubernetes, in bytes.
+	maxName = 253
+	dots    = "..."
+)
+
+// Quote returns a value in quotes, with all that is not printable ASCII escaped. Of a long one it shows the beginning,
+// followed by dots.
+func Quote(s string) string {
+	if len(s) <= maxQuoted {
+		return strconv.QuoteToASCII(s)
+	}
+	end := maxQuoted
+	for end > maxQuoted-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strconv.QuoteToASCII(s[:end]) + dots
+}
+
+// Name returns a name as it is where it could be one, and quoted where it is empty, too long, or has a character that no
+// name has.
+func Name(s string) string {
+	if s == "" || len(s) > maxName || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Quote(s)
+	}
+	return s
+}
+
+// Escape returns a text without quotes, with all that is not printable ASCII escaped. Escaping twice changes nothing.
+func Escape(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r >= ' ' && r <= '~':
+			b.WriteRune(r)
+		default:
+			b.WriteString(escaped(r))
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// escaped returns a character that is not printable ASCII as an escape.
+func escaped(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") }
+
+// Join lists the first of some texts, each escaped, and counts the rest: "a, b and 3 more".
+func Join(parts []string, most int) string { return join(parts, most, Escape) }
+
+// Names lists the first of some names as Name returns them, and counts the rest.
+func Names(names []string, most int) string { return join(names, most, Name) }
+
+func join(parts []string, most int, show func(string) string) string {
+	shown := make([]string, 0, min(len(parts), most))
+	for _, part := range parts[:min(len(parts), most)] {
+		shown = append(shown, show(part))
+	}
+	list := strings.Join(shown, ", ")
+	if more := len(parts) - most; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
+}
+
+// Truncate returns a text on one line, in at most so many bytes; one that it shortens ends in dots. Control characters, and
+// the white space around them, become one space; other characters that are not printable are escaped, and each byte that is not
+// UTF-8 becomes a question mark. Truncating twice changes nothing.
+func Truncate(s string, most int) string { return TruncateSuffix(s, most, dots) }
+
+// TruncateSuffix is Truncate with another suffix than dots for what it shortens. It returns the whole suffix even where that
+// is longer than most.
+func TruncateSuffix(s string, most int, suffix string) string {
+	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return s
+	}
+	line := make([]byte, 0, min(len(s), most)+utf8.UTFMax)
+	fits := 0 // how much of line leaves room for the suffix
+	for i := 0; i < len(s) && len(line) <= most; {
+		if len(line) <= most-len(suffix) {
+			fits = len(line)
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case breaks(r):
+			line = trimSpaces(line)
+			fits = min(fits, len(line))
+			rest := strings.TrimLeftFunc(s[i:], func(r rune) bool { return r == ' ' || breaks(r) })
+			size = len(s) - i - len(rest)
+			if len(line) > 0 && rest != "" {
+				line = append(line, ' ')
+			}
+		case r == utf8.RuneError && size == 1:
+			line = append(line, '?')
+		case unicode.IsPrint(r):
+			line = utf8.AppendRune(line, r)
+		default:
+			line = append(line, escaped(r)...)
+		}
+		i += size
+	}
+	if len(line) > most {
+		line = append(line[:fits], suffix...)
+	}
+	return string(line)
+}
+
+// breaks reports whether a character is control, or white space other than the space.
+func breaks(r rune) bool { return r != ' ' && (unicode.IsControl(r) || unicode.IsSpace(r)) }
+
+func trimSpaces(line []byte) []byte {
+	for len(line) > 0 && line[len(line)-1] == ' ' {
+		line = line[:len(line)-1]
+	}
+	return line
+}

@@ -1,0 +1,63 @@
+package olm
+
+import (
+	"crypto/sha256"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// CSV is what rules read of operators.coreos.com/v1alpha1 ClusterServiceVersion.
+type CSV struct {
+	Metadata ObjectMeta `json:"metadata"`
+	Spec     CSVSpec    `json:"spec"`
+}
+
+// CSVSpec is what rules read of what an operator is.
+type CSVSpec struct {
+	// MinKubeVersion is the oldest Kubernetes that the operator runs on. OLM looks at it after it has installed it.
+	MinKubeVersion string
+	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
+	clusterPermissions, permissions, webhooks unread
+
+	// Digest is the SHA-256 of the whole spec as it stands in the object's JSON.
+	Digest [sha256.Size]byte
+	// raw is the JSON of the spec until KeepDigest replaces it by contents, its digest as contentsDigest has it.
+	raw      []byte
+	contents [sha256.Size]byte
+}
+
+// UnmarshalJSON also notes what the rest of the spec is.
+func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
+	var parts struct {
+		MinKubeVersion string `json:"minKubeVersion"`
+		Install        struct {
+			Spec struct {
+				ClusterPermissions unread `json:"clusterPermissions"`
+				Permissions        unread `json:"permissions"`
+			} `json:"spec"`
+		} `json:"install"`
+		Webhooks unread `json:"webhookdefinitions"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts); err != nil {
+		return err
+	}
+	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,
+		permissions: parts.Install.Spec.Permissions, webhooks: parts.Webhooks, Digest: sha256.Sum256(raw), raw: raw}
+	return nil
+}
+
+// KeepDigest replaces the JSON of a spec by a digest of its contents, which is all that a snapshot keeps.
+func (s *CSVSpec) KeepDigest() {
+	if s != nil && s.raw != nil {
+		s.contents, s.raw = contentsDigest(s.raw), nil
+	}
+}
+
+// ContentsDigest is equal for two specs if and only if they say the same, whether they come from the manifest of a plan or
+// from the API server; see the function of that name.
+func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
+	if s.raw != nil {
+		return contentsDigest(s.raw)
+	}
+	return s.contents
+}

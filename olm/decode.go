@@ -1,0 +1,32 @@
+package olm
+
+import (
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// DecodeSubscription reads the JSON of a Subscription.
+func DecodeSubscription(raw []byte) (*Subscription, error) { return decodeObject[Subscription](raw) }
+
+// DecodePlan reads the JSON of an InstallPlan; one with more values than maxPlanValues is an error.
+func DecodePlan(raw []byte) (*InstallPlan, error) {
+	if n := CountValues(raw); n > maxPlanValues {
+		return nil, fmt.Errorf("the InstallPlan holds %d values, at most %d are read", n, maxPlanValues)
+	}
+	return decodeObject[InstallPlan](raw)
+}
+
+func decodeObject[T any](raw []byte) (*T, error) {
+	into := new(T)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", *into, err)
+	}
+	return into, nil
+}
+
+// DecodeCSV reads the JSON of a ClusterServiceVersion.
+func DecodeCSV(raw []byte) (*CSV, error) { return decodeObject[CSV](raw) }
+
+// DecodeOperatorGroup reads the JSON of an OperatorGroup.
+func DecodeOperatorGroup(raw []byte) (*OperatorGroup, error) { return decodeObject[OperatorGroup](raw) }

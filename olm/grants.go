@@ -1,0 +1,93 @@
+package olm
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// grantKinds are the kinds of RBAC. OLM writes the steps of a plan by this field of theirs, whatever the manifest says it is.
+var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": true, "RoleBinding": true}
+
+// Grants are the rights that an object of RBAC gives, which a plan brings along.
+type Grants struct {
+	kind, name string
+	// cluster is set for kinds that count in the whole cluster.
+	cluster bool
+	rules   []permissionRule
+	// role is what a binding binds.
+	role *roleRef
+	// why is set where the object cannot be read.
+	why    string
+	digest [sha256.Size]byte
+}
+
+type roleRef struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// IsRBAC reports whether the step writes an object of RBAC.
+func (r *StepResource) IsRBAC() bool { return grantKinds[r.Kind] }
+
+// Grants reads the manifest of an object of RBAC. Nil is for one that is not in the plan: of an image it is a reference to a ConfigMap.
+func (r *StepResource) Grants() *Grants {
+	if r.Manifest.grants != nil || r.Manifest.text == nil {
+		return r.Manifest.grants
+	}
+	raw := *r.Manifest.text
+	g := &Grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest}
+	if len(raw) > maxListBytes {
+		g.why = fmt.Sprintf("has %d bytes, more than the %d that are read", len(raw), maxListBytes)
+		return g
+	}
+	var text string
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
+		g.why = "cannot be read"
+		return g
+	}
+	if n := CountValues([]byte(text)); n > maxListValues {
+		g.why = fmt.Sprintf("has %d values, more than the %d that are read", n, maxListValues)
+		return g
+	}
+	var object struct {
+		Kind string `json:"kind"`
+		reference
+		Rules []permissionRule `json:"rules"`
+		// AggregationRule makes the rules those of other roles.
+		AggregationRule *struct{} `json:"aggregationRule"`
+		RoleRef         *roleRef  `json:"roleRef"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object); err != nil {
+		g.why = "cannot be read"
+		return g
+	}
+	switch {
+	case object.Kind == "ConfigMap" && object.complete():
+		return nil
+	case object.Kind != r.Kind && object.Kind != "":
+		g.why = "is of another kind in its manifest"
+	case r.Kind == "ClusterRoleBinding" || r.Kind == "RoleBinding":
+		if g.role = object.RoleRef; g.role == nil {
+			g.role = &roleRef{}
+		}
+	case object.AggregationRule != nil:
+		g.role = &roleRef{} // of roles that are not known
+	}
+	g.rules = object.Rules
+	return g
+}
+
+// reference is what stands in the place of a manifest for what came in an image. OLM takes it for one only if all is there
+// (refForStep in operator-lifecycle-manager pkg/controller/operators/catalog/manifests.go).
+type reference struct {
+	Name             string `json:"name"`
+	Namespace        string `json:"namespace"`
+	CatalogName      string `json:"catalogSourceName"`
+	CatalogNamespace string `json:"catalogSourceNamespace"`
+}
+
+func (r *reference) complete() bool {
+	return r.Name != "" && r.Namespace != "" && r.CatalogName != "" && r.CatalogNamespace != ""
+}

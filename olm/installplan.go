@@ -1,0 +1,126 @@
+package olm
+
+import "slices"
+
+// InstallPlan is operators.coreos.com/v1alpha1 InstallPlan.
+type InstallPlan struct {
+	Metadata ObjectMeta        `json:"metadata"`
+	Spec     InstallPlanSpec   `json:"spec"`
+	Status   InstallPlanStatus `json:"status"`
+}
+
+// InstallPlanHead is an InstallPlan without its status: all that is read of the new object when the main
+// resource is updated, since the API server restores the stored status there.
+type InstallPlanHead struct {
+	Metadata ObjectMeta      `json:"metadata"`
+	Spec     InstallPlanSpec `json:"spec"`
+}
+
+// InstallPlanSpec is written by OLM on create; afterwards only Approved changes.
+type InstallPlanSpec struct {
+	CSVNames   []string `json:"clusterServiceVersionNames"`
+	Approval   string   `json:"approval"`
+	Approved   bool     `json:"approved"`
+	Generation int64    `json:"generation"`
+}
+
+// InstallPlanStatus is written by OLM in a call of its own after the create.
+type InstallPlanStatus struct {
+	Phase         string         `json:"phase"`
+	BundleLookups []BundleLookup `json:"bundleLookups"`
+	Steps         []Step         `json:"plan"`
+	Conditions    []struct {
+		Type               string `json:"type"`
+		Status             string `json:"status"`
+		LastTransitionTime string `json:"lastTransitionTime"`
+	} `json:"conditions"`
+	// ServiceAccount is what steps are written as, where the OperatorGroup names one; without it OLM writes
+	// them with its own rights, which are those of a cluster admin.
+	ServiceAccount struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"attenuatedServiceAccountRef"`
+}
+
+// The phases of an InstallPlan that rules tell apart. OLM runs a plan in phase Installing without looking
+// at spec.approved again (threat O1).
+const (
+	PhasePlanning         = "Planning"
+	PhaseRequiresApproval = "RequiresApproval"
+	PhaseInstalling       = "Installing"
+	PhaseComplete         = "Complete"
+	PhaseFailed           = "Failed"
+)
+
+// BundleLookup says which bundle, from which catalog, a ClusterServiceVersion comes from; only bundles by
+// image have one. It leaves out the conditions, which OLM updates, and compares with ==.
+type BundleLookup struct {
+	Path       string  `json:"path"`
+	Identifier string  `json:"identifier"`
+	Replaces   string  `json:"replaces"`
+	Catalog    Catalog `json:"catalogSourceRef"`
+	Properties string  `json:"properties"`
+}
+
+// InstalledAt is when OLM had carried out the plan, as RFC 3339 in UTC; "" where it has not.
+func (s *InstallPlanStatus) InstalledAt() string {
+	for _, c := range s.Conditions {
+		if c.Type == "Installed" && c.Status == "True" {
+			return c.LastTransitionTime
+		}
+	}
+	return ""
+}
+
+// Brings reports whether the status of a plan, which OLM writes, has a ClusterServiceVersion. The spec may list any name.
+func (p *InstallPlan) Brings(csv string) bool {
+	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
+		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.WritesCSV(csv) })
+}
+
+// StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.
+func (p *InstallPlan) StepProperties(csv string) string {
+	for i := range p.Status.Steps {
+		if s := &p.Status.Steps[i]; s.WritesCSV(csv) {
+			return s.Resource.Manifest.Properties
+		}
+	}
+	return ""
+}
+
+// RunsAs reports whether OLM writes the steps of a plan as a user: a ServiceAccount of the plan's namespace that the
+// OperatorGroup names.
+func (p *InstallPlan) RunsAs(user string) bool {
+	account := p.Status.ServiceAccount.Name
+	return account != "" && p.Spec.Approved && p.Status.Phase == PhaseInstalling &&
+		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
+}
+
+// Oversized reports whether a plan has more entries than are judged.
+func (p *InstallPlan) Oversized() bool {
+	return len(p.Spec.CSVNames)+len(p.Status.Steps)+len(p.Status.BundleLookups) > MaxPlanEntries
+}
+
+// KeepDigests replaces the JSON of specs in manifests by digests of their contents.
+func (p *InstallPlan) KeepDigests() {
+	for i := range p.Status.Steps {
+		p.Status.Steps[i].Resource.Manifest.Spec.KeepDigest()
+	}
+}
+
+// Trim drops of a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed one needs
+// all steps.
+func (p *InstallPlan) Trim() {
+	if p.Status.Phase != PhaseFailed {
+		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
+			return s.Resource.Kind != KindClusterServiceVersion && !s.Resource.IsRBAC() && !s.WritesDefinition()
+		})
+	}
+	for i := range p.Status.Steps {
+		r := &p.Status.Steps[i].Resource
+		if r.IsRBAC() {
+			r.Manifest.grants = r.Grants()
+		}
+		r.Manifest.text = nil
+	}
+}

@@ -1,0 +1,36 @@
+package olm
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// Group is the API group of OLM, of which the Constraint is part too.
+const Group = "operators.coreos.com"
+
+// The kinds of OLM that are read or written here.
+const (
+	KindSubscription          = "Subscription"
+	KindInstallPlan           = "InstallPlan"
+	KindClusterServiceVersion = "ClusterServiceVersion"
+	KindCatalogSource         = "CatalogSource"
+	KindOperatorGroup         = "OperatorGroup"
+)
+
+var (
+	// V1alpha1 is the version of all kinds but OperatorGroup.
+	V1alpha1 = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+	// V1 is the version of OperatorGroup.
+	V1 = schema.GroupVersion{Group: Group, Version: "v1"}
+
+	SubscriptionGVK          = V1alpha1.WithKind(KindSubscription)
+	InstallPlanGVK           = V1alpha1.WithKind(KindInstallPlan)
+	ClusterServiceVersionGVK = V1alpha1.WithKind(KindClusterServiceVersion)
+	CatalogSourceGVK         = V1alpha1.WithKind(KindCatalogSource)
+	OperatorGroupGVK         = V1.WithKind(KindOperatorGroup)
+
+	Subscriptions          = V1alpha1.WithResource("subscriptions")
+	InstallPlans           = V1alpha1.WithResource("installplans")
+	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
+	CatalogSources         = V1alpha1.WithResource("catalogsources")
+	OperatorGroups         = V1.WithResource("operatorgroups")
+	// PackageManifests is an aggregated API, which can be listed but not watched.
+	PackageManifests = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
+)

@@ -1,0 +1,134 @@
+package olm
+
+import (
+	"encoding/json"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// Types of properties that OLM knows.
+const (
+	TypePackage         = "olm.package"
+	TypePackageRequired = "olm.package.required"
+	TypeGVK             = "olm.gvk"
+	TypeGVKRequired     = "olm.gvk.required"
+	TypeConstraint      = "olm.constraint"
+	TypeLabel           = "olm.label"
+	TypeMaxOpenShift    = "olm.maxOpenShiftVersion"
+)
+
+// Property is one property of a bundle, or of the cluster.
+type Property struct {
+	Type string
+	// Raw is the value as it was written. It is always valid JSON.
+	Raw json.RawMessage
+}
+
+// ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in
+// the annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty
+// text has no properties. It reads exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in
+// operator-lifecycle-manager pkg/controller/registry/resolver/projection): a key in another case or given twice
+// must not make two readers of one bundle see different things. More than MaxValues values or MaxProperties properties are
+// an error.
+func ParseProperties(wrapped string) ([]Property, error) {
+	if wrapped == "" {
+		return nil, nil
+	}
+	if n := CountValues([]byte(wrapped)); n > MaxValues {
+		return nil, fmt.Errorf("read bundle properties: they hold %d values, at most %d are read", n, MaxValues)
+	}
+	var list struct {
+		Properties []struct {
+			Type  string          `json:"type"`
+			Value json.RawMessage `json:"value"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal([]byte(wrapped), &list); err != nil {
+		return nil, fmt.Errorf("read bundle properties: %w", err)
+	}
+	if n := len(list.Properties); n > MaxProperties {
+		return nil, fmt.Errorf("read bundle properties: there are %d, at most %d are read", n, MaxProperties)
+	}
+	properties := make([]Property, len(list.Properties))
+	for i, p := range list.Properties {
+		if len(p.Value) == 0 {
+			p.Value = json.RawMessage("null")
+		}
+		properties[i] = Property{Type: p.Type, Raw: p.Value}
+	}
+	return properties, nil
+}
+
+// Bundle is what a bundle's properties say of it.
+type Bundle struct {
+	// Package and Version come from olm.package; empty where it is missing.
+	Package string
+	Version string
+	// Properties are all of them, as they are written.
+	Properties []Property
+	// Provides and Requires are capabilities: a package, or a group, version and kind.
+	Provides, Requires []Capability
+}
+
+// Capability is something that one bundle provides and another requires: a Package, or a group, version and kind.
+type Capability struct{ Package, Group, Version, Kind string }
+
+// ParseBundle reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the
+// annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown
+// types are left alone, as OLM's resolver does; a known type with a value of the wrong shape, or two
+// packages in one bundle, is an error.
+func ParseBundle(properties string) (Bundle, error) {
+	list, err := ParseProperties(properties)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("read bundle properties: %w", err)
+	}
+	b := Bundle{Properties: list}
+	for i, p := range list {
+		if err := b.add(p.Type, p.Raw); err != nil {
+			return Bundle{}, fmt.Errorf("read bundle property %d (%s): %w", i, p.Type, err)
+		}
+	}
+	return b, nil
+}
+
+func (b *Bundle) add(propertyType string, value json.RawMessage) error {
+	switch propertyType {
+	case TypePackage, TypePackageRequired:
+		var v struct {
+			PackageName string `json:"packageName"`
+			Version     string `json:"version"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &v); err != nil {
+			return err
+		}
+		if v.PackageName == "" {
+			return fmt.Errorf("packageName is empty")
+		}
+		if propertyType == TypePackageRequired {
+			b.Requires = append(b.Requires, Capability{Package: v.PackageName})
+			return nil
+		}
+		if b.Package != "" && (b.Package != v.PackageName || b.Version != v.Version) {
+			return fmt.Errorf("package %s %s after package %s %s in the same bundle", v.PackageName, v.Version, b.Package, b.Version)
+		}
+		b.Package, b.Version = v.PackageName, v.Version
+		b.Provides = append(b.Provides, Capability{Package: v.PackageName})
+	case TypeGVK, TypeGVKRequired:
+		var v struct {
+			Group   string `json:"group"`
+			Version string `json:"version"`
+			Kind    string `json:"kind"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &v); err != nil {
+			return err
+		}
+		c := Capability{Group: v.Group, Version: v.Version, Kind: v.Kind}
+		if propertyType == TypeGVKRequired {
+			b.Requires = append(b.Requires, c)
+		} else {
+			b.Provides = append(b.Provides, c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package olm
+
+import (
+	"bytes"
+	"crypto/sha256"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// Step is one object that a plan will write. Status says whether OLM has written it already: it skips steps that are
+// Present or Created.
+type Step struct {
+	Resolving string       `json:"resolving"`
+	Status    string       `json:"status"`
+	Optional  bool         `json:"optional"`
+	Resource  StepResource `json:"resource"`
+}
+
+// WritesDefinition reports whether the step writes a CustomResourceDefinition.
+func (s *Step) WritesDefinition() bool {
+	return s.Resource.Group == "apiextensions.k8s.io" && s.Resource.Kind == "CustomResourceDefinition"
+}
+
+// WritesCSV reports whether the step writes the ClusterServiceVersion of a name.
+func (s *Step) WritesCSV(name string) bool {
+	return s.Resource.Kind == KindClusterServiceVersion && s.Resource.Name == name
+}
+
+// SameStep reports whether two steps write the same in the same way. What was read of a manifest does not count: its
+// digest says more.
+func SameStep(a, b Step) bool {
+	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
+		m.Spec, m.text, m.grants = nil, nil, nil
+	}
+	return a == b
+}
+
+// StepResource is the object of a Step.
+type StepResource struct {
+	Group            string   `json:"group"`
+	Version          string   `json:"version"`
+	Kind             string   `json:"kind"`
+	Name             string   `json:"name"`
+	CatalogName      string   `json:"sourceName"`
+	CatalogNamespace string   `json:"sourceNamespace"`
+	Manifest         Manifest `json:"manifest"`
+}
+
+// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON
+// string: its digest, to notice a change, and the bundle properties of a ClusterServiceVersion.
+type Manifest struct {
+	// Digest is the SHA-256 of the manifest as it stands in the object's JSON.
+	Digest [sha256.Size]byte
+	// Properties is annotation operatorframework.io/properties of the object in the manifest, and AuthorProperties
+	// its annotation olm.properties.
+	Properties, AuthorProperties string
+	// Spec is that of a ClusterServiceVersion; nil where the manifest is not in the plan.
+	Spec *CSVSpec
+	// Unreadable is set where the manifest should have properties and does not decode.
+	Unreadable bool
+
+	// text is the manifest as it stands in the object's JSON, until Trim; grants is what Trim read of it.
+	text   *[]byte
+	grants *Grants
+}
+
+// UnmarshalJSON keeps the digest and looks inside only where the annotation occurs, which is in
+// ClusterServiceVersions and next to nowhere else.
+func (m *Manifest) UnmarshalJSON(raw []byte) error {
+	*m = Manifest{Digest: sha256.Sum256(raw), text: &raw}
+	if !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
+		return nil
+	}
+	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read all the same
+	return nil
+}
+
+// read takes what counts from the object whose JSON is in a JSON string.
+func (m *Manifest) read(raw []byte) error {
+	var text string
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
+		return err
+	}
+	csv, err := DecodeCSV([]byte(text))
+	if err != nil {
+		return err
+	}
+	m.Properties, m.AuthorProperties = csv.Metadata.Annotations.Properties, csv.Metadata.Annotations.AuthorProperties
+	m.Spec = &csv.Spec
+	return nil
+}

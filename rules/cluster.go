@@ -1,0 +1,70 @@
+package rules
+
+import (
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// Cluster collects objects of any number of namespaces and sorts them into Namespaces.
+type Cluster struct {
+	// Constraints are put into every Namespace.
+	Constraints *constraint.Set
+
+	contents map[string]*NamespaceContents
+}
+
+// AddNamespace adds what is known of a namespace itself.
+func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting bool) {
+	n := c.namespace(name)
+	n.Exists, n.Labels, n.Deleting = true, labels, deleting
+}
+
+// AddPolicy adds a policy to the namespace that it concerns.
+func (c *Cluster) AddPolicy(p *Policy) {
+	n := c.namespace(p.Concerns())
+	n.Policies = append(n.Policies, p)
+}
+
+// AddSubscription adds a Subscription.
+func (c *Cluster) AddSubscription(s *olm.Subscription) {
+	n := c.namespace(s.Metadata.Namespace)
+	n.Subscriptions = append(n.Subscriptions, s)
+}
+
+// AddPlan adds an InstallPlan.
+func (c *Cluster) AddPlan(p *olm.InstallPlan) {
+	n := c.namespace(p.Metadata.Namespace)
+	n.Plans = append(n.Plans, p)
+}
+
+// AddOperatorGroup adds an OperatorGroup.
+func (c *Cluster) AddOperatorGroup(g *olm.OperatorGroup) {
+	n := c.namespace(g.Metadata.Namespace)
+	n.Groups = append(n.Groups, g)
+}
+
+// AddCSV adds an installed ClusterServiceVersion.
+func (c *Cluster) AddCSV(namespace string, installed Installed) {
+	n := c.namespace(namespace)
+	n.CSVs = append(n.CSVs, installed)
+}
+
+func (c *Cluster) namespace(name string) *NamespaceContents {
+	if c.contents == nil {
+		c.contents = map[string]*NamespaceContents{}
+	}
+	if c.contents[name] == nil {
+		c.contents[name] = &NamespaceContents{}
+	}
+	return c.contents[name]
+}
+
+// Namespaces returns every namespace that something was added to.
+func (c *Cluster) Namespaces() map[string]*Namespace {
+	namespaces := make(map[string]*Namespace, len(c.contents))
+	for name, contents := range c.contents {
+		contents.Constraints = c.Constraints
+		namespaces[name] = NewNamespace(name, *contents)
+	}
+	return namespaces
+}

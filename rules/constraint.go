@@ -1,0 +1,163 @@
+package rules
+
+import (
+	"iter"
+	"reflect"
+
+	labelselector "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// The rules on Constraints.
+const (
+	RuleConstraintField       RuleID = "constraint/field"
+	RuleConstraintSyntax      RuleID = "constraint/syntax"
+	RuleConstraintSize        RuleID = "constraint/size"
+	RuleConstraintRule        RuleID = "constraint/rule"
+	RuleConstraintProperty    RuleID = "constraint/property"
+	RuleConstraintIneffective RuleID = "constraint/ineffective"
+	RuleConstraintViolated    RuleID = "constraint/violated"
+)
+
+var (
+	constraintField = Rule{RuleConstraintField, OutcomeDeny,
+		"a field of a Constraint does not exist, is there twice, or has a value that cannot work"}
+	constraintSyntax = Rule{RuleConstraintSyntax, OutcomeDeny,
+		"spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
+	constraintSize = Rule{RuleConstraintSize, OutcomeDeny,
+		"a Constraint is too large, too deep or too long"}
+	constraintRule = Rule{RuleConstraintRule, OutcomeDeny,
+		"a rule of a Constraint is not a CEL expression for true or false, may cost too much, or names a version range that is none"}
+	constraintProperty = Rule{RuleConstraintProperty, OutcomeDeny,
+		"a property of a Constraint, of a type that OLM knows, has a value of another shape"}
+	constraintIneffective = Rule{RuleConstraintIneffective, OutcomeWarn,
+		"something in a Constraint cannot have the effect that its author will expect"}
+	constraintViolated = Rule{RuleConstraintViolated, OutcomeWarn,
+		"an installed operator does not satisfy the Constraint"}
+)
+
+// ConstraintInput is all that judging a Constraint needs.
+type ConstraintInput struct {
+	Constraint *constraintv1.Constraint
+	// Strict are what DecodeConstraint found: unknown and repeated fields.
+	Strict []error
+	// Old is the stored Constraint on update, nil on create.
+	Old *constraintv1.Constraint
+	// Namespaces are all that are known, for the preview; nil for none.
+	Namespaces iter.Seq[*Namespace]
+	// Constraints are those of the cluster.
+	Constraints *constraint.Set
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
+}
+
+// DecodeConstraint reads a Constraint as the API server does, and lists the fields that do not exist or stand there
+// twice, with their paths.
+func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, err error) {
+	c = &constraintv1.Constraint{}
+	strict, err = kjson.UnmarshalStrict(raw, c)
+	return c, SpecFaults(strict), err
+}
+
+// NewDefinition makes a Constraint ready for judging. Strict is what DecodeConstraint found: a misspelt field would be
+// a rule that silently does not exist.
+func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
+	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
+	if len(strict) > 0 {
+		d = d.WithFault(constraint.Fault{Kind: constraint.Syntax, Path: "spec", Message: strict[0].Error()})
+	}
+	return d
+}
+
+func metaOf(c *constraintv1.Constraint) constraint.Meta {
+	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[dependency.AnnotationPending]}
+}
+
+// faultRules give the rule for each kind of fault.
+var faultRules = map[constraint.FaultKind]RuleID{
+	constraint.Syntax: RuleConstraintSyntax, constraint.Size: RuleConstraintSize, constraint.Rule: RuleConstraintRule,
+	constraint.PropertyShape: RuleConstraintProperty, constraint.Ineffective: RuleConstraintIneffective,
+}
+
+// FaultText says where the fault is, the offending value, and what would be accepted.
+func FaultText(f constraint.Fault) string {
+	where := f.Path
+	if f.Value != "" {
+		where += " (" + text.Escape(f.Value) + ")"
+	}
+	return where + " " + text.Escape(f.Message)
+}
+
+// JudgeConstraint decides on creating or updating a Constraint: what cannot be read or may cost too much is denied,
+// and what is installed and does not satisfy it is previewed in warnings. A stored Constraint whose spec and
+// annotations do not change passes.
+func JudgeConstraint(in ConstraintInput) Verdict {
+	c := in.Constraint
+	v := Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
+	if in.Old != nil && len(in.Strict) == 0 && reflect.DeepEqual(in.Old.Spec, c.Spec) && reflect.DeepEqual(in.Old.Annotations, c.Annotations) {
+		return v
+	}
+	for _, problem := range in.Strict {
+		v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Message: sentence(problem.Error(), RuleConstraintField, fixOf(problem))})
+	}
+	if selector, ok := c.Annotations[VirtualOperatorNamespacesAnnotation]; ok {
+		path := field.NewPath("metadata", "annotations").Key(VirtualOperatorNamespacesAnnotation)
+		if _, err := labelselector.Parse(selector); err != nil {
+			v.refuse(Reason{Rule: RuleConstraintField, Decision: Deny, Field: path.String(), Message: sentence(
+				field.Invalid(path, selector, err.Error()).Error(), RuleConstraintField, `write a label selector, for example "team in (a, b)"`)})
+		}
+	}
+	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
+	for _, f := range d.Faults {
+		r := Reason{Rule: faultRules[f.Kind], Decision: Deny, Field: f.Path, Message: sentence(FaultText(f), faultRules[f.Kind], "")}
+		if f.Warning() {
+			v.warn(r)
+		} else {
+			v.refuse(r)
+		}
+	}
+	if _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; asked && len(d.Properties)+len(d.Faults) == 0 {
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
+	}
+	if len(d.Constraints)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
+			RuleConstraintIneffective, "write spec.constraints or spec.properties")})
+	}
+	if v.Decision == Allow && in.Namespaces != nil {
+		in.preview(d, &v)
+	}
+	return v.sorted()
+}
+
+// preview warns of what is installed and does not satisfy the Constraint. Nothing is done to it.
+func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
+	const most = 100 // warnings are cut at 20; beyond that only their number is told
+	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
+	for ns := range in.Namespaces {
+		for i := range ns.Installed() {
+			installed := &ns.installed[i]
+			for _, f := range set.Judge(installed.bundle(ns), ns.Facts(), budget) {
+				if f.Outcome == constraint.Undecided {
+					continue
+				}
+				more := mustSatisfy(&f)
+				if f.Outcome == constraint.Failed {
+					more = cannotJudge("it", &f)
+				}
+				v.warn(Reason{Rule: RuleConstraintViolated, Message: sentence(text.Name(installed.CSV)+" is installed in namespace "+ns.Name()+
+					" and does not satisfy "+constraintPath(&f), RuleConstraintViolated, more)})
+			}
+			if len(v.Warnings) > most {
+				return
+			}
+		}
+	}
+}

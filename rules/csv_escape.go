@@ -1,0 +1,78 @@
+package rules
+
+import (
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// Escape is why admission would have refused a ClusterServiceVersion that it was not asked about: the reason of one source.
+type Escape struct {
+	Source PolicyRef
+	// Generation is the metadata.generation of the source, 0 where its verdict depends on more than its spec: template text, or a
+	// Policy that suspends it.
+	Generation int64
+	// Deny is false where admission would only have held it until something else happens.
+	Deny bool
+	// Message is that of the Reason.
+	Message string
+}
+
+// JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, whatever the
+// phase of that plan is by now. Outcomes: known is false where there is nothing to judge by, since no approved plan brings
+// it, such as for what was made past OLM, which failurePolicy Fail refuses while Opgate is away, or since OLM has pruned the
+// plan, with which an override would be gone; copies, virtual operators and what is being deleted are not known either.
+// Else reasons is empty for what admission would have let in, with a warning or without.
+func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
+	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
+		return nil, false
+	}
+	in := CSVInput{New: csv, Namespace: ns}
+	var steps []csvStep
+	for _, plan := range ns.Plans() {
+		if !plan.Spec.Approved || !plan.Brings(csv.Metadata.Name) {
+			continue
+		}
+		in.ByOLM = plan.Status.ServiceAccount.Name == ""
+		if step, ok := in.stepOf(plan); ok {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return nil, false
+	}
+	v := Verdict{}
+	in.judgeSteps(exactOrAll(steps), constraint.NewBudget(nil), &v)
+	v = v.sorted()
+	for _, r := range v.Reasons {
+		reasons = append(reasons, Escape{Source: r.from, Generation: ns.GenerationOf(r.from), Deny: r.Decision == Deny, Message: r.Message})
+	}
+	return reasons, true
+}
+
+// Decidable reports whether all that JudgeEscape goes by is known. Admission holds in the meantime; what is stored already can wait.
+func (n *Namespace) Decidable() bool {
+	for _, p := range n.Policies() {
+		if p.Incomplete {
+			return false
+		}
+	}
+	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && !n.Facts().Unknown
+}
+
+// GenerationOf returns the generation of a source whose spec says all that it means, else 0.
+func (n *Namespace) GenerationOf(g PolicyRef) int64 {
+	if g.Kind == KindConstraint {
+		for _, d := range n.Constraints().Definitions() {
+			if d.Name == g.Name && d.Pending == "" {
+				return d.Generation
+			}
+		}
+		return 0
+	}
+	for _, p := range n.Policies() {
+		if p.ref() == g && p.Object != nil && !p.completed && p.Pending == "" {
+			return p.Object.Generation
+		}
+	}
+	return 0
+}

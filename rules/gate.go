@@ -1,0 +1,23 @@
+package rules
+
+// The rules by which the gate refuses before any policy is read. Package admission judges by them.
+const (
+	RuleGateNotReady    RuleID = "gate/not-ready"
+	RuleGateUnreadable  RuleID = "gate/unreadable"
+	RuleGateUnexpected  RuleID = "gate/unexpected"
+	RuleGateOLMIdentity RuleID = "gate/olm-identity"
+	RuleGateInternal    RuleID = "gate/internal"
+)
+
+var (
+	gateNotReady = Rule{RuleGateNotReady, OutcomeHold,
+		"the gate has not read all policies and operators, or verified OLM's identity, yet, a few seconds after its start"}
+	gateUnreadable = Rule{RuleGateUnreadable, OutcomeDeny,
+		"the review, or the object in it, cannot be read"}
+	gateUnexpected = Rule{RuleGateUnexpected, OutcomeDeny,
+		"the API server asks about an operation or a subresource that this version of the gate does not know"}
+	gateOLMIdentity = Rule{RuleGateOLMIdentity, OutcomeHold,
+		"the write has OLM's user name, but the account is not trusted as OLM's, so it is judged like any other write"}
+	gateInternal = Rule{RuleGateInternal, OutcomeHold,
+		"the gate panicked while it judged; its log has the stack"}
+)

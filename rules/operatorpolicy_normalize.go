@@ -1,0 +1,140 @@
+package rules
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+// RuleOperatorPolicyNormalized is on fields of earlier names.
+const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
+
+var operatorPolicyNormalized = Rule{RuleOperatorPolicyNormalized, OutcomeWarn, "values were copied from the earlier field name to the present one"}
+
+// configField ties one field of complianceConfig to its earlier spelling in statusConfig and to its default.
+type configField struct {
+	name     string
+	config   func(*policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction
+	earlier  func(*policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction // nil where there was none
+	standard policyv1beta2.ComplianceConfigAction
+}
+
+// configFields lists them with their defaults (R-OP-13).
+var configFields = []configField{
+	{"catalogSourceUnhealthy",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.CatalogSourceUnhealthy
+		},
+		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.CatalogSourceUnhealthy },
+		policyv1beta2.ConfigCompliant},
+	{"deploymentsUnavailable",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.DeploymentsUnavailable
+		},
+		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.DeploymentsUnavailable },
+		policyv1beta2.ConfigNonCompliant},
+	{"upgradesAvailable",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.UpgradesAvailable
+		},
+		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesAvailable },
+		policyv1beta2.ConfigCompliant},
+	{"upgradesProgressing",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.UpgradesProgressing
+		},
+		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesProgressing },
+		policyv1beta2.ConfigNonCompliant},
+	{"deprecationsPresent",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.DeprecationsPresent
+		},
+		nil, policyv1beta2.ConfigCompliant},
+	{"minorChannelUpgradeAvailable",
+		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
+			return &c.MinorChannelUpgradeAvailable
+		},
+		nil, policyv1beta2.ConfigCompliant},
+}
+
+// readEarlier returns the present meaning of a statusConfig value, or "" where it is not set or not known.
+// Seed 000 has Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
+func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
+	switch v {
+	case policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition, policyv1beta2.StatusConfigCompliant:
+		return policyv1beta2.ConfigCompliant
+	case policyv1beta2.StatusConfigNonCompliant:
+		return policyv1beta2.ConfigNonCompliant
+	}
+	return ""
+}
+
+// earlierValue is the statusConfig value of a field in a spec; spec may be nil.
+func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) policyv1beta2.StatusConfigAction {
+	if f.earlier == nil || spec == nil || spec.StatusConfig == nil {
+		return ""
+	}
+	return f.earlier(spec.StatusConfig)
+}
+
+// NormalizeOperatorPolicy fills complianceConfig: from statusConfig where that is written, else with defaults.
+// What the author wrote stays as it is, so that tools which compare it with their source see no drift. On
+// update, a statusConfig value that was changed carries over to the complianceConfig value that was filled
+// from it before. Normalising twice changes nothing the second time.
+func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
+	var oldSpec *policyv1beta2.OperatorPolicySpec
+	if old != nil {
+		oldSpec = &old.Spec
+	}
+	filled := op.Spec.ComplianceConfig
+	copied := false
+	for i := range configFields {
+		f := &configFields[i]
+		value, earlier := f.config(&filled), f.earlierValue(&op.Spec)
+		follows := oldSpec != nil && earlier != f.earlierValue(oldSpec) && *value == *f.config(&oldSpec.ComplianceConfig)
+		if *value != "" && !follows {
+			continue
+		}
+		next := readEarlier(earlier)
+		switch {
+		case next != "" && next != *value:
+			*value, copied = next, true
+		case *value == "":
+			*value = f.standard
+		}
+	}
+	if filled == op.Spec.ComplianceConfig {
+		return nil
+	}
+	change := Change{Rule: RuleOperatorPolicyNormalized, Path: "/spec/complianceConfig", Value: filled}
+	if copied {
+		change.Message = sentence("spec.statusConfig is the earlier name of spec.complianceConfig and was copied there", RuleOperatorPolicyNormalized,
+			"write spec.complianceConfig with Compliant or NonCompliant")
+	}
+	return []Change{change}
+}
+
+// validateConfigs checks both fields and that they do not contradict each other.
+func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
+	var errs field.ErrorList
+	for i := range configFields {
+		f := &configFields[i]
+		config, earlier := *f.config(&spec.ComplianceConfig), f.earlierValue(spec)
+		path := specPath.Child("complianceConfig", f.name)
+		if config != "" {
+			errs = append(errs, oneOf(path, config, policyv1beta2.ConfigCompliant, policyv1beta2.ConfigNonCompliant)...)
+		}
+		if earlier == "" {
+			continue
+		}
+		earlierPath := specPath.Child("statusConfig", f.name)
+		errs = append(errs, oneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition,
+			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
+		if meant := readEarlier(earlier); meant != "" && config != "" && meant != config {
+			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two", meant, path, config)))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,125 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The rules on what an OperatorPolicy will and will not do.
+const (
+	RuleOperatorPolicyIneffective RuleID = "operatorpolicy/ineffective"
+	RuleOperatorPolicyOverlap     RuleID = "operatorpolicy/overlap"
+	RuleOperatorPolicyUncovered   RuleID = "operatorpolicy/uncovered"
+	RuleOperatorPolicyPending     RuleID = "operatorpolicy/pending"
+)
+
+var (
+	operatorPolicyIneffective = Rule{RuleOperatorPolicyIneffective, OutcomeWarn,
+		"something in an OperatorPolicy cannot have the effect that its author will expect"}
+	operatorPolicyOverlap = Rule{RuleOperatorPolicyOverlap, OutcomeWarn,
+		"another OperatorPolicy governs the same package in the same namespace"}
+	operatorPolicyUncovered = Rule{RuleOperatorPolicyUncovered, OutcomeWarn,
+		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows"}
+	operatorPolicyPending = Rule{RuleOperatorPolicyPending, OutcomeWarn,
+		"what the OperatorPolicy does to InstallPlans that wait for approval"}
+)
+
+// previewPolicy warns of what the policy will and will not do.
+func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
+	preview := func(id RuleID, what, more string) { v.warn(Reason{Rule: id, Message: sentence(what, id, more)}) }
+	for _, name := range p.versions {
+		if _, err := semver.ParseTolerant(name); err == nil {
+			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
+				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
+		}
+	}
+	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
+		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
+			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
+	}
+	if p.Package == "" || p.TargetNamespace == "" {
+		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
+			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
+		return
+	}
+	if p.faults != "" {
+		preview(RuleOperatorPolicyIneffective, "package "+p.Package+" in namespace "+p.TargetNamespace+" is held", p.faults)
+		return
+	}
+	// What an informing policy would do is worth knowing too: it is what enforcing it will do.
+	p.Enforced = true
+	ns := in.Namespace(p.TargetNamespace).withPolicy(p)
+	for _, other := range ns.governing(p.Package) {
+		if other.key() != p.key() {
+			preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, "a write passes only if both let it pass")
+		}
+	}
+	for _, installed := range ns.installed {
+		if what := p.uncovered(installed); what != "" {
+			preview(RuleOperatorPolicyUncovered, what, p.acceptance())
+		}
+	}
+	for _, plan := range ns.plans {
+		if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
+			previewPlan(plan, p, ns, preview)
+		}
+	}
+}
+
+// uncovered says what is wrong with an installed ClusterServiceVersion under a policy, or "".
+func (p *Policy) uncovered(installed Installed) string {
+	if installed.Package != p.Package {
+		return ""
+	}
+	if p.MustNotHave {
+		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !known && (p.Catalog != olm.Catalog{}) {
+			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
+		}
+		return ""
+	}
+	if ok, _ := p.Covers(installed.CSV, installed.Version); ok {
+		return ""
+	}
+	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
+}
+
+// acceptance says what a policy lets through.
+func (p *Policy) acceptance() string {
+	switch {
+	case p.MustNotHave:
+		return "the policy is mustnothave for " + p.scope()
+	case len(p.versions) > 0:
+		return p.acceptedVersions()
+	case p.versionRange != nil:
+		return "allowed is versionRange " + text.Quote(p.versionRange.String())
+	}
+	return ""
+}
+
+// previewPlan says what becomes of one plan that waits for approval, if the policy has a say in it.
+func previewPlan(plan *olm.InstallPlan, p *Policy, ns *Namespace, preview func(id RuleID, what, more string)) {
+	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
+	var names []string
+	concerned := false
+	for _, c := range verdict.CSVs {
+		names = append(names, text.Name(c.CSV))
+		concerned = concerned || c.Package == p.Package
+	}
+	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
+	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
+	switch {
+	case ours >= 0:
+		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", verdict.Reasons[ours].Message)
+	case !concerned:
+	case verdict.Decision == Allow:
+		preview(RuleOperatorPolicyPending, what+" may be approved under this policy", "")
+	default:
+		preview(RuleOperatorPolicyPending, what+" may be approved under this policy, but not under all", verdict.Reasons[0].Message)
+	}
+}

@@ -1,0 +1,182 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+)
+
+func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
+
+// group returns the policy an OperatorGroup.
+func group(g policyv1beta2.OperatorGroupTemplate) func(*policyv1beta2.OperatorPolicySpec) {
+	return func(s *policyv1beta2.OperatorPolicySpec) { s.OperatorGroup = &g }
+}
+
+// TestValidatePolicy lists what is refused and with which path. What a scenario shows is not repeated here.
+func TestValidatePolicy(t *testing.T) {
+	type spec = policyv1beta2.OperatorPolicySpec
+	for name, c := range map[string]struct {
+		edit func(*spec)
+		want string // in the errors; empty: valid
+	}{
+		"the least":                           {nil, ""},
+		"no package":                          {func(s *spec) { s.Subscription.Name = "" }, "spec.subscription.name: Required"},
+		"no namespace":                        {func(s *spec) { s.Subscription.Namespace = "" }, ""},
+		"a package with a dot":                {func(s *spec) { s.Subscription.Name = "a.b" }, "spec.subscription.name"},
+		"a package of 64 characters":          {func(s *spec) { s.Subscription.Name = strings.Repeat("a", 64) }, "spec.subscription.name"},
+		"a source that is no name":            {func(s *spec) { s.Subscription.Source = "my catalog" }, "spec.subscription.source"},
+		"a source in Cyrillic":                {func(s *spec) { s.Subscription.Source = "\u0441ommunity" }, "U+0441"},
+		"a channel with a blank":              {func(s *spec) { s.Subscription.Channel = "stable " }, "spec.subscription.channel"},
+		"a startingCSV with a slash":          {func(s *spec) { s.Subscription.StartingCSV = "a/b" }, "spec.subscription.startingCSV"},
+		"complianceType in capitals":          {func(s *spec) { s.ComplianceType = "MustHave" }, "spec.complianceType"},
+		"no complianceType":                   {func(s *spec) { s.ComplianceType = "" }, "spec.complianceType: Required"},
+		"no upgradeApproval":                  {func(s *spec) { s.UpgradeApproval = "" }, "spec.upgradeApproval: Required"},
+		"upgradeApproval Manual":              {func(s *spec) { s.UpgradeApproval = "Manual" }, "spec.upgradeApproval"},
+		"upgradeApproval Never":               {func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNever }, ""},
+		"remediationAction ENFORCE":           {func(s *spec) { s.RemediationAction = "ENFORCE" }, "spec.remediationAction"},
+		"severity of any case":                {func(s *spec) { s.Severity = "Critical" }, ""},
+		"severity unknown":                    {func(s *spec) { s.Severity = "bad" }, "spec.severity"},
+		"versions that are all blank":         {versions("", " , "), "spec.versions: Invalid"},
+		"versions with a blank among them":    {versions("etcd.v1.0.0", " "), ""},
+		"a version with a plus":               {versions("etcd.v1.0.0+build"), "spec.versions[0]"},
+		"a version in a comma list":           {versions("etcd.v1.0.0", "ok.v1, Not_OK"), "spec.versions[1]"},
+		"a version with full-width digits":    {versions("etcd.v\uff11.0.0"), "U+FF11"},
+		"a version with a zero-width blank":   {versions("etcd.v1\u200b.0.0"), "U+200B"},
+		"template text":                       {versions("{{ fromConfigMap \"a\" \"b\" \"c\" }}"), ""},
+		"a range with template text":          {func(s *spec) { s.VersionRange = "{{ .x }}" }, ""},
+		"a range that is half open":           {func(s *spec) { s.VersionRange = ">=1.0.0 <" }, "spec.versionRange"},
+		"config that is a list":               {func(s *spec) { s.Subscription.Config = anyJSON(`[]`) }, "spec.subscription.config"},
+		"config with an unknown field":        {func(s *spec) { s.Subscription.Config = anyJSON(`{"nodeSelectors":{}}`) }, `unknown field "nodeSelectors"`},
+		"config as template text":             {func(s *spec) { s.Subscription.Config = anyJSON(`"{{ fromConfigMap }}"`) }, ""},
+		"installPlanApproval empty":           {func(s *spec) { s.Subscription.InstallPlanApproval = anyJSON(`""`) }, ""},
+		"installPlanApproval an object":       {func(s *spec) { s.Subscription.InstallPlanApproval = anyJSON(`{}`) }, "spec.subscription.installPlanApproval"},
+		"a group without a name":              {group(policyv1beta2.OperatorGroupTemplate{}), "spec.operatorGroup.name: Required"},
+		"a group in another namespace":        {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Namespace: "other"}), "spec.operatorGroup.namespace"},
+		"a group in the same namespace":       {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Namespace: "shop"}), ""},
+		"targets in the design's form":        {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Target: &policyv1beta2.OperatorGroupTarget{Namespaces: anyJSON(`["a","b"]`)}}), ""},
+		"targets in OLM's form":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`)}), ""},
+		"targets in both forms":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`), Target: &policyv1beta2.OperatorGroupTarget{Namespaces: anyJSON(`["a"]`)}}), "spec.operatorGroup.target.namespaces: Forbidden"},
+		"targets and a selector":              {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a"]`), Selector: anyJSON(`{"matchLabels":{"a":"b"}}`)}), "spec.operatorGroup.selector: Forbidden"},
+		"targets that are text":               {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`"a"`)}), "spec.operatorGroup.targetNamespaces"},
+		"targets as template text":            {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`"{{ toLiteral }}"`)}), ""},
+		"a target that is no namespace":       {group(policyv1beta2.OperatorGroupTemplate{Name: "g", TargetNamespaces: anyJSON(`["a","B"]`)}), "spec.operatorGroup.targetNamespaces[1]"},
+		"a selector with an unknown operator": {group(policyv1beta2.OperatorGroupTemplate{Name: "g", Selector: anyJSON(`{"matchExpressions":[{"key":"a","operator":"Like"}]}`)}), "matchExpressions[0].operator"},
+		"removalBehavior with a wrong value":  {func(s *spec) { s.RemovalBehavior.InstallPlans = policyv1beta2.RemovalDeleteIfUnused }, "spec.removalBehavior.installPlans"},
+		"complianceConfig with a wrong value": {func(s *spec) { s.ComplianceConfig.UpgradesAvailable = "Condition" }, "spec.complianceConfig.upgradesAvailable"},
+		"statusConfig with a wrong value":     {func(s *spec) { s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Warning"} }, "spec.statusConfig.upgradesAvailable"},
+		"statusConfig and an equal new config": {func(s *spec) {
+			s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Condition"}
+			s.ComplianceConfig.UpgradesAvailable = "Compliant"
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := ValidateOperatorPolicy(operatorPolicy("etcd", c.edit))
+			switch {
+			case c.want == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs.ToAggregate())
+			case c.want != "" && len(errs) == 0:
+				t.Error("accepted")
+			case c.want != "" && !strings.Contains(errs.ToAggregate().Error(), c.want):
+				t.Errorf("error %q does not say %q", errs.ToAggregate(), c.want)
+			}
+		})
+	}
+}
+
+// TestTemplatesSwitchedOff reads template text literally where the policy says so: then it is no name.
+func TestTemplatesSwitchedOff(t *testing.T) {
+	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
+	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
+	if errs := ValidateOperatorPolicy(op); len(errs) == 0 {
+		t.Error("template text that nobody will resolve is accepted")
+	}
+}
+
+// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been away: what
+// such a policy governs is held, by Subscription and by plan (threat G5).
+func TestUnreadablePoliciesHold(t *testing.T) {
+	type spec = policyv1beta2.OperatorPolicySpec
+	for name, edit := range map[string]func(*spec){
+		"a range that does not parse":        func(s *spec) { s.VersionRange = "newest" },
+		"a version that can match nothing":   versions("Etcd!"),
+		"an unknown complianceType":          func(s *spec) { s.ComplianceType = "mustonlyhave" },
+		"an unknown remediationAction":       func(s *spec) { s.RemediationAction = "enforced" },
+		"an unknown upgradeApproval":         func(s *spec) { s.UpgradeApproval = "Manual" },
+		"template text in the catalog":       func(s *spec) { s.Subscription.Source = "{{ fromConfigMap }}" },
+		"template text in the channel":       func(s *spec) { s.Subscription.Channel = "{{ fromConfigMap }}" },
+		"template text in the range":         func(s *spec) { s.VersionRange = "{{ fromConfigMap }}" },
+		"template text in a mustnothave":     func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"{{ x }}"} },
+		"blanks only, which are no versions": versions(" ", ","),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policyFor("etcd", edit)
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{p}})
+			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RulePolicyUnreadable {
+				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
+			}
+			sub := subscriptionTo("etcd")
+			if v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: DenyApproval}); v.Decision != Hold {
+				t.Errorf("the Subscription: %s %v", v.Decision, v.Reasons)
+			}
+			if mode, _ := p.Approval(nil); mode != olm.ApprovalManual {
+				t.Errorf("approval is %s", mode)
+			}
+		})
+	}
+}
+
+// TestNormalizeTwice changes nothing the second time, whatever the first did (threat G11).
+func TestNormalizeTwice(t *testing.T) {
+	actions := []policyv1beta2.StatusConfigAction{"", "StatusMessageOnly", "Condition", "NonCompliant", "Compliant"}
+	configs := []policyv1beta2.ComplianceConfigAction{"", "Compliant", "NonCompliant"}
+	for _, before := range actions {
+		for _, after := range actions {
+			for _, config := range configs {
+				old := operatorPolicy("etcd", func(s *policyv1beta2.OperatorPolicySpec) {
+					s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: before}
+					s.ComplianceConfig.UpgradesAvailable = config
+				})
+				op := old.DeepCopy()
+				op.Spec.StatusConfig.UpgradesAvailable = after
+				for _, stored := range []*policyv1beta2.OperatorPolicy{nil, old} {
+					next := op.DeepCopy()
+					for _, change := range NormalizeOperatorPolicy(next, stored) {
+						next.Spec.ComplianceConfig = change.Value.(policyv1beta2.ComplianceConfig)
+					}
+					if again := NormalizeOperatorPolicy(next, stored); len(again) > 0 {
+						t.Errorf("statusConfig %q to %q, complianceConfig %q: the second time %+v", before, after, config, again)
+					}
+					if next.Spec.ComplianceConfig.UpgradesAvailable == "" {
+						t.Error("a field was not filled")
+					}
+				}
+			}
+		}
+	}
+}
+
+// FuzzPolicy looks for an OperatorPolicy that panics, or that admission lets in although judging cannot read it.
+func FuzzPolicy(f *testing.F) {
+	const head = `{"metadata":{"namespace":"policies","name":"etcd"},"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"`
+	f.Add(head + `},"versions":["etcd.v1.0.0, etcd.v1.0.1"],"versionRange":">=1.0.0"}}`)
+	f.Add(head + `,"config":{"env":[{"name":"A"}]}},"operatorGroup":{"name":"g","target":{"namespaces":["a"]}}}}`)
+	f.Add(head + `},"statusConfig":{"upgradesAvailable":"Condition"}}}`)
+	f.Add(`{"spec":null}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		op, strict, err := DecodeOperatorPolicy([]byte(text))
+		if err != nil {
+			return
+		}
+		p := NewPolicy(op)
+		NormalizeOperatorPolicy(op, nil)
+		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
+		if v.Decision == Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {
+			t.Errorf("admitted, and cannot be judged by: %s", p.faults)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// RulePlanDependencyPending holds what a suspended policy governs.
+const RulePlanDependencyPending RuleID = "plan/dependency-pending"
+
+var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"}
+
+// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the whole chain that a suspended
+// policy waits for. Without it a refusal names the first Policy.
+func (n *Namespace) WithDependencies(order *dependency.Graph) *Namespace {
+	if n == nil || order == nil {
+		return n
+	}
+	with := *n
+	with.order = order
+	return &with
+}
+
+// suspended holds something for a policy or Constraint that a Policy has suspended, because of what the Policy depends on (R-DP-4). Pending
+// is that Policy, as namespace/name, or whatever else was written in its place; without it nothing is held.
+func (n *Namespace) suspended(pending, source, what string) finding {
+	if pending == "" {
+		return finding{}
+	}
+	return finding{decision: Hold, what: what + " is held", accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, source)}
+}
+
+func (n *Namespace) chain(pending, source string) string {
+	namespace, name, named := strings.Cut(pending, "/")
+	if !named {
+		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
+	}
+	var order *dependency.Graph // empty, where no graph is known
+	if n != nil {
+		order = n.order
+	}
+	return order.Chain(dependency.PolicyRef(namespace, name), source)
+}

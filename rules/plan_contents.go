@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// The rules on what a ClusterServiceVersion of a plan is.
+const (
+	RulePlanMustNotHave  RuleID = "plan/mustnothave"
+	RulePlanVersion      RuleID = "plan/version"
+	RulePlanVersionRange RuleID = "plan/version-range"
+	RulePlanCatalog      RuleID = "plan/catalog"
+)
+
+var (
+	planMustNotHave = Rule{RulePlanMustNotHave, OutcomeDeny,
+		"a mustnothave policy forbids a ClusterServiceVersion of the plan"}
+	planVersion = Rule{RulePlanVersion, OutcomeDeny,
+		"a ClusterServiceVersion of the plan is not in the policy's versions"}
+	planVersionRange = Rule{RulePlanVersionRange, OutcomeDeny,
+		"the version of a ClusterServiceVersion is outside the policy's versionRange, or (Hold) not known"}
+	planCatalog = Rule{RulePlanCatalog, OutcomeDeny,
+		"a ClusterServiceVersion comes from another catalog than the policy names, or (Hold) from one that is not known"}
+)
+
+// contentChecks judge what a ClusterServiceVersion is, in this order, all of them, for every policy of its package.
+var contentChecks = []struct {
+	id    RuleID
+	judge func(*planCSV, *Policy) finding
+}{
+	// A policy that cannot be read must not let anything through (threat G5).
+	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, text.Name(c.name)) }},
+	// What must not be there is not installed.
+	{RulePlanMustNotHave, forbiddenCSV},
+	// The same name from another catalog is other content (threat O6).
+	{RulePlanCatalog, foreignCSVCatalog},
+	// Only listed versions are installed.
+	{RulePlanVersion, unlistedCSV},
+	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
+	{RulePlanVersionRange, outOfRangeCSV},
+}
+
+// matches reports whether a mustnothave policy means this CSV; known is false where it might.
+func (p *Policy) matches(c *planCSV) (match, known bool) {
+	if len(p.versions) > 0 && !p.lists(c.name) {
+		return false, true
+	}
+	if p.versionRange != nil {
+		in, err := p.versionRange.Contains(c.version)
+		if err != nil {
+			return false, false
+		}
+		if !in {
+			return false, true
+		}
+	}
+	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return true, true
+	}
+	if len(c.catalogs) == 0 {
+		return false, c.bypassesOLM
+	}
+	for _, catalog := range c.catalogs {
+		if !p.catalogMismatch(catalog) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+func forbiddenCSV(c *planCSV, p *Policy) finding {
+	if !p.MustNotHave || p.faults != "" {
+		return finding{}
+	}
+	switch match, known := p.matches(c); {
+	case match:
+		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
+	case !known:
+		return finding{decision: Hold, what: text.Name(c.name) + " is held",
+			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
+	}
+	return finding{}
+}
+
+// scope says what a mustnothave policy forbids.
+func (p *Policy) scope() string {
+	var parts []string
+	if len(p.versions) > 0 {
+		parts = append(parts, text.Names(p.versions, maxListed))
+	} else {
+		parts = append(parts, "package "+p.Package)
+	}
+	if p.versionRange != nil {
+		parts = append(parts, "in range "+text.Quote(p.versionRange.String()))
+	}
+	if p.Catalog.Name != "" || p.Catalog.Namespace != "" {
+		parts = append(parts, "from "+p.catalogText())
+	}
+	return strings.Join(parts, " ")
+}
+
+func foreignCSVCatalog(c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
+		return finding{}
+	}
+	if c.bypassesOLM {
+		return finding{decision: Deny, what: text.Name(c.name) + ", which comes from no catalog, is not allowed", accepted: "allowed is " + p.catalogText()}
+	}
+	if len(c.catalogs) == 0 {
+		return finding{decision: Hold, what: "the catalog of " + text.Name(c.name) + " is not known and the plan is held", accepted: "allowed is " + p.catalogText()}
+	}
+	for _, catalog := range c.catalogs {
+		if p.catalogMismatch(catalog) {
+			return finding{decision: Deny, what: fmt.Sprintf("%s from catalog %s/%s is not allowed", text.Name(c.name), text.Name(catalog.Namespace), text.Name(catalog.Name)),
+				accepted: "allowed is " + p.catalogText()}
+		}
+	}
+	return finding{}
+}
+
+func unlistedCSV(c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
+		return finding{}
+	}
+	return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+}
+
+func outOfRangeCSV(c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
+		return finding{}
+	}
+	allowed := "allowed is versionRange " + text.Quote(p.versionRange.String())
+	if c.version == "" {
+		return finding{decision: Hold, what: "the version of " + text.Name(c.name) + " is not known and the plan is held", accepted: allowed}
+	}
+	in, err := p.versionRange.Contains(c.version)
+	switch {
+	case err != nil:
+		return finding{decision: Hold, what: text.Name(c.name) + ", whose " + err.Error() + ", is held", accepted: allowed}
+	case !in:
+		return finding{decision: Deny, what: text.Name(c.name) + " (version " + text.Name(c.version) + ") is not allowed", accepted: allowed}
+	}
+	return finding{}
+}

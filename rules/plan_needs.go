@@ -1,0 +1,132 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// The rules on what a bundle needs of others and of the cluster.
+const (
+	RulePlanBundleConstraint RuleID = "plan/bundle-constraint"
+	RulePlanKubeVersion      RuleID = "plan/kube-version"
+	RulePlanOpenShiftVersion RuleID = "plan/openshift-version"
+)
+
+var (
+	planBundleConstraint = Rule{RulePlanBundleConstraint, OutcomeHold,
+		"a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"}
+	planKubeVersion = Rule{RulePlanKubeVersion, OutcomeHold,
+		"a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
+	planOpenShiftVersion = Rule{RulePlanOpenShiftVersion, OutcomeHold,
+		"a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
+)
+
+// judgeNeeds judges what a bundle needs of others and of the cluster. OLM's resolver has looked at the first, but
+// not at versions of the cluster: it installs, and then the operator waits for ever.
+func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
+	set := j.Namespace.Constraints()
+	held := func(id RuleID, what, accepted string) {
+		if j.strict {
+			v.refuse(Reason{Rule: id, Decision: Hold, Message: sentence(text.Name(c.name)+" "+what+" and is held", id, accepted)})
+			return
+		}
+		v.warn(Reason{Rule: id, Message: sentence(text.Name(c.name)+" "+what, id, accepted)})
+	}
+	if constraint.BringsOwn(c.properties) {
+		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.Facts(), j.budget) {
+			held(RulePlanBundleConstraint, "has a constraint that nothing satisfies", missing(&f))
+		}
+	}
+	cluster := set.Cluster()
+	if what, accepted := tooOldFor(c.minKubeVersion(), cluster.Version); what != "" {
+		held(RulePlanKubeVersion, what, accepted)
+	}
+	if what, accepted := tooNewFor(c, cluster.OpenShift); what != "" {
+		held(RulePlanOpenShiftVersion, what, accepted)
+	}
+}
+
+// missing says what a bundle's own constraint asks for.
+func missing(f *constraint.Finding) string {
+	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
+	if f.Outcome == constraint.Failed {
+		why = "it cannot be judged: " + text.Escape(f.Why)
+	}
+	if f.Message != "" {
+		return text.Quote(f.Message) + "; " + why
+	}
+	return why
+}
+
+func (c *planCSV) minKubeVersion() string {
+	if c.spec == nil {
+		return ""
+	}
+	return c.spec.MinKubeVersion
+}
+
+// tooOldFor tells what is wrong with spec.minKubeVersion on this cluster, and what would be accepted.
+func tooOldFor(minKube, kubernetes string) (what, accepted string) {
+	if minKube == "" || kubernetes == "" {
+		return "", ""
+	}
+	has, err := semver.ParseTolerant(kubernetes)
+	if err != nil {
+		return "", "" // what the API server says of itself is nobody's fault here
+	}
+	needs, err := semver.ParseTolerant(minKube)
+	switch {
+	case err != nil:
+		return "has minKubeVersion " + text.Quote(minKube) + ", which is not a version,", "OLM would install it, and it would wait for ever"
+	case has.LT(needs):
+		return "needs Kubernetes " + minKube + " or newer", "this cluster has " + kubernetes + "; OLM would install it, and it would wait for ever"
+	}
+	return "", ""
+}
+
+// tooNewFor tells what is wrong with property olm.maxOpenShiftVersion on this cluster.
+func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
+	if openshift == "" {
+		return "", ""
+	}
+	has, err := semver.ParseTolerant(openshift)
+	if err != nil {
+		return "", ""
+	}
+	limit, problem := (&constraint.Bundle{Properties: c.allProperties()}).MaxOpenShift()
+	if problem != "" {
+		return "has a property olm.maxOpenShiftVersion that cannot be read", problem
+	}
+	most, err := semver.ParseTolerant(limit)
+	if limit == "" || err != nil {
+		return "", ""
+	}
+	if has.Major > most.Major || has.Major == most.Major && has.Minor > most.Minor {
+		return "is for OpenShift " + limit + " at most", "this cluster has " + openshift
+	}
+	return "", ""
+}
+
+// allProperties are those of the bundle and those that its author wrote into the ClusterServiceVersion.
+func (c *planCSV) allProperties() []olm.Property {
+	if strings.TrimSpace(c.authored) == "" {
+		return c.properties
+	}
+	written, err := olm.ParseProperties(`{"properties":` + c.authored + `}`)
+	if err != nil {
+		return c.properties // OLM's own check of catalogs warns of it
+	}
+	all := slices.Clone(c.properties)
+	for _, p := range written {
+		if !slices.ContainsFunc(all, func(o olm.Property) bool { return sameProperty(o, p) }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}

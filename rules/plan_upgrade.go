@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// The rules on how a plan came to a ClusterServiceVersion.
+const (
+	RulePlanChannel RuleID = "plan/channel"
+	RulePlanUpgrade RuleID = "plan/upgrade"
+)
+
+var (
+	planChannel = Rule{RulePlanChannel, OutcomeHold,
+		"the Subscription behind a ClusterServiceVersion follows another channel than the policy names"}
+	planUpgrade = Rule{RulePlanUpgrade, OutcomeHold,
+		"the plan upgrades an installed operator and the policy's upgradeApproval is None"}
+)
+
+// progressChecks judge, after these, how a plan comes to it.
+var progressChecks = []struct {
+	id    RuleID
+	judge func(*PlanInput, *planCSV, *Policy) finding
+}{
+	// What waits for something else is not installed before it (R-DP-4).
+	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *Policy) finding {
+		return in.Namespace.suspended(p.Pending, p.Name, text.Name(c.name))
+	}},
+	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
+	{RulePlanUpgrade, heldUpgrade},
+	// What OLM resolved along another channel is not what the policy wants.
+	{RulePlanChannel, foreignPlanChannel},
+}
+
+func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
+		return finding{}
+	}
+	installed := in.Namespace.installedOf(c.pkg, c.name)
+	if installed == "" {
+		return finding{} // a first install needs no upgrade approval (R-OP-10)
+	}
+	return finding{decision: Hold, what: "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
+		accepted: "waits for spec.upgradeApproval: Automatic"}
+}
+
+func foreignPlanChannel(in *PlanInput, c *planCSV, p *Policy) finding {
+	if p.MustNotHave || p.Channel == "" || p.faults != "" {
+		return finding{}
+	}
+	for _, s := range in.Namespace.subscribers(c.pkg) {
+		if s.Spec.Channel != p.Channel {
+			return finding{decision: Hold,
+				what:     fmt.Sprintf("%s, from channel %s of subscription %s, is held", text.Name(c.name), text.Quote(s.Spec.Channel), s.Metadata.Name),
+				accepted: "waits until it follows channel " + text.Name(p.Channel)}
+		}
+	}
+	return finding{}
+}

@@ -1,0 +1,228 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// The rules on the rights of a Policy's author, which package admission looks up.
+const (
+	RulePolicyEscalation       RuleID = "policy/escalation"
+	RulePolicyDependencyAccess RuleID = "policy/dependency-access"
+)
+
+var (
+	policyEscalation = Rule{RulePolicyEscalation, OutcomeDeny,
+		"a Policy has a template of a kind that its author may not create"}
+	policyDependencyAccess = Rule{RulePolicyDependencyAccess, OutcomeDeny,
+		"a Policy waits for an object in another namespace, or in none, that its author may not get"}
+)
+
+// Right is a right to objects of a resource: to one of them or, where Name is empty, to all; in a namespace or, where that is
+// empty, in the whole cluster.
+type Right struct{ Verb, Group, Resource, Namespace, Name string }
+
+// String names the right for whoever grants it.
+func (r Right) String() string {
+	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
+	if r.Name != "" {
+		what += " " + text.Escape(r.Name)
+	}
+	if r.Namespace == "" {
+		return what + " in the whole cluster"
+	}
+	return what + " in namespace " + text.Escape(r.Namespace)
+}
+
+// Need is something that the author of a Policy needs a right to.
+type Need struct {
+	// Rights are asked for in this order until there is one: any is enough.
+	Rights []Right
+	// Narrow is the kind that the mark of the Policy records where the right is missing, nil where the Policy is refused then.
+	Narrow *schema.GroupKind
+
+	rule          RuleID
+	field, object string
+}
+
+// MaxQuestions bounds how many rights of the author of one Policy are asked about: each is a request to the API server, and the answer
+// to a review has to come within seconds.
+const MaxQuestions = 500
+
+// Needs returns what the author of a Policy needs rights to: the loop applies templates, and looks up what they depend on, with
+// rights of its own, which are not the author's to lend (threats O14 and O22). What stays as it is was verified for its own author.
+// Of a Policy that is disabled nothing is made; who enables it is asked. Before is the stored Policy if it has a valid mark, else nil.
+func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
+	if policy.Spec.Disabled {
+		return nil
+	}
+	if before != nil && before.Spec.Disabled {
+		before = nil
+	}
+	read := dependency.Read(policy)
+	return append(templateNeeds(policy, read, before), dependencyNeeds(read, before, known)...)
+}
+
+func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *policyv1.Policy) []Need {
+	known := map[dependency.Ref][]byte{}
+	if before != nil && before.Spec.RemediationAction == policy.Spec.RemediationAction {
+		for _, t := range dependency.Read(before).Templates {
+			known[t.Ref] = before.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw
+		}
+	}
+	var needed []Need
+	asked := map[Right]bool{}
+	for _, t := range read.Templates {
+		raw, stays := known[t.Ref]
+		if !t.Readable || stays && bytes.Equal(raw, policy.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw) {
+			continue // what cannot be read is not applied
+		}
+		right := createRight(t.Ref)
+		if !asked[right] {
+			asked[right] = true
+			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation, field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
+		}
+	}
+	return needed
+}
+
+// dependencyNeeds is about what is in other namespaces or in none: what is beside the Policy, its author may wait for.
+func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
+	seen := map[dependency.Ref]bool{}
+	kinds := map[schema.GroupKind]bool{}
+	if before != nil {
+		for _, t := range dependency.Read(before).Templates {
+			for _, d := range t.Dependencies {
+				seen[d.Ref] = true
+				kinds[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = true
+			}
+		}
+		for _, kind := range verified.Narrow { // the author of now may have the right
+			delete(kinds, kind)
+		}
+	}
+	var needed []Need
+	for _, t := range read.Templates {
+		for _, d := range t.Dependencies {
+			kind := schema.GroupKind{Group: d.Group, Kind: d.Kind}
+			if d.Scope() == dependency.ScopeUnknown && !kinds[kind] {
+				kinds[kind] = true
+				if possible(kind) {
+					needed = append(needed, Need{Rights: []Right{getRight(d.Ref, "", "")}, Narrow: &kind})
+				}
+			}
+			if seen[d.Ref] || d.Namespace == read.Namespace {
+				continue
+			}
+			seen[d.Ref] = true
+			needed = append(needed, Need{Rights: getRights(d.Ref), rule: RulePolicyDependencyAccess, field: d.Path, object: d.String()})
+		}
+	}
+	return needed
+}
+
+// possible reports whether a CustomResourceDefinition could define a kind. There are no objects of others.
+func possible(kind schema.GroupKind) bool {
+	return len(validation.IsDNS1035Label(strings.ToLower(kind.Kind))) == 0 && len(validation.IsDNS1123Subdomain(kind.Group)) == 0
+}
+
+// createRight is the right to create an object of a template. Kinds of policies belong to the namespace of their Policy; of others it
+// is not known here, and whoever may create them anywhere may create them there.
+func createRight(object dependency.Ref) Right {
+	right := rightTo("create", object)
+	if object.Group == policyv1.Group {
+		right.Namespace = object.Namespace
+	}
+	return right
+}
+
+// getRights are the rights that each let a user get an object, the widest first: it may answer for many objects.
+func getRights(object dependency.Ref) []Right {
+	rights := []Right{getRight(object, "", "")}
+	if object.Namespace != "" {
+		rights = append(rights, getRight(object, object.Namespace, ""))
+	}
+	return append(rights, getRight(object, object.Namespace, object.Name))
+}
+
+func getRight(object dependency.Ref, namespace, name string) Right {
+	right := rightTo("get", object)
+	right.Namespace, right.Name = namespace, name
+	return right
+}
+
+func rightTo(verb string, object dependency.Ref) Right {
+	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: object.Group, Kind: object.Kind})
+	right := Right{Verb: verb, Group: object.Group, Resource: plural.Resource}
+	if object.Group == dependency.GatekeeperConstraintGroup { // which has no plurals
+		right.Resource = singular.Resource
+	}
+	return right
+}
+
+// Lacking refuses a Policy whose author does not have a right. Unknown is set where that could not be found out.
+func (v *Verdict) Lacking(need *Need, unknown bool) {
+	right := need.Rights[len(need.Rights)-1]
+	does, may := " makes ", " create"
+	if need.rule == RulePolicyDependencyAccess {
+		does, may = " waits for ", " get"
+	}
+	r := Reason{Rule: need.rule, Decision: Deny, Field: need.field, Message: sentence(
+		need.field+does+need.object+", which its author may not"+may, need.rule, "it needs the right to "+right.String())}
+	if unknown {
+		r.Decision = Hold
+		r.Message = sentence("whether its author may"+may+" "+need.object+", as "+need.field+" does, could not be checked", need.rule, "try again")
+	}
+	v.refuse(r)
+	*v = v.sorted()
+}
+
+// TooManyQuestions refuses a Policy whose author needs more rights than can be asked about.
+func (v *Verdict) TooManyQuestions() {
+	v.refuse(Reason{Rule: RulePolicyDependencyAccess, Decision: Deny, Field: "spec", Message: sentence(
+		fmt.Sprintf("whether the author of the Policy has the rights to what it makes and waits for takes more than %d questions", MaxQuestions), RulePolicyDependencyAccess,
+		"split the Policy, or let a user write it who may get all objects of these kinds")})
+}
+
+// Unmarked refuses a Policy that would be stored without a mark, and be left alone for want of it.
+func (v *Verdict) Unmarked(generated bool) {
+	fix := "the mutating webhook policies.opgate.io has to be asked before: try again"
+	if generated {
+		fix = "write metadata.name in place of metadata.generateName"
+	}
+	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Hold, Field: "metadata.annotations", Message: sentence(
+		"that the rights of its author were verified could not be recorded in annotation "+dependency.AnnotationVerified, RulePolicyEscalation, fix)})
+}
+
+// NarrowKinds returns what the mark of a Policy records: the kinds whose right is missing.
+func NarrowKinds(missing []*Need) dependency.Verification {
+	var v dependency.Verification
+	for _, need := range missing {
+		if need.Narrow != nil && !slices.Contains(v.Narrow, *need.Narrow) {
+			v.Narrow = append(v.Narrow, *need.Narrow)
+		}
+	}
+	return v
+}
+
+// MarkChange sets the mark of a Policy; nil where it has that already.
+func MarkChange(policy *policyv1.Policy, mark string) []Change {
+	const path = "/metadata/annotations"
+	switch {
+	case policy.Annotations[dependency.AnnotationVerified] == mark:
+		return nil
+	case policy.Annotations == nil:
+		return []Change{{Rule: RulePolicyEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
+	}
+	return []Change{{Rule: RulePolicyEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}
+}

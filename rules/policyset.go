@@ -1,0 +1,43 @@
+package rules
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// RulePolicySetDependencyCycle is on the members of a PolicySet.
+const RulePolicySetDependencyCycle RuleID = "policyset/dependency-cycle"
+
+var policySetDependencyCycle = Rule{RulePolicySetDependencyCycle, OutcomeDeny, "a Policy would wait for itself, through a PolicySet that it is a member of"}
+
+// PolicySetInput is all that judging a PolicySet needs.
+type PolicySetInput struct {
+	Set *policyv1beta1.PolicySet
+	// Old is the stored PolicySet on update, nil on create.
+	Old *policyv1beta1.PolicySet
+	// Order is that of PolicyInput.
+	Order *dependency.Graph
+}
+
+// JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, at however many removes,
+// for the set waits for its members. A PolicySet whose spec does not change passes.
+func JudgePolicySet(in PolicySetInput) Verdict {
+	set := in.Set
+	v := Verdict{Object: objectName("policyset", &set.ObjectMeta)}
+	if set.DeletionTimestamp != nil || in.Old != nil && reflect.DeepEqual(in.Old.Spec, set.Spec) {
+		return v
+	}
+	read := dependency.ReadSet(set)
+	if cycle := in.Order.WithSet(read).Cycle(read.Ref()); cycle != nil {
+		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
+		path := "spec.policies[" + strconv.Itoa(member) + "]"
+		v.refuse(Reason{Rule: RulePolicySetDependencyCycle, Decision: Deny, Field: path,
+			Message: sentence(path+": "+waitsForItself(cycle), RulePolicySetDependencyCycle, "remove the member, or what it waits for")})
+	}
+	return v.sorted()
+}

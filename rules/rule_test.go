@@ -1,0 +1,64 @@
+package rules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestRuleConstantsSpellIDs: a rule's code is found by the ID in a refusal, so that each constant spells its ID, and each rule that
+// is declared is listed.
+func TestRuleConstantsSpellIDs(t *testing.T) {
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := 0
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), entry.Name(), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok {
+				return true
+			}
+			if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "RuleID" {
+				return true
+			}
+			literal, ok := spec.Values[0].(*ast.BasicLit)
+			if !ok {
+				t.Fatalf("%s: %s is not a literal", entry.Name(), spec.Names[0].Name)
+			}
+			id, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			declared++
+			if want := "Rule" + strings.NewReplacer("/", "", "-", "").Replace(id); !strings.EqualFold(spec.Names[0].Name, want) {
+				t.Errorf("%s: %s is %s", entry.Name(), spec.Names[0].Name, id)
+			}
+			return true
+		})
+	}
+	all := slices.Concat(GateRules(), Rules())
+	seen := map[RuleID]bool{}
+	for _, r := range all {
+		if seen[r.ID] {
+			t.Errorf("%s is listed twice", r.ID)
+		}
+		seen[r.ID] = true
+	}
+	if declared != len(all) {
+		t.Errorf("%d rules are declared, %d are listed", declared, len(all))
+	}
+}
