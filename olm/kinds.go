@@ -14,23 +14,27 @@ const (
 	KindOperatorGroup         = "OperatorGroup"
 )
 
+// The versions of OLM's API: V1 is that of OperatorGroup, V1alpha1 that of the other kinds.
 var (
-	// V1alpha1 is the version of all kinds but OperatorGroup.
 	V1alpha1 = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
-	// V1 is the version of OperatorGroup.
-	V1 = schema.GroupVersion{Group: Group, Version: "v1"}
+	V1       = schema.GroupVersion{Group: Group, Version: "v1"}
+)
 
+// The kinds with their versions.
+var (
 	SubscriptionGVK          = V1alpha1.WithKind(KindSubscription)
 	InstallPlanGVK           = V1alpha1.WithKind(KindInstallPlan)
 	ClusterServiceVersionGVK = V1alpha1.WithKind(KindClusterServiceVersion)
 	CatalogSourceGVK         = V1alpha1.WithKind(KindCatalogSource)
 	OperatorGroupGVK         = V1.WithKind(KindOperatorGroup)
+)
 
+// The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.
+var (
 	Subscriptions          = V1alpha1.WithResource("subscriptions")
 	InstallPlans           = V1alpha1.WithResource("installplans")
 	ClusterServiceVersions = V1alpha1.WithResource("clusterserviceversions")
 	CatalogSources         = V1alpha1.WithResource("catalogsources")
 	OperatorGroups         = V1.WithResource("operatorgroups")
-	// PackageManifests is an aggregated API, which can be listed but not watched.
-	PackageManifests = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
+	PackageManifests       = schema.GroupVersionResource{Group: "packages." + Group, Version: "v1", Resource: "packagemanifests"}
 )

@@ -241,7 +241,7 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 // salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
 // it are left out, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	copied := pickText(raw, "labels", labelCopiedFrom) != ""
+	copied := pickText(raw, "labels", olm.CopiedFromLabel) != ""
 	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
 }
 

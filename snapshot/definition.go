@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -73,7 +74,7 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		Template:   o.Metadata.Labels[dependency.LabelTemplate] == dependency.LabelTemplateValue,
 	}
 	for label := range o.Metadata.Labels {
-		if strings.HasPrefix(label, olmGroup+"/") {
+		if strings.HasPrefix(label, olm.Group+"/") {
 			d.Operators = append(d.Operators, label)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/stream"
 )
@@ -12,11 +13,8 @@ import (
 // is too large in a field is kept as a text that stands for it (stream.Withheld).
 
 const (
-	labelCopiedFrom      = "olm.copiedFrom"
-	annotationProperties = "operatorframework.io/properties"
-	annotationOperatorNS = "olm.operatorNamespace"
-	managedMark          = "operatorpolicy.policy.open-cluster-management.io/managed"
-	labelManagedBy       = "app.kubernetes.io/managed-by"
+	managedMark    = "operatorpolicy.policy.open-cluster-management.io/managed"
+	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
 // head are the fields of the metadata that are kept of every kind; labels and annotations are kept besides. The resourceVersion
@@ -40,13 +38,13 @@ var (
 		"spec":   {stream.Any: nil},
 		"status": {"namespaces": nil},
 	})
-	keptOfCSV = head(stream.Fields{labelCopiedFrom: nil}, stream.Fields{annotationOperatorNS: nil}, stream.Fields{
+	keptOfCSV = head(stream.Fields{olm.CopiedFromLabel: nil}, stream.Fields{olm.OperatorNamespaceAnnotation: nil}, stream.Fields{
 		"spec":   {"installModes": nil, "version": nil},
 		"status": {"phase": nil, "reason": nil, "message": nil},
 	})
 	// keptOfVirtualOperator is what Opgate itself writes of one.
-	keptOfVirtualOperator = head(stream.Fields{labelCopiedFrom: nil, rules.VirtualOperatorLabel: nil, labelManagedBy: nil},
-		stream.Fields{annotationOperatorNS: nil, annotationProperties: nil}, stream.Fields{
+	keptOfVirtualOperator = head(stream.Fields{olm.CopiedFromLabel: nil, rules.VirtualOperatorLabel: nil, labelManagedBy: nil},
+		stream.Fields{olm.OperatorNamespaceAnnotation: nil, olm.PropertiesAnnotation: nil}, stream.Fields{
 			"spec":   {stream.Any: nil},
 			"status": {"phase": nil, "reason": nil, "message": nil},
 		})

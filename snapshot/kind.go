@@ -11,6 +11,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -60,13 +61,6 @@ func InNamespace(name string) Subject { return Subject{namespace: name} }
 // InCluster is the cluster: what concerns every namespace, or none.
 func InCluster() Subject { return Subject{cluster: true} }
 
-var (
-	olmGroup     = "operators.coreos.com"
-	olmV1alpha1  = schema.GroupVersion{Group: olmGroup, Version: "v1alpha1"}
-	policyV1     = policyv1.GroupVersion
-	policyV1beta = policyv1beta1.GroupVersion
-)
-
 // The kinds of the store.
 var (
 	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), Resource: "operatorpolicies",
@@ -75,21 +69,21 @@ var (
 		decode: decodeConstraint, salvage: salvageConstraint}
 	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", ClusterScoped: true,
 		decode: decodeNamespace, add: addNamespace}
-	Subscriptions = &Kind{GroupVersionKind: olmV1alpha1.WithKind("Subscription"), Resource: "subscriptions",
+	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
 		decode: decodeSubscription, add: addSubscription, keep: keeping(keptOfSubscription)}
-	InstallPlans = &Kind{GroupVersionKind: olmV1alpha1.WithKind("InstallPlan"), Resource: "installplans",
+	InstallPlans = &Kind{GroupVersionKind: olm.InstallPlanGVK, Resource: "installplans",
 		decode: decodePlan, add: addPlan}
-	ClusterServiceVersions = &Kind{GroupVersionKind: olmV1alpha1.WithKind("ClusterServiceVersion"), Resource: "clusterserviceversions",
+	ClusterServiceVersions = &Kind{GroupVersionKind: olm.ClusterServiceVersionGVK, Resource: "clusterserviceversions",
 		decode: decodeCSV, salvage: salvageCSV, add: addCSV, keep: keepCSV}
-	OperatorGroups = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: olmGroup, Version: "v1", Kind: "OperatorGroup"}, Resource: "operatorgroups",
+	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
 		decode: decodeOperatorGroup, add: addOperatorGroup, keep: keeping(keptOfOperatorGroup)}
 
-	Policies = &Kind{GroupVersionKind: policyV1.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering,
+	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering,
 		decode: decodeOrdered, salvage: salvageOrdered}
-	PolicySets = &Kind{GroupVersionKind: policyV1beta.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
+	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}
 
-	CatalogSources = &Kind{GroupVersionKind: olmV1alpha1.WithKind("CatalogSource"), Resource: "catalogsources", Readers: Leader,
+	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", Readers: Leader,
 		decode: concernsCluster, keep: keeping(keptOfCatalog)}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
 		decode: concernsNamespace, keep: keeping(keptOfDeployment)}

@@ -76,7 +76,7 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
 }
 
-// InOrder is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy waits for.
+// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy waits for.
 func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
 	return s.Namespace(name).WithDependencies(s.order)
 }

@@ -14,10 +14,7 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/snapshot"
 )
-
-var gvkSubscription = snapshot.Subscriptions.GroupVersionKind
 
 // switchApprovals makes the Subscriptions of a namespace wait for approval where a Constraint came after them, and
 // lets them go where none binds any more. Webhooks see to those that are written in the meantime.

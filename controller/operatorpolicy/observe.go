@@ -134,7 +134,7 @@ func csv(o *snapshot.Object) compliance.CSV {
 		Phase:      text(u, "status", "phase"),
 		Reason:     text(u, "status", "reason"),
 		Message:    text(u, "status", "message"),
-		CopiedFrom: text(u, "metadata", "labels", "olm.copiedFrom"),
+		CopiedFrom: text(u, "metadata", "labels", olm.CopiedFromLabel),
 	}
 	c.Package, c.Version = o.Bundle()
 	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there when it was read

@@ -104,9 +104,6 @@ func (e *evaluation) lost() *CSV {
 	return unclear
 }
 
-// operatorNamespace is the annotation in which OLM says where an operator is installed.
-const operatorNamespace = "olm.operatorNamespace"
-
 // stuck tells whether OLM needs help. An informing policy gives none (R-LP-4).
 func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
 
