@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// schemaDefaults are what the schema of ClusterServiceVersions fills in, by field and the field that holds it: the API server
-// stores them where the manifest has nothing, and they mean the same. "*" is any field.
+// schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server stores them if the
+// manifest omits the field, with the same meaning. "*" is any field.
 var schemaDefaults = map[[2]string]string{
 	{"ports", "protocol"}:                   `"TCP"`,
 	{"webhookdefinitions", "containerPort"}: `443`,
@@ -27,9 +27,9 @@ var schemaDefaults = map[[2]string]string{
 	{"scaleIO", "storageMode"}:              `"ThinProvisioned"`,
 }
 
-// contentsDigest is a SHA-256 of JSON that does not depend on what the API server changes when it stores an object: the order
-// of keys, fields that are null, and defaults of the schema. It reads token by token, so that it needs memory for the
-// deepest path and not for the whole. What is not JSON has the digest of its bytes, and so differs from all that is.
+// contentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order of keys, null
+// fields, and defaults of the schema. It reads token by token, so that its memory is bounded by the deepest path. Invalid JSON has the
+// digest of its bytes, and so differs from all valid JSON.
 func contentsDigest(raw []byte) [sha256.Size]byte {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -40,8 +40,8 @@ func contentsDigest(raw []byte) [sha256.Size]byte {
 	return digest
 }
 
-// digestValue reads one value that stands in field key of field parent. Nothing is set where the API server would have stored
-// the same for an object without the field.
+// digestValue reads the value of field key in field parent. Nothing is set if the API server would have stored the same for an object
+// without the field.
 func digestValue(d *json.Decoder, parent, key string) (digest [sha256.Size]byte, nothing bool, err error) {
 	token, err := d.Token()
 	if err != nil {
@@ -66,7 +66,7 @@ func digestValue(d *json.Decoder, parent, key string) (digest [sha256.Size]byte,
 	return sha256.Sum256(text), nothing, nil
 }
 
-// digestObject reads the rest of an object that stands in field parent, or in a list there.
+// digestObject reads the rest of an object in field parent, or in a list there.
 func digestObject(d *json.Decoder, parent string) (digest [sha256.Size]byte, err error) {
 	var members [][2 * sha256.Size]byte
 	for d.More() {
@@ -100,7 +100,7 @@ func digestObject(d *json.Decoder, parent string) (digest [sha256.Size]byte, err
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// digestList reads the rest of a list that stands in field key of field parent. Order counts, and so do elements that are null.
+// digestList reads the rest of a list in field key of field parent. Order matters, and so do null elements.
 func digestList(d *json.Decoder, parent, key string) (digest [sha256.Size]byte, err error) {
 	h := sha256.New()
 	h.Write([]byte("["))

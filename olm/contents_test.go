@@ -2,7 +2,7 @@ package olm
 
 import "testing"
 
-// TestContentsDigest compares what a plan says with what the API server stores.
+// TestContentsDigest compares the manifest of a plan with what the API server stores.
 func TestContentsDigest(t *testing.T) {
 	digest := func(s string) [32]byte { return contentsDigest([]byte(s)) }
 	const plan = `{"b":{"ports":[{"containerPort":80}],"x":null},"a":[1,null,{"name":"n"}],"webhookdefinitions":[{"type":"t"}]}`

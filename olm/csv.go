@@ -12,21 +12,21 @@ type CSV struct {
 	Spec     CSVSpec    `json:"spec"`
 }
 
-// CSVSpec is what rules read of what an operator is.
+// CSVSpec is what rules read of the spec of a ClusterServiceVersion.
 type CSVSpec struct {
-	// MinKubeVersion is the oldest Kubernetes that the operator runs on. OLM looks at it after it has installed it.
+	// MinKubeVersion is the oldest supported Kubernetes version. OLM checks it only after the installation.
 	MinKubeVersion string
 	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
 	clusterPermissions, permissions, webhooks unread
 
-	// Digest is the SHA-256 of the whole spec as it stands in the object's JSON.
+	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
 	Digest [sha256.Size]byte
-	// raw is the JSON of the spec until KeepDigest replaces it by contents, its digest as contentsDigest has it.
+	// raw is the JSON of the spec until KeepDigest replaces it by contents, its contentsDigest.
 	raw      []byte
 	contents [sha256.Size]byte
 }
 
-// UnmarshalJSON also notes what the rest of the spec is.
+// UnmarshalJSON also records the digest of the whole spec.
 func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	var parts struct {
 		MinKubeVersion string `json:"minKubeVersion"`
@@ -46,15 +46,15 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// KeepDigest replaces the JSON of a spec by a digest of its contents, which is all that a snapshot keeps.
+// KeepDigest replaces the JSON of a spec by a digest of its contents, which is all that a snapshot stores.
 func (s *CSVSpec) KeepDigest() {
 	if s != nil && s.raw != nil {
 		s.contents, s.raw = contentsDigest(s.raw), nil
 	}
 }
 
-// ContentsDigest is equal for two specs if and only if they say the same, whether they come from the manifest of a plan or
-// from the API server; see the function of that name.
+// ContentsDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest of a plan or from
+// the API server; see contentsDigest.
 func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
 	if s.raw != nil {
 		return contentsDigest(s.raw)

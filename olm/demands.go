@@ -11,13 +11,13 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// unread is a part of an object as its JSON, for when a rule asks for it. Where it is too large to be read it is only why.
+// unread is the JSON of a part of an object, decoded only when a rule needs it; if it is too large, only the reason is kept.
 type unread struct {
 	raw []byte
 	why string
 }
 
-// UnmarshalJSON keeps what is not too large.
+// UnmarshalJSON keeps the JSON unless it is too large.
 func (u *unread) UnmarshalJSON(raw []byte) error {
 	*u = unread{}
 	if n := CountValues(raw); n > maxListValues || len(raw) > maxListBytes {
@@ -28,7 +28,7 @@ func (u *unread) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// read decodes it; field names it in the error.
+// read decodes the part; field names it in the error.
 func (u *unread) read(field string, into any) error {
 	if u.why != "" {
 		return fmt.Errorf("%s of the ClusterServiceVersion %s", field, u.why)
@@ -42,16 +42,16 @@ func (u *unread) read(field string, into any) error {
 	return nil
 }
 
-// Demands are what an operator asks for: by its ClusterServiceVersion, and by the objects of RBAC that its
-// plan brings along and that OLM writes with its own rights.
+// Demands are the rights that an operator requests: by its ClusterServiceVersion, and by the RBAC objects of its plan that OLM writes with
+// its own rights.
 type Demands struct {
 	Spec   *CSVSpec
 	Grants []*Grants
-	// Global is set where OLM makes ClusterRoles of permissions.
+	// Global is set if OLM creates ClusterRoles from permissions.
 	Global bool
 }
 
-// Digest is over all that the lists are made of.
+// Digest covers everything that the lists are derived from.
 func (d *Demands) Digest() [sha256.Size]byte {
 	hash := sha256.New()
 	hash.Write(d.Spec.Digest[:])
@@ -64,7 +64,7 @@ func (d *Demands) Digest() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// ClusterPermissions are the rights on the whole cluster.
+// ClusterPermissions returns the cluster-wide rights.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	var rules ruleSet
 	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
@@ -85,7 +85,7 @@ func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	return rules.lists, nil
 }
 
-// Permissions are the rights in namespaces.
+// Permissions returns the namespaced rights.
 func (d *Demands) Permissions() ([]map[string][]string, error) {
 	var rules ruleSet
 	if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
@@ -101,7 +101,7 @@ func (d *Demands) Permissions() ([]map[string][]string, error) {
 	return rules.lists, nil
 }
 
-// Webhooks are the rules of webhooks. A webhook for conversion has none.
+// Webhooks returns the rules of webhooks. A conversion webhook has none.
 func (d *Demands) Webhooks() ([]map[string][]string, error) {
 	var webhooks []struct {
 		Type  string `json:"type"`
@@ -133,7 +133,7 @@ type permissionRule struct {
 	Verbs           []string `json:"verbs"`
 }
 
-// ruleSet collects rules, each once: OLM makes ClusterRoles of what the ClusterServiceVersion asks for steps of the plan.
+// ruleSet collects rules without duplicates: OLM turns the rights in a ClusterServiceVersion into steps of the plan too.
 type ruleSet struct {
 	lists []map[string][]string
 	known map[string]bool
@@ -170,8 +170,8 @@ func (s *ruleSet) addPermissions(field string, from *unread) error {
 	return nil
 }
 
-// addGrants adds the rules of an object of RBAC. A binding adds nothing where its role comes along, and else everything: what a role
-// allows that is there already, or comes later, is not known here.
+// addGrants adds the rules of an RBAC object. A binding adds nothing if its role is in the plan, and else everything: what a role allows
+// that exists already, or is created later, is not known here.
 func (s *ruleSet) addGrants(g *Grants, all []*Grants) error {
 	switch {
 	case g.why != "":

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestA4OversizedLists: of a list that is too large to be read, nothing is kept but why, and the rest of the object is read.
+// TestA4OversizedLists: of a list that is too large, only the reason is kept, and the rest of the object is read.
 func TestA4OversizedLists(t *testing.T) {
 	list := "[" + strings.Repeat("{},", maxListValues) + "{}]"
 	csv, err := DecodeCSV([]byte(`{"spec":{"minKubeVersion":"1.20","webhookdefinitions":` + list +

@@ -7,18 +7,18 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// grantKinds are the kinds of RBAC. OLM writes the steps of a plan by this field of theirs, whatever the manifest says it is.
+// grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever the manifest says.
 var grantKinds = map[string]bool{"ClusterRole": true, "ClusterRoleBinding": true, "Role": true, "RoleBinding": true}
 
-// Grants are the rights that an object of RBAC gives, which a plan brings along.
+// Grants are the rights that an RBAC object of a plan grants.
 type Grants struct {
 	kind, name string
-	// cluster is set for kinds that count in the whole cluster.
+	// cluster is set for cluster-scoped kinds.
 	cluster bool
 	rules   []permissionRule
-	// role is what a binding binds.
+	// role is the roleRef of a binding.
 	role *roleRef
-	// why is set where the object cannot be read.
+	// why is set if the object cannot be read.
 	why    string
 	digest [sha256.Size]byte
 }
@@ -28,10 +28,10 @@ type roleRef struct {
 	Name string `json:"name"`
 }
 
-// IsRBAC reports whether the step writes an object of RBAC.
+// IsRBAC reports whether the step writes an RBAC object.
 func (r *StepResource) IsRBAC() bool { return grantKinds[r.Kind] }
 
-// Grants reads the manifest of an object of RBAC. Nil is for one that is not in the plan: of an image it is a reference to a ConfigMap.
+// Grants reads the manifest of an RBAC object. It returns nil if the plan has none: for a bundle image it is a reference to a ConfigMap.
 func (r *StepResource) Grants() *Grants {
 	if r.Manifest.grants != nil || r.Manifest.text == nil {
 		return r.Manifest.grants
@@ -55,7 +55,7 @@ func (r *StepResource) Grants() *Grants {
 		Kind string `json:"kind"`
 		reference
 		Rules []permissionRule `json:"rules"`
-		// AggregationRule makes the rules those of other roles.
+		// AggregationRule adds the rules of other roles.
 		AggregationRule *struct{} `json:"aggregationRule"`
 		RoleRef         *roleRef  `json:"roleRef"`
 	}
@@ -73,14 +73,14 @@ func (r *StepResource) Grants() *Grants {
 			g.role = &roleRef{}
 		}
 	case object.AggregationRule != nil:
-		g.role = &roleRef{} // of roles that are not known
+		g.role = &roleRef{} // of unknown roles
 	}
 	g.rules = object.Rules
 	return g
 }
 
-// reference is what stands in the place of a manifest for what came in an image. OLM takes it for one only if all is there
-// (refForStep in operator-lifecycle-manager pkg/controller/operators/catalog/manifests.go).
+// reference replaces the manifest of an object from an image. OLM accepts it only if all fields are set (refForStep in
+// operator-lifecycle-manager pkg/controller/operators/catalog/manifests.go).
 type reference struct {
 	Name             string `json:"name"`
 	Namespace        string `json:"namespace"`

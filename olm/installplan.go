@@ -9,8 +9,8 @@ type InstallPlan struct {
 	Status   InstallPlanStatus `json:"status"`
 }
 
-// InstallPlanHead is an InstallPlan without its status: all that is read of the new object when the main
-// resource is updated, since the API server restores the stored status there.
+// InstallPlanHead is an InstallPlan without its status: all that is read of the new object in an update of the main resource, for which the
+// API server restores the stored status.
 type InstallPlanHead struct {
 	Metadata ObjectMeta      `json:"metadata"`
 	Spec     InstallPlanSpec `json:"spec"`
@@ -24,7 +24,7 @@ type InstallPlanSpec struct {
 	Generation int64    `json:"generation"`
 }
 
-// InstallPlanStatus is written by OLM in a call of its own after the create.
+// InstallPlanStatus is written by OLM in a separate request after the create.
 type InstallPlanStatus struct {
 	Phase         string         `json:"phase"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
@@ -34,16 +34,15 @@ type InstallPlanStatus struct {
 		Status             string `json:"status"`
 		LastTransitionTime string `json:"lastTransitionTime"`
 	} `json:"conditions"`
-	// ServiceAccount is what steps are written as, where the OperatorGroup names one; without it OLM writes
-	// them with its own rights, which are those of a cluster admin.
+	// ServiceAccount is the identity that writes the steps, if the OperatorGroup names one; otherwise OLM writes them with its own rights,
+	// which are those of a cluster admin.
 	ServiceAccount struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"attenuatedServiceAccountRef"`
 }
 
-// The phases of an InstallPlan that rules tell apart. OLM runs a plan in phase Installing without looking
-// at spec.approved again (threat O1).
+// The phases of an InstallPlan that rules distinguish. OLM runs a plan in phase Installing without reading spec.approved again (threat O1).
 const (
 	PhasePlanning         = "Planning"
 	PhaseRequiresApproval = "RequiresApproval"
@@ -52,8 +51,8 @@ const (
 	PhaseFailed           = "Failed"
 )
 
-// BundleLookup says which bundle, from which catalog, a ClusterServiceVersion comes from; only bundles by
-// image have one. It leaves out the conditions, which OLM updates, and compares with ==.
+// BundleLookup is the bundle and catalog that a ClusterServiceVersion comes from; only bundle images have one. It omits the conditions,
+// which OLM updates, and is comparable with ==.
 type BundleLookup struct {
 	Path       string  `json:"path"`
 	Identifier string  `json:"identifier"`
@@ -62,7 +61,7 @@ type BundleLookup struct {
 	Properties string  `json:"properties"`
 }
 
-// InstalledAt is when OLM had carried out the plan, as RFC 3339 in UTC; "" where it has not.
+// InstalledAt returns when OLM completed the plan, as RFC 3339 in UTC; "" if it has not.
 func (s *InstallPlanStatus) InstalledAt() string {
 	for _, c := range s.Conditions {
 		if c.Type == "Installed" && c.Status == "True" {
@@ -72,7 +71,7 @@ func (s *InstallPlanStatus) InstalledAt() string {
 	return ""
 }
 
-// Brings reports whether the status of a plan, which OLM writes, has a ClusterServiceVersion. The spec may list any name.
+// Brings reports whether the status of a plan, which OLM writes, contains a ClusterServiceVersion. The spec may list any name.
 func (p *InstallPlan) Brings(csv string) bool {
 	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
 		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.WritesCSV(csv) })
@@ -88,15 +87,15 @@ func (p *InstallPlan) StepProperties(csv string) string {
 	return ""
 }
 
-// RunsAs reports whether OLM writes the steps of a plan as a user: a ServiceAccount of the plan's namespace that the
-// OperatorGroup names.
+// RunsAs reports whether OLM writes the steps of a plan as the given user: a ServiceAccount of the plan's namespace that the OperatorGroup
+// names.
 func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
 	return account != "" && p.Spec.Approved && p.Status.Phase == PhaseInstalling &&
 		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
 }
 
-// Oversized reports whether a plan has more entries than are judged.
+// Oversized reports whether a plan has too many entries to be judged.
 func (p *InstallPlan) Oversized() bool {
 	return len(p.Spec.CSVNames)+len(p.Status.Steps)+len(p.Status.BundleLookups) > MaxPlanEntries
 }
@@ -108,7 +107,7 @@ func (p *InstallPlan) KeepDigests() {
 	}
 }
 
-// Trim drops of a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed one needs
+// Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
 // all steps.
 func (p *InstallPlan) Trim() {
 	if p.Status.Phase != PhaseFailed {

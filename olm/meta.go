@@ -6,11 +6,11 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Labels and annotations that OLM, and authors of bundles, write.
+// Labels and annotations that OLM, or authors of bundles, set.
 const (
-	// CopiedFromLabel marks the copies that OLM makes of a ClusterServiceVersion for other namespaces.
+	// CopiedFromLabel marks the copies of a ClusterServiceVersion that OLM creates in other namespaces.
 	CopiedFromLabel = "olm.copiedFrom"
-	// ComponentLabelPrefix begins the labels by which OLM ties objects to an operator, as <package>.<namespace>.
+	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as <package>.<namespace>.
 	ComponentLabelPrefix = Group + "/"
 	// PropertiesAnnotation holds the properties of the bundle that a ClusterServiceVersion comes from.
 	PropertiesAnnotation = "operatorframework.io/properties"
@@ -24,11 +24,11 @@ type ObjectMeta struct {
 	GenerateName string `json:"generateName"`
 	Namespace    string `json:"namespace"`
 	UID          string `json:"uid"`
-	// ResourceVersion is opaque; the snapshot reports the newest it has seen.
+	// ResourceVersion is opaque; the snapshot reports the newest one.
 	ResourceVersion string `json:"resourceVersion"`
-	// CreationTimestamp is the API server's, as RFC 3339 in UTC: two of them compare as strings.
+	// CreationTimestamp is set by the API server, as RFC 3339 in UTC: two of them compare as strings.
 	CreationTimestamp string `json:"creationTimestamp"`
-	// DeletionTimestamp is set on an object that is being deleted and held by a finalizer.
+	// DeletionTimestamp is set on an object whose deletion is blocked by a finalizer.
 	DeletionTimestamp string      `json:"deletionTimestamp"`
 	Annotations       Annotations `json:"annotations"`
 	Labels            Labels      `json:"labels"`
@@ -38,16 +38,16 @@ type ObjectMeta struct {
 type Annotations struct {
 	// Properties is set by OLM on ClusterServiceVersions: {"properties":[{"type":..., "value":...}]}.
 	Properties string `json:"operatorframework.io/properties"`
-	// GeneratedBy names the InstallPlan that OLM generated a Subscription from, for a dependency.
+	// GeneratedBy names the InstallPlan from which OLM created a Subscription, for a dependency.
 	GeneratedBy string `json:"olm.generated-by"`
 	// OverrideReason is the break-glass annotation on InstallPlans.
 	OverrideReason string `json:"opgate.io/override-reason"`
-	// RequestedApproval is what a Subscription asked for before a Constraint made it wait.
+	// RequestedApproval is the installPlanApproval of a Subscription before a Constraint changed it to Manual.
 	RequestedApproval string `json:"opgate.io/requested-approval"`
-	// AuthorProperties is where authors of bundles keep properties by hand, as a plain list.
+	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.
 	AuthorProperties string `json:"olm.properties"`
 
-	// Present reports whether the object has annotations at all: a JSON patch can add one only to others.
+	// Present reports whether the object has annotations at all: if not, a JSON patch must add the whole field.
 	Present bool `json:"-"`
 }
 
@@ -63,13 +63,13 @@ func (a *Annotations) UnmarshalJSON(raw []byte) error {
 
 // Labels are those that rules read.
 type Labels struct {
-	// CopiedFrom marks the copies that OLM makes of a ClusterServiceVersion for other namespaces.
+	// CopiedFrom marks the copies of a ClusterServiceVersion that OLM creates in other namespaces.
 	CopiedFrom string `json:"olm.copiedFrom"`
-	// VirtualOperator marks the ClusterServiceVersions by which cluster properties reach OLM's resolver.
+	// VirtualOperator marks the ClusterServiceVersions that expose cluster properties to OLM's resolver.
 	VirtualOperator string `json:"opgate.io/virtual-operator"`
 }
 
-// Key is namespace/name, with the generated part of a name that the API server has not generated yet as "*".
+// Key returns namespace/name, with "*" for the part of a generated name that the API server has not set yet.
 func (m *ObjectMeta) Key() string {
 	name := m.Name
 	if name == "" && m.GenerateName != "" {

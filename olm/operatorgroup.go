@@ -18,10 +18,10 @@ type OperatorGroup struct {
 	} `json:"status"`
 }
 
-// targets are names of namespaces, of which only counts whether there are any, and whether they stand for all.
+// targets summarizes names of namespaces: whether there are any, and whether they mean all.
 type targets struct{ any, all bool }
 
-// UnmarshalJSON takes a list that is too long for all namespaces.
+// UnmarshalJSON treats a list that is too long as all namespaces.
 func (t *targets) UnmarshalJSON(raw []byte) error {
 	if CountValues(raw) > maxGroupValues {
 		*t = targets{any: true, all: true}
@@ -35,10 +35,10 @@ func (t *targets) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// groupSelector reports whether a label selector selects by anything.
+// groupSelector reports whether a label selector has any requirement.
 type groupSelector bool
 
-// UnmarshalJSON looks at no more than whether there is something.
+// UnmarshalJSON only checks whether the selector is empty.
 func (s *groupSelector) UnmarshalJSON(raw []byte) error {
 	var selector struct {
 		MatchLabels      values `json:"matchLabels"`
@@ -49,17 +49,16 @@ func (s *groupSelector) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// values reports whether a JSON value holds others.
+// values reports whether a JSON value contains others.
 type values bool
 
-// UnmarshalJSON counts.
+// UnmarshalJSON counts the values.
 func (v *values) UnmarshalJSON(raw []byte) error {
 	*v = CountValues(raw) > 0
 	return nil
 }
 
-// Global reports whether a group is for all namespaces, or might be: what it selects is known only once OLM has written it into
-// the status.
+// Global reports whether a group targets all namespaces, or might: what it selects is known only once OLM has written it to the status.
 func (g *OperatorGroup) Global() bool {
 	switch {
 	case g.Spec.TargetNamespaces.all || g.Status.Namespaces.all:

@@ -7,7 +7,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Types of properties that OLM knows.
+// Types of properties that OLM defines.
 const (
 	TypePackage         = "olm.package"
 	TypePackageRequired = "olm.package.required"
@@ -21,16 +21,15 @@ const (
 // Property is one property of a bundle, or of the cluster.
 type Property struct {
 	Type string
-	// Raw is the value as it was written. It is always valid JSON.
+	// Raw is the value as written. It is always valid JSON.
 	Raw json.RawMessage
 }
 
-// ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in
-// the annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty
-// text has no properties. It reads exactly as OLM does (encoding/json, PropertyListFromPropertiesAnnotation in
-// operator-lifecycle-manager pkg/controller/registry/resolver/projection): a key in another case or given twice
-// must not make two readers of one bundle see different things. More than MaxValues values or MaxProperties properties are
-// an error.
+// ParseProperties reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation of
+// ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. An empty text has no properties. It parses exactly as OLM
+// does (encoding/json, PropertyListFromPropertiesAnnotation in operator-lifecycle-manager pkg/controller/registry/resolver/projection): a
+// key in another case or a duplicate must not mean different things to two readers of one bundle. More than MaxValues values or
+// MaxProperties properties are an error.
 func ParseProperties(wrapped string) ([]Property, error) {
 	if wrapped == "" {
 		return nil, nil
@@ -60,12 +59,12 @@ func ParseProperties(wrapped string) ([]Property, error) {
 	return properties, nil
 }
 
-// Bundle is what a bundle's properties say of it.
+// Bundle is what the properties of a bundle contain.
 type Bundle struct {
-	// Package and Version come from olm.package; empty where it is missing.
+	// Package and Version come from olm.package; empty if it is missing.
 	Package string
 	Version string
-	// Properties are all of them, as they are written.
+	// Properties are all of them, as written.
 	Properties []Property
 	// Provides and Requires are capabilities: a package, or a group, version and kind.
 	Provides, Requires []Capability
@@ -74,10 +73,9 @@ type Bundle struct {
 // Capability is something that one bundle provides and another requires: a Package, or a group, version and kind.
 type Capability struct{ Package, Group, Version, Kind string }
 
-// ParseBundle reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the
-// annotation of ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown
-// types are left alone, as OLM's resolver does; a known type with a value of the wrong shape, or two
-// packages in one bundle, is an error.
+// ParseBundle reads the properties of a bundle in the wrapper that OLM uses in bundleLookups and in the annotation of
+// ClusterServiceVersions: {"properties":[{"type":"olm.package","value":{...}}]}. Unknown types are ignored, as by OLM's resolver; a known
+// type with a value of the wrong shape, or two packages in one bundle, is an error.
 func ParseBundle(properties string) (Bundle, error) {
 	list, err := ParseProperties(properties)
 	if err != nil {

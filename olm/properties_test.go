@@ -36,7 +36,7 @@ func TestParseBundleLeavesOtherTypesAlone(t *testing.T) {
 	}
 }
 
-// TestManifest keeps of a step's manifest its digest and the properties, and notices what does not decode.
+// TestManifest: a step's manifest is reduced to its digest and properties, and decoding errors are recorded.
 func TestManifest(t *testing.T) {
 	read := func(manifest string) Manifest {
 		raw, err := json.Marshal(manifest)

@@ -7,8 +7,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Step is one object that a plan will write. Status says whether OLM has written it already: it skips steps that are
-// Present or Created.
+// Step is one object that a plan will write. Status is whether OLM has written it already: it skips steps that are Present or Created.
 type Step struct {
 	Resolving string       `json:"resolving"`
 	Status    string       `json:"status"`
@@ -26,8 +25,8 @@ func (s *Step) WritesCSV(name string) bool {
 	return s.Resource.Kind == KindClusterServiceVersion && s.Resource.Name == name
 }
 
-// SameStep reports whether two steps write the same in the same way. What was read of a manifest does not count: its
-// digest says more.
+// SameStep reports whether two steps write the same object in the same way. It compares the digest of the manifest, not what was read of
+// it.
 func SameStep(a, b Step) bool {
 	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
 		m.Spec, m.text, m.grants = nil, nil, nil
@@ -46,36 +45,36 @@ type StepResource struct {
 	Manifest         Manifest `json:"manifest"`
 }
 
-// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON
-// string: its digest, to notice a change, and the bundle properties of a ClusterServiceVersion.
+// Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON string: its digest, to detect a
+// change, and the bundle properties of a ClusterServiceVersion.
 type Manifest struct {
-	// Digest is the SHA-256 of the manifest as it stands in the object's JSON.
+	// Digest is the SHA-256 of the manifest as written in the object's JSON.
 	Digest [sha256.Size]byte
 	// Properties is annotation operatorframework.io/properties of the object in the manifest, and AuthorProperties
 	// its annotation olm.properties.
 	Properties, AuthorProperties string
-	// Spec is that of a ClusterServiceVersion; nil where the manifest is not in the plan.
+	// Spec is that of a ClusterServiceVersion; nil if the manifest is not in the plan.
 	Spec *CSVSpec
-	// Unreadable is set where the manifest should have properties and does not decode.
+	// Unreadable is set if the manifest should have properties and does not decode.
 	Unreadable bool
 
-	// text is the manifest as it stands in the object's JSON, until Trim; grants is what Trim read of it.
+	// text is the manifest as written in the object's JSON, until Trim; grants is what Trim read of it.
 	text   *[]byte
 	grants *Grants
 }
 
-// UnmarshalJSON keeps the digest and looks inside only where the annotation occurs, which is in
-// ClusterServiceVersions and next to nowhere else.
+// UnmarshalJSON keeps the digest and decodes the manifest only if the annotation occurs, which is in ClusterServiceVersions and hardly
+// anywhere else.
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	*m = Manifest{Digest: sha256.Sum256(raw), text: &raw}
 	if !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
 		return nil
 	}
-	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read all the same
+	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read nevertheless
 	return nil
 }
 
-// read takes what counts from the object whose JSON is in a JSON string.
+// read reads the relevant parts of the object whose JSON is in a JSON string.
 func (m *Manifest) read(raw []byte) error {
 	var text string
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {

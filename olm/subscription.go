@@ -7,7 +7,7 @@ type Subscription struct {
 	Status   SubscriptionStatus `json:"status"`
 }
 
-// SubscriptionSpec holds plain strings only, so that two of them compare with ==.
+// SubscriptionSpec holds plain strings only, so that it is comparable with ==.
 type SubscriptionSpec struct {
 	// Package is spec.name: the package subscribed to, not the name of the object.
 	Package             string `json:"name"`
@@ -18,24 +18,23 @@ type SubscriptionSpec struct {
 	InstallPlanApproval string `json:"installPlanApproval"`
 }
 
-// Catalog is where the Subscription takes its package from.
+// Catalog returns the catalog that the Subscription takes its package from.
 func (s *Subscription) Catalog() Catalog {
 	return Catalog{Namespace: s.Spec.SourceNamespace, Name: s.Spec.Source}
 }
 
-// SubscriptionStatus is what OLM says of a Subscription.
+// SubscriptionStatus is the status that OLM writes.
 type SubscriptionStatus struct {
-	// CurrentCSV is what the Subscription is moving to, InstalledCSV what it has.
+	// CurrentCSV is the version that the Subscription is moving to, InstalledCSV the installed one.
 	CurrentCSV   string `json:"currentCSV"`
 	InstalledCSV string `json:"installedCSV"`
-	// InstallPlan is the plan that brings the Subscription to CurrentCSV.
+	// InstallPlan is the plan that installs CurrentCSV.
 	InstallPlan struct {
 		Name string `json:"name"`
 	} `json:"installPlanRef"`
 }
 
-// The values of installPlanApproval. OLM takes everything that is not exactly Manual, empty included, for
-// Automatic.
+// The values of installPlanApproval. OLM treats everything that is not exactly Manual, empty included, as Automatic.
 const (
 	ApprovalAutomatic = "Automatic"
 	ApprovalManual    = "Manual"

@@ -11,21 +11,21 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// VersionRange is a range of semantic versions with the text it came from.
+// VersionRange is a range of semantic versions with its source text.
 type VersionRange struct {
 	text     string
 	contains semver.Range
 }
 
-// ParseVersionRange reads a range in the syntax that OLM uses for olm.package.required (blang/semver):
-// ">=1.2.0 <2.0.0", "1.2.x", "!1.2.3", "||" for or. A range that no version at all can satisfy is an
-// error: as an allow-list it would block everything, and was surely meant otherwise.
+// ParseVersionRange parses a range in the syntax that OLM uses for olm.package.required (blang/semver): ">=1.2.0 <2.0.0", "1.2.x",
+// "!1.2.3", "||" for or. A range that no version can satisfy is an error: as an allow-list it would block everything, which is surely not
+// intended.
 func ParseVersionRange(text string) (*VersionRange, error) {
 	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }); i >= 0 {
 		return nil, fmt.Errorf("has a character that is not printable ASCII at byte %d", i)
 	}
-	// The parser drops terms of one character without a word, and would read ">=1.0.0 2" as ">=1.0.0". Only an
-	// operator before a version may stand alone.
+	// The parser silently drops terms of one character, and would parse ">=1.0.0 2" as ">=1.0.0". Only an operator before a version may
+	// stand alone.
 	terms := strings.Fields(text)
 	for i, term := range terms {
 		if len(term) == 1 && (i == len(terms)-1 || !slices.Contains([]string{"<", ">", "=", "!"}, term)) {
@@ -34,7 +34,7 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	}
 	contains, err := semver.ParseRange(text)
 	if err != nil {
-		return nil, errors.New("is not a version range") // the library's own text says the same three times over
+		return nil, errors.New("is not a version range") // the library's error repeats this three times
 	}
 	r := &VersionRange{text: text, contains: contains}
 	if !r.satisfiable() {
@@ -43,7 +43,7 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 	return r, nil
 }
 
-// String is the range as it was written.
+// String returns the range as written.
 func (r *VersionRange) String() string { return r.text }
 
 // Contains reports whether a version, as written in an olm.package property, is in the range. Versions are
@@ -56,12 +56,11 @@ func (r *VersionRange) Contains(version string) (bool, error) {
 	return r.contains(v), nil
 }
 
-// versionInRange finds the versions, whole or with wildcards, that a range text is made of.
+// versionInRange matches the versions, complete or with wildcards, in a range text.
 var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
 
-// satisfiable looks for a version in the range. What a range accepts is a union of intervals, and each
-// interval that holds any version holds its own lowest: the smallest version there is, a version that the
-// text names, or the one right after it. Trying those is therefore enough.
+// satisfiable searches for a version in the range. What a range accepts is a union of intervals, and each non-empty interval contains its
+// own lowest version: the smallest of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
 func (r *VersionRange) satisfiable() bool {
 	candidates := []semver.Version{lowest(0, 0, 0)}
 	for _, m := range versionInRange.FindAllStringSubmatch(r.text, -1) {
@@ -75,19 +74,19 @@ func (r *VersionRange) satisfiable() bool {
 			}
 			continue
 		}
-		// A wildcard 1.x stands for >=1.0.0 <2.0.0, so the version after the last of it counts too.
+		// A wildcard 1.x means >=1.0.0 <2.0.0, so the version after its last one counts too.
 		candidates = append(candidates, v, lowest(major, minor, patch+1),
 			semver.Version{Major: major, Minor: minor + 1}, semver.Version{Major: major + 1})
 	}
 	return slices.ContainsFunc(candidates, func(v semver.Version) bool { return r.contains(v) })
 }
 
-// lowest is the smallest of all versions that share these numbers: its first pre-release.
+// lowest returns the smallest of all versions with these numbers: its first pre-release.
 func lowest(major, minor, patch uint64) semver.Version {
 	return semver.Version{Major: major, Minor: minor, Patch: patch, Pre: []semver.PRVersion{{IsNum: true}}}
 }
 
-// number reads digits; a wildcard or nothing is 0.
+// number parses digits; a wildcard or an empty text is 0.
 func number(s string) uint64 {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

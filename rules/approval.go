@@ -7,52 +7,50 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// UngovernedMode says what the background loop does about operators that no policy governs, where a policy
-// makes OLM wait for approval in their namespace: one Manual Subscription holds all plans of a namespace.
+// UngovernedMode is what the background loop does about operators that no policy governs in a namespace where a policy makes OLM wait for
+// approval: one Manual Subscription holds all plans of a namespace.
 type UngovernedMode string
 
 const (
-	// ApproveUngoverned approves what asked for Automatic: OLM would have approved it, were it alone.
+	// ApproveUngoverned approves if their Subscription requested Automatic: alone in the namespace, OLM would have approved it.
 	ApproveUngoverned UngovernedMode = "approve"
-	// HoldUngoverned leaves it to people.
+	// HoldUngoverned leaves the approval to users.
 	HoldUngoverned UngovernedMode = "hold"
 )
 
-// ApprovalInput is all that deciding about the loop's own approval of a plan needs.
+// ApprovalInput is the input of JudgeApproval.
 type ApprovalInput struct {
-	// Plan is a plan of Namespace, with its stored status.
+	// Plan is a plan in Namespace, with its stored status.
 	Plan       *olm.InstallPlan
 	Namespace  *Namespace
 	Ungoverned UngovernedMode
 }
 
-// Approval answers whether the loop should approve a plan by itself.
+// Approval reports whether the loop should approve a plan.
 type Approval struct {
-	// IsCandidate reports whether the plan waits for an approval at all: it asks for one, a Subscription names it as
-	// the plan that it follows, and something in it is not installed yet. Others are leftovers, and approving
-	// one of them would take an operator back.
+	// IsCandidate reports whether the plan waits for approval: it requires approval, a Subscription names it as its current plan, and a
+	// part of it is not installed yet. Other plans are outdated: approving one of them would downgrade an operator.
 	IsCandidate bool
-	// Verdict is that of JudgePlan: should implies may.
+	// Verdict is that of JudgePlan: a plan that may not be approved should not be.
 	Verdict Verdict
-	// Blockers are the ClusterServiceVersions that keep the loop from approving.
+	// Blockers are the ClusterServiceVersions that prevent the approval.
 	Blockers []Blocker
 }
 
-// Blocker is a ClusterServiceVersion that keeps a plan from being approved by the loop.
+// Blocker is a ClusterServiceVersion that prevents the loop from approving a plan.
 type Blocker struct {
 	CSV string
-	// Why is a whole sentence.
+	// Why is a full sentence.
 	Why string
 }
 
-// Should reports whether the loop should approve.
+// Should reports whether the loop should approve the plan.
 func (a *Approval) Should() bool {
 	return a.IsCandidate && a.Verdict.Decision == Allow && len(a.Blockers) == 0
 }
 
-// JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be
-// wanted, by a policy that allows it, by an operator that is wanted and requires it, or, where that is so
-// configured, by a neighbour's Subscription that asked for Automatic (R-AP-4).
+// JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be wanted: by a policy that allows
+// it, by a wanted operator that requires it, or, if so configured, by another Subscription that requested Automatic (R-AP-4).
 func JudgeApproval(in ApprovalInput) Approval {
 	a := Approval{IsCandidate: in.isCandidate()}
 	if !a.IsCandidate {
@@ -82,8 +80,8 @@ func JudgeApproval(in ApprovalInput) Approval {
 	return a
 }
 
-// isCandidate leaves namespaces alone in which neither a policy nor a Constraint makes OLM wait: whoever set a
-// Subscription to Manual there wants to approve by hand.
+// isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are Manual because users
+// want to approve themselves.
 func (in *ApprovalInput) isCandidate() bool {
 	plan := in.Plan
 	if plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved || !in.Namespace.requiresManual() {
@@ -96,10 +94,10 @@ func (in *ApprovalInput) isCandidate() bool {
 	})
 }
 
-// MayHaveCandidates reports whether the loop has anything to do in a namespace: policies are there, or a Constraint makes OLM wait.
+// MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint makes OLM wait.
 func MayHaveCandidates(ns *Namespace) bool { return ns.governed() || ns.requiresManual() }
 
-// requiresManual reports whether it is for a policy, or for a Constraint, that OLM waits for approval here.
+// requiresManual reports whether a policy or a Constraint makes OLM wait for approval in this namespace.
 func (n *Namespace) requiresManual() bool {
 	if n == nil {
 		return false
@@ -119,8 +117,7 @@ func turnedManual(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
 }
 
-// wants reports whether a CSV is wanted for its own sake. Policies that overlap, or that are not valid, do
-// nothing, approving included; they refuse all the same.
+// wants reports whether a policy wants a CSV itself. Overlapping or invalid policies do not act, approving included; they still refuse.
 func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 	if c.Disposition == Allowed {
 		return in.idle(c) == ""
@@ -129,7 +126,7 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
 }
 
-// idle says why the policies that allow a CSV do not act, or "".
+// idle returns why the policies that allow a CSV do not act, or "".
 func (in *ApprovalInput) idle(c *CSVVerdict) string {
 	if drifted := in.Namespace.driftedOf(c.Package); drifted != "" {
 		return text.Name(drifted) + ", which is installed, is not what its InstallPlan brought"
@@ -149,8 +146,8 @@ func (in *ApprovalInput) idle(c *CSVVerdict) string {
 	return ""
 }
 
-// Overlapping lists the enforced policies of a package, sorted by namespace and name. Where there is more
-// than one, none of them acts: each would undo what another has done.
+// Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none of them acts: each
+// would revert the changes of the others.
 func Overlapping(ns *Namespace, pkg string) []*Policy {
 	var enforced []*Policy
 	for _, p := range ns.governing(pkg) {

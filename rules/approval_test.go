@@ -17,8 +17,7 @@ func follows(pkg, approval string) *olm.Subscription {
 	return s
 }
 
-// TestJudgeApproval shows which plans the loop approves by itself. Each of them may be approved by anyone;
-// the reverse does not hold.
+// TestJudgeApproval shows which plans the loop approves by itself. A user may approve each of them; the reverse does not hold.
 func TestJudgeApproval(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
 	informing := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform })
@@ -40,8 +39,8 @@ func TestJudgeApproval(t *testing.T) {
 		csvs          []Installed
 		ungoverned    UngovernedMode
 		want          bool
-		blocked       string // what one blocker must say
-		idle          bool   // whether nothing waits
+		blocked       string // what one blocker must contain
+		idle          bool   // whether no plan waits
 	}{
 		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},

@@ -11,7 +11,7 @@ import (
 
 type spec = policyv1beta2.OperatorPolicySpec
 
-// nameless is a plan whose CSVs only have names: packages, versions and catalogs are not told by the plan.
+// nameless is a plan whose CSVs only have names: the plan does not contain packages, versions and catalogs.
 func nameless(names ...string) *olm.InstallPlan {
 	return &olm.InstallPlan{
 		Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"},
@@ -31,11 +31,10 @@ func properties(pkg, version string) string {
 	return `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"` + version + `"}}]}`
 }
 
-// anyCatalog opens the catalog of a policy.
+// anyCatalog removes the catalog of a policy.
 func anyCatalog(s *spec) { s.Subscription.Source, s.Subscription.SourceNamespace = "", "" }
 
-// TestPlansNamedAsAttacks judges plans in clusters that somebody has prepared. What one of the scenarios in
-// e2e/scenarios shows is not repeated here.
+// TestPlansNamedAsAttacks judges plans in clusters that an attacker has prepared. It does not repeat the scenarios in e2e/scenarios.
 func TestPlansNamedAsAttacks(t *testing.T) {
 	type cluster = NamespaceContents
 	planning := pendingPlan("etcd 0.9.2")
@@ -93,8 +92,8 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 	}
 }
 
-// TestBornApproved judges by names alone: a CSV that a Subscription starts with is judged by the policies of
-// its package, and not by those of others that may have slipped through.
+// TestBornApproved judges by names only: the policies of its package judge a CSV that a Subscription starts with, not those of other
+// packages that may have slipped through.
 func TestBornApproved(t *testing.T) {
 	automatic := func(pkg, start string) *olm.Subscription {
 		s := subscriptionTo(pkg)
@@ -117,7 +116,7 @@ func TestBornApproved(t *testing.T) {
 	for names, want := range map[string]Decision{
 		"vault.v0.1.9":             Allow,
 		"etcd.v0.9.2 vault.v0.1.9": Allow,
-		"vault.v0.2.0":             Hold, // whose it is is not known, and etcd or vault may be meant
+		"vault.v0.2.0":             Hold, // its package is unknown, and may be etcd or vault
 	} {
 		plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: strings.Fields(names), Approved: true}}
 		if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: ns, ByOLM: true}); v.Decision != want {
@@ -126,7 +125,7 @@ func TestBornApproved(t *testing.T) {
 	}
 }
 
-// TestStartingAnApprovedPlan is the one move of the phase that others than OLM may make.
+// TestStartingAnApprovedPlan is the one phase transition that users other than OLM may write.
 func TestStartingAnApprovedPlan(t *testing.T) {
 	old := pendingPlan("etcd 0.9.2")
 	old.Spec.Approved = true
@@ -138,8 +137,8 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	}
 }
 
-// TestOverrideNeeds asks for the verb on each policy that refuses, and on all of the namespace where the
-// refusal is no single policy's. A blank reason is none.
+// TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no single source. A blank
+// reason counts as none.
 func TestOverrideNeeds(t *testing.T) {
 	policies := []*Policy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
 	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
@@ -179,7 +178,7 @@ func TestOverrideNeeds(t *testing.T) {
 	}
 }
 
-// TestStricterApprovalWins has two policies for one package; the order of their names must not matter.
+// TestStricterApprovalWins: two policies for one package; the order of their names must not matter.
 func TestStricterApprovalWins(t *testing.T) {
 	free, pinned := operatorPolicy("etcd", nil), operatorPolicy("etcd", versions("etcd.v0.9.2"))
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
@@ -194,7 +193,7 @@ func TestStricterApprovalWins(t *testing.T) {
 	}
 }
 
-// TestMustNotHaveFromAnotherCatalog forbids a package from one catalog only.
+// TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
 	for source, want := range map[string]Decision{"operatorhubio-catalog": Deny, "curated-catalog": Allow} {
@@ -206,7 +205,7 @@ func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
 	}
 }
 
-// TestPolicyPreview reads what a policy's author is told of the cluster.
+// TestPolicyPreview checks the warnings about the cluster for a policy's author.
 func TestPolicyPreview(t *testing.T) {
 	approved := pendingPlan("etcd 0.9.4")
 	approved.Metadata.Name, approved.Spec.Approved = "install-approved", true
@@ -239,8 +238,8 @@ func TestPolicyPreview(t *testing.T) {
 	}
 }
 
-// TestStoredPolicies lets labels of a policy be edited whatever the rules of its day were, and judges it
-// again when its spec, or how its spec is read, changes.
+// TestStoredPolicies: labels of a policy can be edited even if its spec is invalid by present rules; it is judged again when its spec, or
+// how its spec is read, changes.
 func TestStoredPolicies(t *testing.T) {
 	judge := func(op, old *policyv1beta2.OperatorPolicy) Decision {
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Old: old, Namespace: func(string) *Namespace { return nil }})
@@ -260,8 +259,8 @@ func TestStoredPolicies(t *testing.T) {
 	}
 }
 
-// TestDecodePolicy lists what is wrong in the spec, and leaves metadata and status to the API server: a newer one
-// may write fields there that are not known here, and must not lose every policy by it.
+// TestDecodePolicy reports errors in the spec, and leaves metadata and status to the API server: fields there that a newer version adds
+// must not make every policy invalid.
 func TestDecodePolicy(t *testing.T) {
 	op, strict, err := DecodeOperatorPolicy([]byte(`{"metadata":{"name":"etcd","newInTheNextRelease":{}},"extra":1,
 		"spec":{"version":["a"],"subscription":{"name":"etcd","name":"vault"}},"status":{"newInTheNextRelease":true}}`))

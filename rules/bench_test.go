@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// crowd is a namespace with n policies, of which one governs etcd.
+// crowd returns a namespace with n policies, one of which governs etcd.
 func crowd(n int) *Namespace {
 	policies := make([]*Policy, 0, n)
 	for i := range n - 1 {
@@ -70,8 +70,8 @@ func BenchmarkJudgePlanRefused(b *testing.B) {
 	}
 }
 
-// BenchmarkJudgeApproval is what the loop does with each event in a namespace: it judges all plans, of which at most one waits.
-// The others, and those that nobody followed up, cost nanoseconds each.
+// BenchmarkJudgeApproval is the loop's work per event in a namespace: it judges all plans, of which at most one waits. The others, outdated
+// ones included, cost nanoseconds each.
 func BenchmarkJudgeApproval(b *testing.B) {
 	for _, n := range []int{1, 2_000} {
 		plan := pendingPlan("etcd 0.9.2")
@@ -104,9 +104,8 @@ func BenchmarkJudgeApproval(b *testing.B) {
 	}
 }
 
-// TestAllocations holds the budget of allocations per decision. The first number is what was measured when
-// the budget was set (Go 1.26), the margin is for changes in the libraries; a step above it is a regression
-// to explain. The number of policies must make no difference at all.
+// TestAllocations checks the allocations per decision. The first number was measured when the budget was set (Go 1.26), the margin is for
+// changes in the libraries; a larger increase is a regression to explain. The number of policies must not matter.
 func TestAllocations(t *testing.T) {
 	for _, n := range crowds {
 		ns := crowd(n)
@@ -133,8 +132,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a
-// review does: the snapshot has judged the same plan before. The floor is the same plan without Constraints.
+// BenchmarkPlanUnderConstraints judges a plan of 20 bundles under 100 Constraints in a namespace without a policy, as a review does: the
+// snapshot has judged the same plan before. The baseline is the same plan without Constraints.
 func BenchmarkPlanUnderConstraints(b *testing.B) {
 	var csvs []string
 	for i := range 20 {

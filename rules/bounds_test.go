@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// hostileRules is how many empty rules fit into an object that the API server takes.
+	// hostileRules is how many empty rules fit into an object that the API server accepts.
 	hostileRules = 390_000
-	// mostTime is how long judging the largest objects may take on a slow machine. The timeout of the webhook is 5 s, and what it takes
-	// here is a tenth of this.
+	// mostTime bounds judging the largest objects on a slow machine. The timeout of the webhook is 5 s, and it takes a tenth of this here.
 	mostTime = 2 * time.Second
 )
 
-// repeated is a JSON list of n times the same element.
+// repeated returns a JSON list of n equal elements.
 func repeated(n int, element string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 }
@@ -31,7 +30,7 @@ var (
 	onlyEtcd   = ruleOf("only-etcd", `csv.startsWith("etcd")`, "only etcd", constraint.Require)
 )
 
-// allocated is what a function allocates, in bytes, and how long it takes.
+// allocated returns how many bytes a function allocates, and how long it takes.
 func allocated(do func()) (bytes uint64, took time.Duration) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -43,8 +42,8 @@ func allocated(do func()) (bytes uint64, took time.Duration) {
 	return after.TotalAlloc - before.TotalAlloc, took
 }
 
-// TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that asks for the rights of a cluster admin, and has so many webhook rules that
-// judging them would outlast the timeout of a webhook with failurePolicy Ignore.
+// TestA4WebhookRules: a ClusterServiceVersion of 1.2 MB that requests the rights of a cluster admin, and has so many webhook rules that
+// judging them would exceed the timeout of a webhook with failurePolicy Ignore.
 func TestA4WebhookRules(t *testing.T) {
 	raw := []byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop"},"spec":{"install":{"spec":{
 		"clusterPermissions":[{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}]}},"webhookdefinitions":[{"rules":` + repeated(hostileRules, "{}") + `}]}}`)
@@ -79,7 +78,7 @@ func TestA4WebhookRules(t *testing.T) {
 	}
 }
 
-// TestA4LargestJudged: whatever is within the limits is judged in time, and what is beyond is held in time.
+// TestA4LargestJudged: whatever is within the limits is judged in time, and whatever exceeds them is held in time.
 func TestA4LargestJudged(t *testing.T) {
 	rule := `{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get"]}`
 	permissions := func(rules string) string {
@@ -127,7 +126,7 @@ func TestA4LargestJudged(t *testing.T) {
 	}
 }
 
-// TestA4Properties: bundle properties that no one could read in time leave the package unknown, which holds.
+// TestA4Properties: bundle properties that cannot be read in time leave the package unknown, which holds.
 func TestA4Properties(t *testing.T) {
 	for name, properties := range map[string]string{
 		"many":  `{"properties":` + repeated(75_000, `{"type":"x"}`) + `}`,
@@ -149,7 +148,7 @@ func TestA4Properties(t *testing.T) {
 	}
 }
 
-// TestA4Plans: a plan that is too large to be judged is held, by whoever approves it, and the loop does not approve it.
+// TestA4Plans: a plan that is too large to be judged is held, whoever approves it, and the loop does not approve it.
 func TestA4Plans(t *testing.T) {
 	names := make([]string, 200_000)
 	for i := range names {
@@ -180,7 +179,7 @@ func TestA4Plans(t *testing.T) {
 	}
 }
 
-// TestA4Capabilities: bundles that require and offer the same thing by the thousand do not multiply.
+// TestA4Capabilities: bundles that require and provide the same capability thousands of times do not multiply the work.
 func TestA4Capabilities(t *testing.T) {
 	csvs := make([]planCSV, 10)
 	for i := range csvs {
@@ -201,7 +200,7 @@ func TestA4Capabilities(t *testing.T) {
 	}
 }
 
-// stepOf is a step with an object of RBAC in it.
+// stepOf returns a step with an RBAC object.
 func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"resolving": resolving, "resource": map[string]any{"kind": kind, "name": name, "manifest": manifest}})
@@ -215,8 +214,8 @@ func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 	return plan.Status.Steps[0]
 }
 
-// TestB1Permissions: rights of a cluster admin reach the cluster by namespaced permissions, where the OperatorGroup is for all
-// namespaces, and by objects of RBAC that a bundle brings.
+// TestB1Permissions: namespaced permissions of a cluster admin apply cluster-wide if the OperatorGroup targets all namespaces, and so do
+// RBAC objects of a bundle.
 func TestB1Permissions(t *testing.T) {
 	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
 	group := func(object string) []*olm.OperatorGroup {
@@ -287,7 +286,7 @@ func TestB1Permissions(t *testing.T) {
 	}
 }
 
-// TestB1Variables: permissions are a variable of their own.
+// TestB1Variables: permissions are a separate variable.
 func TestB1Variables(t *testing.T) {
 	secrets := ruleOf("no-secrets", `!permissions.exists(r, "secrets" in r.resources)`, "no secrets", constraint.Require)
 	csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2"},"spec":{"install":{"spec":{"permissions":[{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}]}}}}`))

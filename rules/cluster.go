@@ -5,21 +5,21 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Cluster collects objects of any number of namespaces and sorts them into Namespaces.
+// Cluster collects objects of any number of namespaces and groups them by Namespace.
 type Cluster struct {
-	// Constraints are put into every Namespace.
+	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
 
 	contents map[string]*NamespaceContents
 }
 
-// AddNamespace adds what is known of a namespace itself.
+// AddNamespace adds a namespace's own labels and state.
 func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting bool) {
 	n := c.namespace(name)
 	n.Exists, n.Labels, n.Deleting = true, labels, deleting
 }
 
-// AddPolicy adds a policy to the namespace that it concerns.
+// AddPolicy adds a policy to the namespace that it governs.
 func (c *Cluster) AddPolicy(p *Policy) {
 	n := c.namespace(p.Concerns())
 	n.Policies = append(n.Policies, p)
@@ -59,7 +59,7 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 	return c.contents[name]
 }
 
-// Namespaces returns every namespace that something was added to.
+// Namespaces returns every namespace with at least one object.
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {

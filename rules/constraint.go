@@ -43,14 +43,14 @@ var (
 		"an installed operator does not satisfy the Constraint"}
 )
 
-// ConstraintInput is all that judging a Constraint needs.
+// ConstraintInput is the input of JudgeConstraint.
 type ConstraintInput struct {
 	Constraint *constraintv1.Constraint
-	// Strict are what DecodeConstraint found: unknown and repeated fields.
+	// Strict are the errors of DecodeConstraint: unknown and duplicate fields.
 	Strict []error
 	// Old is the stored Constraint on update, nil on create.
 	Old *constraintv1.Constraint
-	// Namespaces are all that are known, for the preview; nil for none.
+	// Namespaces are all known namespaces, for the preview; nil for none.
 	Namespaces iter.Seq[*Namespace]
 	// Constraints are those of the cluster.
 	Constraints *constraint.Set
@@ -58,16 +58,15 @@ type ConstraintInput struct {
 	Interrupt <-chan struct{}
 }
 
-// DecodeConstraint reads a Constraint as the API server does, and lists the fields that do not exist or stand there
-// twice, with their paths.
+// DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their paths.
 func DecodeConstraint(raw []byte) (c *constraintv1.Constraint, strict []error, err error) {
 	c = &constraintv1.Constraint{}
 	strict, err = kjson.UnmarshalStrict(raw, c)
 	return c, SpecFaults(strict), err
 }
 
-// NewDefinition makes a Constraint ready for judging. Strict is what DecodeConstraint found: a misspelt field would be
-// a rule that silently does not exist.
+// NewDefinition compiles a Constraint. Strict are the errors of DecodeConstraint: a misspelled field would be a rule that silently does not
+// exist.
 func NewDefinition(c *constraintv1.Constraint, strict []error) *constraint.Definition {
 	d := constraint.Define(metaOf(c), c.Spec.Constraints, c.Spec.Properties)
 	if len(strict) > 0 {
@@ -80,13 +79,13 @@ func metaOf(c *constraintv1.Constraint) constraint.Meta {
 	return constraint.Meta{Name: c.Name, UID: string(c.UID), Generation: c.Generation, Pending: c.Annotations[dependency.AnnotationPending]}
 }
 
-// faultRules give the rule for each kind of fault.
+// faultRules maps each kind of fault to its rule.
 var faultRules = map[constraint.FaultKind]RuleID{
 	constraint.Syntax: RuleConstraintSyntax, constraint.Size: RuleConstraintSize, constraint.Rule: RuleConstraintRule,
 	constraint.PropertyShape: RuleConstraintProperty, constraint.Ineffective: RuleConstraintIneffective,
 }
 
-// FaultText says where the fault is, the offending value, and what would be accepted.
+// FaultText returns the path of the fault, the offending value, and what would be accepted.
 func FaultText(f constraint.Fault) string {
 	where := f.Path
 	if f.Value != "" {
@@ -95,9 +94,8 @@ func FaultText(f constraint.Fault) string {
 	return where + " " + text.Escape(f.Message)
 }
 
-// JudgeConstraint decides on creating or updating a Constraint: what cannot be read or may cost too much is denied,
-// and what is installed and does not satisfy it is previewed in warnings. A stored Constraint whose spec and
-// annotations do not change passes.
+// JudgeConstraint decides on creating or updating a Constraint: one that cannot be parsed or may cost too much is denied, and warnings
+// preview the installed operators that do not satisfy it. An update that changes neither spec nor annotations passes.
 func JudgeConstraint(in ConstraintInput) Verdict {
 	c := in.Constraint
 	v := Verdict{Object: "constraint " + (&olm.ObjectMeta{Name: c.Name, GenerateName: c.GenerateName}).Key()}
@@ -137,9 +135,9 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 	return v.sorted()
 }
 
-// preview warns of what is installed and does not satisfy the Constraint. Nothing is done to it.
+// preview warns of installed operators that do not satisfy the Constraint. They are not changed.
 func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
-	const most = 100 // warnings are cut at 20; beyond that only their number is told
+	const most = 100 // the number of warnings is bounded to 20; the rest is only counted
 	set, budget := in.Constraints.With(d), constraint.NewBudget(in.Interrupt)
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {

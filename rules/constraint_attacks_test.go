@@ -12,10 +12,10 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// kubernetes is the version of the cluster in these tests.
+// kubernetes is the cluster version in these tests.
 const kubernetes = "1.36.3"
 
-// ruleOf is a Constraint with one CEL rule, in the syntax of the proposal (R-CO-4).
+// ruleOf returns a Constraint with one CEL rule, in the syntax of the proposal (R-CO-4).
 func ruleOf(name, rule, message string, action constraint.Action) *constraint.Definition {
 	value := map[string]any{"rule": rule, "message": message, "action": map[string]any{"id": action}}
 	text, err := json.Marshal([]any{map[string]any{"type": "olm.constraint", "value": value}})
@@ -100,12 +100,12 @@ func TestConstraintsNamedAsAttacks(t *testing.T) {
 	}
 }
 
-// inline is the manifest of a bundle that lies in the catalog itself.
+// inline is the manifest of a bundle that the catalog contains.
 func inline(minKubeVersion string) olm.Manifest {
 	return olm.Manifest{Spec: &olm.CSVSpec{MinKubeVersion: minKubeVersion}}
 }
 
-// mixed is a plan of which the first bundle alone has a property.
+// mixed is a plan in which only the first bundle has a property.
 func mixed(property string) *olm.InstallPlan {
 	plan := withProperties(pendingPlan("etcd 0.9.2"), property)
 	other := pendingPlan("vault 0.1.9")
@@ -114,14 +114,14 @@ func mixed(property string) *olm.InstallPlan {
 	return plan
 }
 
-// fromCatalog names a catalog for the last step.
+// fromCatalog sets a catalog for the last step.
 func fromCatalog(p *olm.InstallPlan, catalog string) *olm.InstallPlan {
 	last := &p.Status.Steps[len(p.Status.Steps)-1].Resource
 	last.CatalogNamespace, last.CatalogName = "olm", catalog
 	return p
 }
 
-// TestOwnConstraints judges what bundles bring along.
+// TestOwnConstraints judges the constraints of bundles.
 func TestOwnConstraints(t *testing.T) {
 	const needs = `{"type":"olm.constraint","value":{"failureMessage":"needs a secured cluster","cel":{"rule":"properties.exists(p, p.type == \"olm.label\" && p.value.label == \"secured\")"}}}`
 	secured := constraint.Define(constraint.Meta{Name: "offers"}, "", `[{"type":"olm.label","value":{"label":"secured"}}]`)
@@ -158,7 +158,7 @@ func TestOwnConstraints(t *testing.T) {
 	}
 }
 
-// TestBinding shows which Subscriptions Constraints make wait, and that they get back what they had asked for.
+// TestBinding shows which Subscriptions Constraints change to Manual, and that they are restored to what they requested.
 func TestBinding(t *testing.T) {
 	tenant := NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}
 	nobody := NamespaceContents{Exists: true, Constraints: under(curated)}
@@ -202,7 +202,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// TestLoopUnderConstraints shows which plans the loop approves where no policy governs anything.
+// TestLoopUnderConstraints shows which plans the loop approves if no policy governs anything.
 func TestLoopUnderConstraints(t *testing.T) {
 	const yes = `{"type":"certified","value":true}`
 	following := func(pkg, approval, requested string) *olm.Subscription {
@@ -237,7 +237,7 @@ func TestLoopUnderConstraints(t *testing.T) {
 	}
 }
 
-// TestCSVNamedAsAttacks judges ClusterServiceVersions that somebody writes without OLM, or in its name.
+// TestCSVNamedAsAttacks judges ClusterServiceVersions that a user writes without OLM, or in its name.
 func TestCSVNamedAsAttacks(t *testing.T) {
 	csv := func(name, props string, edit ...func(*olm.CSV)) *olm.CSV {
 		c := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, Annotations: olm.Annotations{Properties: props, Present: true}}}
@@ -313,8 +313,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 	}
 }
 
-// TestContents judges by what is in a ClusterServiceVersion, which a plan tells only for bundles that lie in the catalog
-// itself (threat O13).
+// TestContents judges by the contents of a ClusterServiceVersion, which a plan has only for bundles that the catalog contains (threat O13).
 func TestContents(t *testing.T) {
 	set := under(
 		ruleOf("no-admins", `!clusterPermissions.exists(r, "*" in r.apiGroups && "*" in r.resources && "*" in r.verbs)`, "no cluster admins", constraint.Require),
@@ -360,7 +359,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestPlansBornApprovedUnderConstraints holds what OLM would run at once.
+// TestPlansBornApprovedUnderConstraints holds plans that OLM would run at once.
 func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", GenerateName: "install-"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.2"}, Approved: true}}
 	for name, c := range map[string]struct {
@@ -381,7 +380,7 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 	}
 }
 
-// TestOverrideOfConstraints names what an approver needs who sets a Constraint aside.
+// TestOverrideOfConstraints checks what an approver needs to set a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
@@ -394,7 +393,7 @@ func TestOverrideOfConstraints(t *testing.T) {
 	}
 }
 
-// TestStartingCSVCountsOnce: what an update says of the first version is past.
+// TestStartingCSVCountsOnce: an update ignores the first version.
 func TestStartingCSVCountsOnce(t *testing.T) {
 	banned := ruleOf("banned", `csv != "etcd.v0.9.2"`, "", constraint.Require)
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(banned)})
@@ -409,7 +408,7 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 	}
 }
 
-// TestNewestVersionIsWarnedOf warns of the newest version once, and not of what is refused already.
+// TestNewestVersionIsWarnedOf warns of the newest version once, and not if it is refused already.
 func TestNewestVersionIsWarnedOf(t *testing.T) {
 	channel := &catalog.Channel{
 		Name:           "stable",
@@ -437,7 +436,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestTooNewFor compares the first two numbers, and the first first.
+// TestTooNewFor compares the first two numbers, the first one first.
 func TestTooNewFor(t *testing.T) {
 	limited := &planCSV{authored: `[{"type":"olm.maxOpenShiftVersion","value":"4.19"}]`}
 	for openshift, want := range map[string]bool{"4.18.9": false, "4.19.3": false, "4.20.0": true, "5.1.0": true, "": false} {
@@ -447,7 +446,7 @@ func TestTooNewFor(t *testing.T) {
 	}
 }
 
-// TestConstraintAnnotations: what says where virtual operators are is judged like the spec.
+// TestConstraintAnnotations: the annotation that selects namespaces of virtual operators is judged like the spec.
 func TestConstraintAnnotations(t *testing.T) {
 	old := &constraintv1.Constraint{}
 	old.Spec.Properties = `[{"type":"acme","value":1}]`
@@ -463,7 +462,7 @@ func TestConstraintAnnotations(t *testing.T) {
 	}
 }
 
-// TestVirtualOperators are named shortly, differently, and install nothing.
+// TestVirtualOperators: their names are short and distinct, and they install nothing.
 func TestVirtualOperators(t *testing.T) {
 	long := strings.Repeat("a", 100)
 	names := []string{VirtualOperatorName(long), VirtualOperatorName(long + "b"), VirtualOperatorLabelValue(long), VirtualOperatorLabelValue(long + "b")}

@@ -27,23 +27,22 @@ var (
 		"somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"}
 )
 
-// CSVInput is all that judging a ClusterServiceVersion needs.
+// CSVInput is the input of JudgeCSV.
 type CSVInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
 	New, Old  *olm.CSV
 	Namespace *Namespace
-	// ByOLM and ByOpgate report whether the write comes from OLM's own identity, or from Opgate's.
+	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
 	ByOLM, ByOpgate bool
-	// User is the user name that writes. The steps of a plan may be written as a ServiceAccount that the plan names.
+	// User is the name of the user who writes. Steps of a plan may be written as a ServiceAccount that the plan names.
 	User string
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
 
-// JudgeCSV decides on creating or changing a ClusterServiceVersion. One that a running plan brings is judged by what
-// policies and Constraints say now, whenever its plan was approved (csv_step.go). One that is made past OLM is judged by
-// what it says of itself, and comes from no catalog (threat O9). One that a policy governs is changed by OLM alone. The
-// virtual operators are only for Opgate to write.
+// JudgeCSV decides on creating or updating a ClusterServiceVersion. One that a running plan contains is judged by the present policies and
+// Constraints, whenever its plan was approved (csv_step.go). One that bypasses OLM is judged by its own contents, and comes from no catalog
+// (threat O9). Only OLM may change one that a policy governs. Only Opgate may write virtual operators.
 func JudgeCSV(in CSVInput) Verdict {
 	v := Verdict{Object: "clusterserviceversion " + in.New.Metadata.Key()}
 	judgeVirtualOperator(&in, &v)
@@ -51,7 +50,7 @@ func JudgeCSV(in CSVInput) Verdict {
 		return v
 	}
 	if in.unhidden() {
-		in.Old = nil // a copy runs nothing: what it turns into is installed by this write
+		in.Old = nil // a copy runs nothing: this write installs the operator
 	}
 	budget := constraint.NewBudget(in.Interrupt)
 	if steps := in.steps(); len(steps) > 0 {
@@ -61,7 +60,7 @@ func JudgeCSV(in CSVInput) Verdict {
 	c := in.described(in.New)
 	var before *planCSV
 	if in.Old != nil {
-		before = in.described(in.Old) // what is wrong with it already is no reason against a change
+		before = in.described(in.Old) // an existing violation is no reason to refuse an update
 		judgeFrozenCSV(&in, before, &v)
 	}
 	judgeBypassingOLM(&in, c, before, &v)
@@ -75,32 +74,32 @@ func JudgeCSV(in CSVInput) Verdict {
 	return v.sorted()
 }
 
-// findings are the Constraints that a ClusterServiceVersion which no plan brings does not satisfy; none for nil.
+// findings returns the Constraints that a ClusterServiceVersion without a plan does not satisfy; none for nil.
 func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint.Finding {
 	if c == nil {
 		return nil
 	}
 	bundle := c.bundle(in.Namespace)
-	bundle.Unknown = 0 // what it does not say of itself nothing else says
+	bundle.Unknown = 0 // it is the only source of its attributes
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
 	return in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), budget)
 }
 
-// matters reports whether a write may change what is installed: a copy that OLM makes for another namespace does not,
-// nor does what OLM notes on what it has installed.
+// matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not, nor do OLM's
+// annotations on an installed one.
 func (in *CSVInput) matters() bool {
 	if in.Old != nil {
 		return !in.ByOLM && in.changed()
 	}
-	// OLM repeats steps. The API server asks about the creation of what is there already, and only then says so; refused,
-	// OLM would never learn that the step is done.
+	// OLM repeats steps. The API server calls admission before it reports that the object already exists; if refused, OLM would never learn
+	// that the step is done.
 	there := slices.ContainsFunc(in.Namespace.Installed(), func(c Installed) bool { return c.CSV == in.New.Metadata.Name && c.spec != nil })
 	return !in.ByOLM || in.New.Metadata.Labels.CopiedFrom == "" && !there
 }
 
-// described is a ClusterServiceVersion by what it says of itself and, if it is installed, by its Subscription.
+// described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
 func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil}
 	c.describe(csv.Metadata.Annotations.Properties)
@@ -113,7 +112,7 @@ func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 	return c
 }
 
-// judgeBypassingOLM judges what no running plan brings by the policies.
+// judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
 func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
 	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
@@ -121,7 +120,7 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 			what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
-		for _, p := range ns.governing(before.pkg) { // else its next upgrade would pass for a first installation (threat O10)
+		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
 			v.record(RuleCSVPolicy, p, finding{decision: Deny, field: "metadata",
 				what: "making something else than package " + text.Name(before.pkg) + " of " + text.Name(c.name) + " is not allowed", accepted: "delete it, and let OLM install the other package"})
 		}
@@ -136,12 +135,12 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	}
 }
 
-// changed reports whether an update changes what the operator is, or says of itself.
+// changed reports whether an update changes the contents of the operator or its description.
 func (in *CSVInput) changed() bool {
 	return in.changedField() != "" || in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
-// changedField returns the field by which an update changes what the operator is, or "".
+// changedField returns the field by which an update changes the contents or the description, or "".
 func (in *CSVInput) changedField() string {
 	switch {
 	case in.Old.Spec.Digest != in.New.Spec.Digest:
@@ -152,14 +151,13 @@ func (in *CSVInput) changedField() string {
 	return ""
 }
 
-// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from
-// another namespace.
+// unhidden reports whether an update turns a copy into something else: an operator that OLM runs, or a copy from another namespace.
 func (in *CSVInput) unhidden() bool {
 	return in.Old != nil && in.Old.Metadata.Labels.CopiedFrom != "" && in.Old.Metadata.Labels.CopiedFrom != in.New.Metadata.Labels.CopiedFrom
 }
 
-// judgeFrozenCSV keeps what a policy governs as OLM installed it (threat O9): its name, version and catalog were judged, and
-// its contents are those that the catalog has under that name. Writing back what the plan brought is not a change.
+// judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
+// contents are those of the catalog under that name. Restoring the contents of the plan is not a change.
 func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	field := in.changedField()
 	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
@@ -175,12 +173,12 @@ func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	}
 }
 
-// hidden reports whether an update makes what is installed look like a copy of what is installed elsewhere.
+// hidden reports whether an update makes an installed operator look like a copy from another namespace.
 func (in *CSVInput) hidden() bool {
 	return in.Old.Metadata.Labels.CopiedFrom == "" && in.New.Metadata.Labels.CopiedFrom != ""
 }
 
-// judgeVirtualOperator keeps what Opgate shows OLM's resolver as it is.
+// judgeVirtualOperator lets only Opgate write virtual operators.
 func judgeVirtualOperator(in *CSVInput, v *Verdict) {
 	if in.ByOpgate {
 		return

@@ -5,23 +5,22 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Escape is why admission would have refused a ClusterServiceVersion that it was not asked about: the reason of one source.
+// Escape is why admission would have refused a ClusterServiceVersion that was stored without a review: the reason of one source.
 type Escape struct {
 	Source PolicyRef
-	// Generation is the metadata.generation of the source, 0 where its verdict depends on more than its spec: template text, or a
-	// Policy that suspends it.
+	// Generation is the metadata.generation of the source, 0 if its verdict depends on more than its spec: template text, or a Policy that
+	// suspends it.
 	Generation int64
-	// Deny is false where admission would only have held it until something else happens.
+	// Deny is false if admission would only have held it until something else happens.
 	Deny bool
-	// Message is that of the Reason.
+	// Message is the message of the Reason.
 	Message string
 }
 
-// JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, whatever the
-// phase of that plan is by now. Outcomes: known is false where there is nothing to judge by, since no approved plan brings
-// it, such as for what was made past OLM, which failurePolicy Fail refuses while Opgate is away, or since OLM has pruned the
-// plan, with which an override would be gone; copies, virtual operators and what is being deleted are not known either.
-// Else reasons is empty for what admission would have let in, with a warning or without.
+// JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in any phase of that
+// plan. Outcomes: known is false if no approved plan contains it: it bypassed OLM, which failurePolicy Fail refuses while Opgate is down,
+// or OLM has pruned the plan, and with it a possible override; it is also false for copies, virtual operators and objects that are being
+// deleted. Otherwise reasons is empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
@@ -49,7 +48,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	return reasons, true
 }
 
-// Decidable reports whether all that JudgeEscape goes by is known. Admission holds in the meantime; what is stored already can wait.
+// Decidable reports whether all inputs of JudgeEscape are known. Admission holds until then; a check of stored objects can wait.
 func (n *Namespace) Decidable() bool {
 	for _, p := range n.Policies() {
 		if p.Incomplete {
@@ -59,7 +58,7 @@ func (n *Namespace) Decidable() bool {
 	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && !n.Facts().Unknown
 }
 
-// GenerationOf returns the generation of a source whose spec says all that it means, else 0.
+// GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.
 func (n *Namespace) GenerationOf(g PolicyRef) int64 {
 	if g.Kind == KindConstraint {
 		for _, d := range n.Constraints().Definitions() {

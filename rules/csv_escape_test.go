@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// TestA4Escapes judges what was stored while no replica answered. The live test of that name is in e2e.
+// TestA4Escapes judges what was stored while no replica was available. The live test of that name is in e2e.
 func TestA4Escapes(t *testing.T) {
 	phase := func(phase string) func(*olm.InstallPlan) { return func(p *olm.InstallPlan) { p.Status.Phase = phase } }
 	unapproved := func(p *olm.InstallPlan) { p.Spec.Approved = false }

@@ -8,17 +8,17 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// csvStep is a ClusterServiceVersion that is being written, as one running plan brings it.
+// csvStep is a ClusterServiceVersion that is being written, as one running plan contains it.
 type csvStep struct {
 	planCSV
 	plan *olm.InstallPlan
-	// inline is set where the plan has the manifest, and exact where the written contents are those of the manifest.
+	// inline is set if the plan contains the manifest, exact if the written contents equal the manifest.
 	inline, exact bool
 }
 
-// steps finds the plans that the write may be a step of. A name proves nothing: whoever may create plans may give one
-// any name, before a policy governs the namespace (threat O9). OLM writes for the plans that it runs. A ServiceAccount
-// writes for those that name it, and since that account belongs to a tenant, only what stands in the plan.
+// steps returns the plans that the write may be a step of. A name proves nothing: before a policy governs the namespace, a user who may
+// create plans may choose any name (threat O9). OLM writes for the plans that it runs. A ServiceAccount writes for plans that name it, and
+// since that account belongs to a tenant, only the contents of the plan.
 func (in *CSVInput) steps() []csvStep {
 	if in.Old != nil {
 		return nil
@@ -35,7 +35,7 @@ func (in *CSVInput) steps() []csvStep {
 		if plan.Spec.Approved && plan.Status.Phase == olm.PhaseInstalling && plan.Brings(step.name) {
 			running = append(running, step)
 		} else if in.ByOLM {
-			late = append(late, step) // OLM writes for plans that are installing: the snapshot lags behind, or OLM does
+			late = append(late, step) // OLM writes for installing plans: either the snapshot is stale, or OLM is
 		}
 	}
 	if len(running) == 0 {
@@ -44,7 +44,7 @@ func (in *CSVInput) steps() []csvStep {
 	return exactOrAll(running)
 }
 
-// exactOrAll returns the steps that bring exactly what is written, all of them where none does.
+// exactOrAll returns the steps with exactly the written contents, or all steps if there are none.
 func exactOrAll(steps []csvStep) []csvStep {
 	if exact := slices.DeleteFunc(slices.Clone(steps), func(s csvStep) bool { return !s.exact }); len(exact) > 0 {
 		return exact
@@ -52,7 +52,7 @@ func exactOrAll(steps []csvStep) []csvStep {
 	return steps
 }
 
-// stepOf returns the ClusterServiceVersion as a plan brings it; ok is false where the plan does not.
+// stepOf returns the ClusterServiceVersion as a plan contains it; ok is false if the plan does not.
 func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 	csvs := csvsOf(plan, in.Namespace)
 	i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == in.New.Metadata.Name })
@@ -64,7 +64,7 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
 	step.spec = &in.New.Spec
 	if in.ByOLM && !step.described {
-		own := in.described(in.New) // a plan without properties: OLM notes on the object what it knows of the bundle
+		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
 		own.catalogs, own.bypassesOLM = step.catalogs, false
 		step.planCSV = *own
 	}
@@ -72,13 +72,13 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 		if step.inline && !step.exact {
 			return csvStep{}, false
 		}
-		step.describe(in.New.Metadata.Annotations.Properties) // what it says of itself is judged too, by what the plan says of it
+		step.describe(in.New.Metadata.Annotations.Properties) // its own properties are judged too, and compared with those of the plan
 	}
 	return step, true
 }
 
-// judgeSteps judges what running plans bring. Of several plans that bring exactly this, one that may is enough; where it is
-// not known which plan the write is for, each of them has to.
+// judgeSteps judges the steps of running plans. Of several plans with exactly these contents, one allowed plan is enough; if it is not
+// known which plan the write is for, all of them must be allowed.
 func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Verdict) {
 	verdicts := make([]Verdict, len(steps))
 	for i := range steps {
@@ -97,9 +97,9 @@ func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Ve
 	}
 }
 
-// judgeStep judges a step of an approved plan by what policies and Constraints say now: the plan may have been approved before
-// they did, or from the start. How the plan comes to it, such as by an upgrade, was for the approval to judge. An override
-// sets aside what the plan showed to whoever gave it, which is all but the contents of an image.
+// judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved before these, or
+// from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override sets aside what the plan showed to
+// its approver, which is everything but the contents of an image.
 func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
 	overridden := overridden(c.plan)
 	if !overridden {
@@ -128,8 +128,8 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 	}
 }
 
-// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused, as whole
-// sentences; none where they are not. OLM repeats a refused step for as long as the plan exists.
+// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused, as full sentences; none if they
+// are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []string {
 	if plan.Status.Phase != olm.PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
 		return nil
@@ -151,7 +151,7 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 		case step.inline:
 			judgeStep(&step, ns, budget, &v)
 		case !overridden(plan):
-			judgeStepByPolicies(&step, ns, &v) // what is in an image is not known before OLM writes it
+			judgeStepByPolicies(&step, ns, &v) // the contents of an image are not known before OLM writes it
 		}
 	}
 	v = v.sorted()

@@ -13,7 +13,7 @@ const (
 	otherSpec = `{"displayName":"etcd","install":{"strategy":"deployment","spec":{"deployments":[{"name":"evil","spec":{"replicas":1}}]}}}`
 )
 
-// written is the ClusterServiceVersion of etcd 0.9.2 as a user writes it.
+// written returns the ClusterServiceVersion of etcd 0.9.2 as a user writes it.
 func written(t *testing.T, spec string) *olm.CSV {
 	t.Helper()
 	csv, err := olm.DecodeCSV([]byte(`{"metadata":{"name":"etcd.v0.9.2","namespace":"shop","annotations":{"operatorframework.io/properties":` +
@@ -24,7 +24,7 @@ func written(t *testing.T, spec string) *olm.CSV {
 	return csv
 }
 
-// installing is a plan for etcd 0.9.2 that OLM carries out; it has the manifest unless spec is empty.
+// installing returns a plan for etcd 0.9.2 that OLM is running; it has the manifest unless spec is empty.
 func installing(t *testing.T, spec string, edit ...func(*olm.InstallPlan)) *olm.InstallPlan {
 	t.Helper()
 	p := pendingPlan("etcd 0.9.2")
@@ -40,7 +40,7 @@ func installing(t *testing.T, spec string, edit ...func(*olm.InstallPlan)) *olm.
 	return p
 }
 
-// TestA5PlanLendsItsName tries to pass for a step of a plan (threat O9). The live test of that name is in e2e.
+// TestA5PlanLendsItsName tries to pass as a step of a plan (threat O9). The live test of that name is in e2e.
 func TestA5PlanLendsItsName(t *testing.T) {
 	const account, tenant = "system:serviceaccount:shop:weak", "tenant"
 	attenuated := func(p *olm.InstallPlan) {
@@ -186,7 +186,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 	}
 }
 
-// TestA5ImageSaysAnother is written by the account of a plan for an image, and says that it is something else than the plan does.
+// TestA5ImageSaysAnother: the account of a plan for an image writes a ClusterServiceVersion that contradicts the plan.
 func TestA5ImageSaysAnother(t *testing.T) {
 	plan := installing(t, "", func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "weak" })
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Plans: []*olm.InstallPlan{plan}})
@@ -198,7 +198,7 @@ func TestA5ImageSaysAnother(t *testing.T) {
 	}
 }
 
-// TestA6ContentsExchanged exchanges what a policy has let in; docs/rules.md, csv/frozen. Live in e2e.
+// TestA6ContentsExchanged replaces contents that a policy has allowed; docs/rules.md, csv/frozen. Live in e2e.
 func TestA6ContentsExchanged(t *testing.T) {
 	done := installing(t, etcdSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	ns := func(spec string) *Namespace {
@@ -240,7 +240,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 	}
 }
 
-// TestA10CopyMadeReal takes the label off a copy, or changes it. Live in e2e.
+// TestA10CopyMadeReal removes or changes the label of a copy. Live in e2e.
 func TestA10CopyMadeReal(t *testing.T) {
 	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}})
 	copied := func(from string) *olm.CSV {

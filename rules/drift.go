@@ -2,17 +2,17 @@ package rules
 
 import "github.com/opgate/opgate/olm"
 
-// contents says how what is installed compares with what a plan brought.
+// contents is the result of comparing an installed ClusterServiceVersion with its plan.
 type contents int
 
 const (
-	// contentsUnknown is where no plan has the manifest: it is gone by now, or names an image.
+	// contentsUnknown means that no plan has the manifest: the plan was deleted, or refers to an image.
 	contentsUnknown contents = iota
 	contentsSame
 	contentsChanged
 )
 
-// brought compares contents with those that plans have written under a name. Plans that OLM has not carried out do not count.
+// brought compares contents with those that plans have written under a name. Plans that OLM has not completed are ignored.
 func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	found := contentsUnknown
 	for _, plan := range n.Plans() {
@@ -33,8 +33,7 @@ func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	return found
 }
 
-// Drifted reports whether an installed ClusterServiceVersion is not any more what its plan brought. Where no plan says what it
-// was, it is not known to be.
+// Drifted reports whether an installed ClusterServiceVersion differs from its plan. It returns false if no plan has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
 		if c := &n.installed[i]; c.CSV == csv && c.spec != nil {
@@ -44,7 +43,7 @@ func (n *Namespace) Drifted(csv string) bool {
 	return false
 }
 
-// driftedOf returns an installed ClusterServiceVersion of a package that is not what its plan brought, or "".
+// driftedOf returns an installed ClusterServiceVersion of a package that differs from its plan, or "".
 func (n *Namespace) driftedOf(pkg string) string {
 	for _, c := range n.Installed() {
 		if c.Package == pkg && n.Drifted(c.CSV) {

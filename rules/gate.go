@@ -1,6 +1,6 @@
 package rules
 
-// The rules by which the gate refuses before any policy is read. Package admission judges by them.
+// The rules by which the gate refuses before any policy is read. Package admission applies them.
 const (
 	RuleGateNotReady    RuleID = "gate/not-ready"
 	RuleGateUnreadable  RuleID = "gate/unreadable"

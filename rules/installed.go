@@ -4,26 +4,25 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Installed is a ClusterServiceVersion that stands in a namespace.
+// Installed is an installed ClusterServiceVersion.
 type Installed struct {
 	CSV string
-	// Package is empty where nothing tells.
+	// Package is empty if not known.
 	Package string
 	Version string
-	// Properties are those of its bundle; Described is false where they are not known.
+	// Properties are those of its bundle; Described is false if they are not known.
 	Properties []olm.Property
 	Described  bool
-	// Channel and Catalog are those of the Subscription that installed it, empty where there is none.
+	// Channel and Catalog are those of the Subscription that installed it, empty if there is none.
 	Channel string
 	Catalog olm.Catalog
 
-	// spec is nil where only a Subscription tells that this is installed.
+	// spec is nil if only the status of a Subscription shows that this is installed.
 	spec *olm.CSVSpec
 }
 
-// InstalledBy is what a ClusterServiceVersion says of what is installed; here is false for a copy that OLM made of
-// one that is installed in another namespace, and for a virtual operator, which installs nothing. A CSV whose
-// properties do not parse is installed all the same, of a package that is not known.
+// InstalledBy returns what a ClusterServiceVersion installs; here is false for a copy of one that is installed in another namespace, and
+// for a virtual operator, which installs nothing. A CSV whose properties do not parse is still installed, with an unknown package.
 func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 	c.Spec.KeepDigest()
 	installed.CSV, installed.spec = c.Metadata.Name, &c.Spec

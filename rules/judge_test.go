@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// operatorPolicy is an enforcing policy for a package in namespace shop; edit changes it further.
+// operatorPolicy returns an enforcing policy for a package in namespace shop; edit changes it further.
 func operatorPolicy(pkg string, edit func(*policyv1beta2.OperatorPolicySpec)) *policyv1beta2.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", pkg
@@ -56,7 +56,7 @@ func judged(plan *olm.InstallPlan, policies ...*Policy) Verdict {
 	return JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", NamespaceContents{Policies: policies})})
 }
 
-// TestStandings shows where each CSV of a plan stands, dependencies and cycles included.
+// TestStandings checks the disposition of each CSV of a plan, dependencies and cycles included.
 func TestStandings(t *testing.T) {
 	vault := policyFor("vault", versions("vault.v0.1.9"))
 	for name, c := range map[string]struct {
@@ -89,8 +89,8 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestAddingNeverAllows checks on all pairs and triples of CSVs that a plan with one more of them is never
-// let through where the smaller plan was not (threat O7).
+// TestAddingNeverAllows checks on all pairs and triples of CSVs that adding one to a plan never allows a plan that was refused without it
+// (threat O7).
 func TestAddingNeverAllows(t *testing.T) {
 	all := []string{"vault 0.1.9 etcd", "vault 0.2.0", "etcd 0.9.4 vault", "etcd 0.9.2", "prometheus 0.56.0 etcd", "grafana nonsense"}
 	policies := []*Policy{
@@ -118,7 +118,7 @@ func TestAddingNeverAllows(t *testing.T) {
 	}
 }
 
-// TestVerdictIsStable judges the same input many times with its parts in other orders.
+// TestVerdictIsStable judges the same input many times with its parts in different orders.
 func TestVerdictIsStable(t *testing.T) {
 	policies := []*Policy{policyFor("a", versions("a.v1.0.0")), policyFor("b", versions("b.v1.0.0")), policyFor("c", nil)}
 	csvs := []string{"a 2.0.0", "b 2.0.0", "c 2.0.0"}
@@ -135,7 +135,7 @@ func TestVerdictIsStable(t *testing.T) {
 	}
 }
 
-// TestTenThousandCSVs keeps a refusal of a huge plan readable, and judging it linear.
+// TestTenThousandCSVs: the refusal of a huge plan stays readable, and judging it linear.
 func TestTenThousandCSVs(t *testing.T) {
 	plan := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "huge"}, Status: olm.InstallPlanStatus{Phase: olm.PhaseRequiresApproval}}
 	for i := range 10_000 {

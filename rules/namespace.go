@@ -9,9 +9,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the
-// cluster, and the OLM objects that stand in it. It is immutable, so that any number of requests read it at once. A
-// nil Namespace is one in which nothing is known to exist, on a cluster without Constraints.
+// Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the cluster, and its OLM
+// objects. It is immutable, and safe for concurrent use. A nil Namespace is one without known objects, on a cluster without Constraints.
 type Namespace struct {
 	name          string
 	facts         constraint.Namespace
@@ -27,26 +26,26 @@ type Namespace struct {
 	groups        []*olm.OperatorGroup
 }
 
-// NamespaceContents is what NewNamespace builds from. The slices are not kept, the objects are.
+// NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
 type NamespaceContents struct {
 	// Policies are those whose TargetNamespace is this one.
 	Policies      []*Policy
 	Subscriptions []*olm.Subscription
-	// CSVs leaves out copies (label olm.copiedFrom): those are installed elsewhere.
+	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
 	CSVs  []Installed
 	Plans []*olm.InstallPlan
 	// Groups are the OperatorGroups.
 	Groups []*olm.OperatorGroup
-	// Exists is false where no such namespace was seen yet, so that its labels are not known.
+	// Exists is false if the namespace was not observed yet, so that its labels are not known.
 	Exists bool
-	// Deleting is set where the namespace is being deleted.
+	// Deleting is set while the namespace is being deleted.
 	Deleting bool
 	Labels   map[string]string
-	// Constraints are those of the cluster, and what is known of it.
+	// Constraints are those of the cluster, with the facts about it.
 	Constraints *constraint.Set
 }
 
-// NewNamespace indexes what a namespace holds.
+// NewNamespace indexes the objects of a namespace.
 func NewNamespace(name string, c NamespaceContents) *Namespace {
 	n := &Namespace{
 		name:          name,
@@ -72,9 +71,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	return n
 }
 
-// installedIn joins what ClusterServiceVersions say of themselves with what Subscriptions say is
-// installed. Either source alone counts: a Subscription that was deleted and made again does not make an
-// upgrade look like a first install (threat O10), and neither does a CSV without properties.
+// installedIn merges what is installed according to ClusterServiceVersions and according to Subscriptions. Either source is enough:
+// deleting and recreating a Subscription does not make an upgrade look like a first installation (threat O10), and neither does a CSV
+// without properties.
 func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installed {
 	installed := slices.Clone(csvs)
 	for _, s := range subscriptions {
@@ -95,7 +94,7 @@ func installedIn(csvs []Installed, subscriptions []*olm.Subscription) []Installe
 	return installed
 }
 
-// Name is the name of the namespace.
+// Name returns the name of the namespace.
 func (n *Namespace) Name() string {
 	if n == nil {
 		return ""
@@ -106,7 +105,7 @@ func (n *Namespace) Name() string {
 // Deleting reports whether the namespace is being deleted.
 func (n *Namespace) Deleting() bool { return n != nil && n.deleting }
 
-// Constraints are those of the cluster, the same in every namespace; nil where there are none.
+// Constraints returns those of the cluster, the same in every namespace; nil if there are none.
 func (n *Namespace) Constraints() *constraint.Set {
 	if n == nil {
 		return nil
@@ -114,7 +113,7 @@ func (n *Namespace) Constraints() *constraint.Set {
 	return n.constraints
 }
 
-// Facts are what Constraints may look at of the namespace.
+// Facts returns what Constraints may read of the namespace.
 func (n *Namespace) Facts() constraint.Namespace {
 	if n == nil {
 		return constraint.Namespace{Unknown: true}
@@ -122,7 +121,7 @@ func (n *Namespace) Facts() constraint.Namespace {
 	return n.facts
 }
 
-// Installed lists what is installed here, sorted by name.
+// Installed returns what is installed here, sorted by name.
 func (n *Namespace) Installed() []Installed {
 	if n == nil {
 		return nil
@@ -130,7 +129,7 @@ func (n *Namespace) Installed() []Installed {
 	return n.installed
 }
 
-// Policies lists the policies that govern packages here, sorted by namespace and name.
+// Policies returns the policies that govern packages here, sorted by namespace and name.
 func (n *Namespace) Policies() []*Policy {
 	if n == nil {
 		return nil
@@ -138,7 +137,7 @@ func (n *Namespace) Policies() []*Policy {
 	return n.policies
 }
 
-// Subscriptions lists the Subscriptions, sorted by name.
+// Subscriptions returns the Subscriptions, sorted by name.
 func (n *Namespace) Subscriptions() []*olm.Subscription {
 	if n == nil {
 		return nil
@@ -146,7 +145,7 @@ func (n *Namespace) Subscriptions() []*olm.Subscription {
 	return n.subscriptions
 }
 
-// Plans lists the InstallPlans, sorted by name.
+// Plans returns the InstallPlans, sorted by name.
 func (n *Namespace) Plans() []*olm.InstallPlan {
 	if n == nil {
 		return nil
@@ -154,7 +153,7 @@ func (n *Namespace) Plans() []*olm.InstallPlan {
 	return n.plans
 }
 
-// governing lists the policies of a package, sorted by namespace and name.
+// governing returns the policies of a package, sorted by namespace and name.
 func (n *Namespace) governing(pkg string) []*Policy {
 	if n == nil || pkg == "" {
 		return nil
@@ -162,10 +161,10 @@ func (n *Namespace) governing(pkg string) []*Policy {
 	return n.byPackage[pkg]
 }
 
-// governed reports whether any policy has a say in this namespace.
+// governed reports whether any policy governs a package in this namespace.
 func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
 
-// enforcing lists the policies that may refuse something in this namespace.
+// enforcing returns the policies that may refuse writes in this namespace.
 func (n *Namespace) enforcing() []*Policy {
 	if n == nil {
 		return nil
@@ -173,8 +172,7 @@ func (n *Namespace) enforcing() []*Policy {
 	return n.enforced
 }
 
-// installedOf returns the ClusterServiceVersion installed of a package other than one that is about to be
-// written, or "".
+// installedOf returns the installed ClusterServiceVersion of a package, excluding one that is about to be written, or "".
 func (n *Namespace) installedOf(pkg, except string) string {
 	if n == nil {
 		return ""
@@ -187,7 +185,7 @@ func (n *Namespace) installedOf(pkg, except string) string {
 	return ""
 }
 
-// subscribers lists the Subscriptions to a package.
+// subscribers returns the Subscriptions to a package.
 func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	if n == nil {
 		return nil
@@ -201,8 +199,8 @@ func (n *Namespace) subscribers(pkg string) []*olm.Subscription {
 	return found
 }
 
-// claimed returns the package of the Subscription that moves to, or has, a ClusterServiceVersion. Two
-// Subscriptions to different packages that name the same one are a dispute.
+// claimed returns the package of the Subscription that has, or moves to, a ClusterServiceVersion. If Subscriptions to different packages
+// name the same one, it is disputed.
 func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	if n == nil {
 		return "", false
@@ -219,8 +217,7 @@ func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 	return pkg, false
 }
 
-// withPolicy is the namespace as it would be with one policy added, or replaced, where the policy governs
-// something here.
+// withPolicy returns the namespace with one policy added or replaced, if that policy governs a package here.
 func (n *Namespace) withPolicy(p *Policy) *Namespace {
 	contents := NamespaceContents{Policies: []*Policy{p}}
 	if n == nil {
@@ -236,8 +233,8 @@ func (n *Namespace) withPolicy(p *Policy) *Namespace {
 	return NewNamespace(n.name, contents)
 }
 
-// global reports whether OLM makes ClusterRoles of the permissions that operators here ask for in namespaces: where the
-// OperatorGroup is for all namespaces. One that is not known counts as one that is.
+// global reports whether OLM creates ClusterRoles for the namespaced permissions of operators here: if the OperatorGroup targets all
+// namespaces. An unknown OperatorGroup counts as one that does.
 func (n *Namespace) global() bool {
 	return n == nil || len(n.groups) == 0 || slices.ContainsFunc(n.groups, (*olm.OperatorGroup).Global)
 }

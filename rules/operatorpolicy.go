@@ -9,56 +9,52 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// RulePolicyUnreadable is about the OperatorPolicy that should judge, and not about the object.
+// RulePolicyUnreadable is about the governing OperatorPolicy, not about the judged object.
 const RulePolicyUnreadable RuleID = "policy/unreadable"
 
 var policyUnreadable = Rule{RulePolicyUnreadable, OutcomeHold, "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
-// Policy is an OperatorPolicy made ready for judging: everything that judging would otherwise parse again
-// for each request. It is immutable.
+// Policy is an OperatorPolicy prepared for judging, so that its spec is parsed once and not for each request. It is immutable.
 type Policy struct {
 	Namespace, Name string
-	// Object is the OperatorPolicy that this was made from; nil where that could not be decoded.
+	// Object is the OperatorPolicy that this was created from; nil if that could not be decoded.
 	Object *policyv1beta2.OperatorPolicy
-	// Package and TargetNamespace say what the policy governs: the package, by spec.subscription.name, in
-	// one namespace, by spec.subscription.namespace. Either is empty where the policy does not say it in
-	// plain text; such a policy governs nothing until it does.
+	// Package and TargetNamespace are what the policy governs: the package, by spec.subscription.name, in one namespace, by
+	// spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a policy governs nothing.
 	Package, TargetNamespace string
 	// Enforced policies refuse; the others only warn.
 	Enforced bool
-	// MustNotHave policies forbid what they match; the others allow what they match and nothing else.
+	// MustNotHave policies forbid what they match; the others allow only what they match.
 	MustNotHave bool
-	// Channel, StartingCSV and the parts of Catalog are empty where the policy leaves them open.
+	// Channel, StartingCSV and the parts of Catalog are empty if the policy does not restrict them.
 	Channel, StartingCSV string
 	Catalog              olm.Catalog
-	// ApproveUpgrades is false where the policy holds every upgrade of an installed operator.
+	// ApproveUpgrades is false if the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
 
-	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (seed
-	// 003); empty for none. While it is set nothing that the policy governs is approved.
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (seed 003); empty if none.
+	// While it is set, nothing that the policy governs is approved.
 	Pending string
 
-	// Incomplete policies depend on what is on the cluster, and were not completed from it yet. What they
-	// mean is not known, so nothing is done for them.
+	// Incomplete policies depend on cluster state that was not read yet. Until it is, nothing is done for them.
 	Incomplete bool
-	// Problems are why the policy could not be completed from what is on the cluster, as whole sentences.
+	// Problems are why the policy could not be completed from cluster state, as full sentences.
 	Problems []string
 
-	// completed is set where the policy means more than its spec says.
+	// completed is set if cluster state was added to the spec.
 	completed    bool
 	versions     []string
 	listed       map[string]struct{}
 	versionRange *olm.VersionRange
-	// faults are why the policy cannot be judged by. While there are any, what it governs is held: a policy
-	// that cannot be read must not open the gate.
+	// faults are why the policy cannot be judged by. While there are any, what it governs is held: an unreadable policy must not open the
+	// gate.
 	faults string
-	// invalid is why nothing may be done for the policy although it can be judged by: another part of its
-	// spec is wrong.
+	// invalid is why the loop must not act for the policy although it can be judged by: another part of its spec is wrong.
 	invalid string
 	source  string
 }
 
-// NewPolicy makes an OperatorPolicy ready for judging. It is total: what it cannot read it keeps as a fault.
+// NewPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
 func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 	spec := &op.Spec
 	sub := &spec.Subscription
@@ -100,8 +96,7 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 	return p
 }
 
-// UnreadablePolicy stands for a stored policy that does not decode: it holds what it governs, as far as that
-// can be told.
+// UnreadablePolicy represents a stored policy that does not decode: it holds what it governs, as far as that is known.
 func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error) *Policy {
 	return &Policy{
 		Namespace: namespace, Name: name, TargetNamespace: plainText(targetNamespace), Package: plainText(pkg),
@@ -109,8 +104,8 @@ func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error)
 	}
 }
 
-// CompletedPolicy makes a policy ready for judging that was completed from what is on the cluster. Problems,
-// whole sentences, are why that did not succeed in full; while there are any, what it governs is held.
+// CompletedPolicy prepares a policy that was completed from cluster state. Problems, full sentences, are why that failed in part; while
+// there are any, what it governs is held.
 func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Policy {
 	p := NewPolicy(op)
 	p.Problems, p.Incomplete, p.completed = problems, false, true
@@ -121,7 +116,7 @@ func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Polic
 	return p
 }
 
-// Concerns is the namespace in which the policy governs something, or "" for a policy that governs nothing.
+// Concerns returns the namespace in which the policy governs a package, or "" if it governs nothing.
 func (p *Policy) Concerns() string {
 	if p.Package == "" {
 		return ""
@@ -129,20 +124,19 @@ func (p *Policy) Concerns() string {
 	return p.TargetNamespace
 }
 
-// Source names the policy as reasons do.
+// Source returns the policy's name as used in reasons.
 func (p *Policy) Source() string { return p.source }
 
-// key orders and identifies policies.
+// key identifies policies and orders them.
 func (p *Policy) key() string { return p.Namespace + "/" + p.Name }
 
-// restrictsVersions reports whether some versions of the package are let through and others are not.
+// restrictsVersions reports whether the policy allows only some versions of the package.
 func (p *Policy) restrictsVersions() bool {
 	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
 }
 
-// Approval is the installPlanApproval that a Subscription under this policy must have in a namespace, and why.
-// Automatic lets OLM approve by itself, so it is right only where every version and every upgrade may pass
-// (R-OP-11).
+// Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why. With Automatic OLM
+// approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
 func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
@@ -163,18 +157,18 @@ func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
 
-// lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a
-// look-alike is another name (threat O11).
+// lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a look-alike is another name (threat
+// O11).
 func (p *Policy) lists(csv string) bool {
 	_, ok := p.listed[csv]
 	return ok
 }
 
-// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed
-// (R-OP-8). The Subscription's startingCSV never counts.
+// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8). The Subscription's
+// startingCSV never counts.
 func (p *Policy) namesStart(csv string) bool { return p.StartingCSV != "" && p.StartingCSV == csv }
 
-// acceptedVersions is the end of a refusal: which versions would be let through.
+// acceptedVersions returns the end of a refusal: which versions would be allowed.
 func (p *Policy) acceptedVersions() string {
 	names := p.versions
 	if p.StartingCSV != "" && !p.lists(p.StartingCSV) {
@@ -186,15 +180,15 @@ func (p *Policy) acceptedVersions() string {
 	return "allowed are " + text.Names(names, maxListed)
 }
 
-// catalogMismatch reports whether a catalog is another one than the policy names.
+// catalogMismatch reports whether a catalog differs from the one that the policy names.
 func (p *Policy) catalogMismatch(c olm.Catalog) bool {
 	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
 }
 
-// AllowsCatalog reports whether a catalog is the one that the policy names, as far as it names one.
+// AllowsCatalog reports whether a catalog matches the one that the policy names, if it names one.
 func (p *Policy) AllowsCatalog(c olm.Catalog) bool { return !p.catalogMismatch(c) }
 
-// catalogText names the policy's catalog as far as the policy does.
+// catalogText returns the policy's catalog as far as the policy names it.
 func (p *Policy) catalogText() string {
 	switch {
 	case p.Catalog.Namespace == "":
@@ -205,7 +199,7 @@ func (p *Policy) catalogText() string {
 	return "catalog " + p.Catalog.Namespace + "/" + p.Catalog.Name
 }
 
-// isTemplate tells template text, which the policy framework resolves on the cluster, from plain values.
+// isTemplate reports whether a string contains template text, which the policy framework resolves on the cluster.
 func isTemplate(s string) bool { return strings.Contains(s, "{{") }
 
 func plainText(s string) string {
@@ -215,8 +209,8 @@ func plainText(s string) string {
 	return s
 }
 
-// Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if
-// not, accepted says what it wants instead.
+// Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not, accepted is what it wants
+// instead.
 func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &planCSV{name: csv, version: version}
 	if unlistedCSV(c, p).silent() && outOfRangeCSV(c, p).silent() {
@@ -225,8 +219,8 @@ func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 	return false, p.acceptance()
 }
 
-// Forbids reports whether a mustnothave policy means a ClusterServiceVersion of its package; known is false
-// where it might, but version or catalog, zero where they are not known, are needed to tell.
+// Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that depends on a version
+// or catalog that is not known (zero).
 func (p *Policy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
 	c := &planCSV{name: csv, version: version}
 	c.from(catalog)

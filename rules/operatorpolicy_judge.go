@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on an OperatorPolicy as it is written.
+// The rules on writes of an OperatorPolicy.
 const (
 	RuleOperatorPolicyField         RuleID = "operatorpolicy/field"
 	RuleOperatorPolicyUnknownField  RuleID = "operatorpolicy/unknown-field"
@@ -28,43 +28,41 @@ var (
 		"two fields of an OperatorPolicy contradict each other"}
 )
 
-// OperatorPolicyInput is all that judging an OperatorPolicy needs.
+// OperatorPolicyInput is the input of JudgeOperatorPolicy.
 type OperatorPolicyInput struct {
 	Policy *policyv1beta2.OperatorPolicy
-	// Strict are what DecodeOperatorPolicy found: unknown and repeated fields.
+	// Strict are the errors of DecodeOperatorPolicy: unknown and duplicate fields.
 	Strict []error
 	// Old is the stored policy on update, nil on create.
 	Old *policyv1beta2.OperatorPolicy
-	// Namespace returns what is known of a namespace, for the preview; it may give nil.
+	// Namespace returns what is known of a namespace, for the preview; it may return nil.
 	Namespace func(name string) *Namespace
 }
 
-// OperatorPolicyObject names an OperatorPolicy as verdicts do.
+// OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.
 func OperatorPolicyObject(op *policyv1beta2.OperatorPolicy) string {
 	meta := olm.ObjectMeta{Namespace: op.Namespace, Name: op.Name, GenerateName: op.GenerateName}
 	return "operatorpolicy " + meta.Key()
 }
 
-// DecodeOperatorPolicy reads an OperatorPolicy as the API server does, and lists the fields that do not exist or
-// stand there twice, with their paths. Metadata and status are the API server's to check: a newer one may
-// write fields there that this program does not know.
+// DecodeOperatorPolicy decodes an OperatorPolicy as the API server does, and returns unknown and duplicate fields with their paths. It
+// ignores those in metadata and status, which the API server checks: a newer version may have fields there that this one does not know.
 func DecodeOperatorPolicy(raw []byte) (op *policyv1beta2.OperatorPolicy, strict []error, err error) {
 	op = &policyv1beta2.OperatorPolicy{}
 	strict, err = kjson.UnmarshalStrict(raw, op)
 	return op, SpecFaults(strict), err
 }
 
-// SpecFaults leaves out, of what a strict decode has found, what is in metadata and status.
+// SpecFaults returns the strict decoding errors that are not about metadata and status.
 func SpecFaults(strict []error) []error {
 	return slices.DeleteFunc(strict, func(problem error) bool {
 		return strings.Contains(problem.Error(), ` "metadata.`) || strings.Contains(problem.Error(), ` "status.`)
 	})
 }
 
-// JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. What the designs rule out is denied, with
-// the path of the field; what the policy will do to what is installed and pending is previewed in warnings.
-// A stored policy whose spec does not change passes, so that its labels and finalizers can be edited
-// whatever the rules of its day were.
+// JudgeOperatorPolicy decides on creating or updating an OperatorPolicy. An invalid spec is denied with the path of the field; warnings
+// preview the effect of the policy on installed operators and pending plans. An update that does not change the spec passes, so that labels
+// and finalizers can be edited even if the spec is invalid by present rules.
 func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 	op := in.Policy
 	v := Verdict{Object: OperatorPolicyObject(op)}
@@ -87,7 +85,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 	return v.sorted()
 }
 
-// fixOf says what to do about what a strict decode has found.
+// fixOf returns how to fix a strict decoding error.
 func fixOf(problem error) string {
 	if strings.HasPrefix(problem.Error(), "duplicate field") {
 		return "keep one of the two"

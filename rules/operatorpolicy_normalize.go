@@ -8,12 +8,12 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// RuleOperatorPolicyNormalized is on fields of earlier names.
+// RuleOperatorPolicyNormalized is on fields with deprecated names.
 const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
 
 var operatorPolicyNormalized = Rule{RuleOperatorPolicyNormalized, OutcomeWarn, "values were copied from the earlier field name to the present one"}
 
-// configField ties one field of complianceConfig to its earlier spelling in statusConfig and to its default.
+// configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
 type configField struct {
 	name     string
 	config   func(*policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction
@@ -59,8 +59,8 @@ var configFields = []configField{
 		nil, policyv1beta2.ConfigCompliant},
 }
 
-// readEarlier returns the present meaning of a statusConfig value, or "" where it is not set or not known.
-// Seed 000 has Condition (shown as a condition only) and StatusMessageOnly: neither changes compliance.
+// readEarlier returns the present meaning of a statusConfig value, or "" if it is not set or not known. Seed 000 has Condition (shown as a
+// condition only) and StatusMessageOnly: neither changes compliance.
 func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceConfigAction {
 	switch v {
 	case policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition, policyv1beta2.StatusConfigCompliant:
@@ -71,7 +71,7 @@ func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceCon
 	return ""
 }
 
-// earlierValue is the statusConfig value of a field in a spec; spec may be nil.
+// earlierValue returns the statusConfig value of a field in a spec; spec may be nil.
 func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) policyv1beta2.StatusConfigAction {
 	if f.earlier == nil || spec == nil || spec.StatusConfig == nil {
 		return ""
@@ -79,10 +79,9 @@ func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) polic
 	return f.earlier(spec.StatusConfig)
 }
 
-// NormalizeOperatorPolicy fills complianceConfig: from statusConfig where that is written, else with defaults.
-// What the author wrote stays as it is, so that tools which compare it with their source see no drift. On
-// update, a statusConfig value that was changed carries over to the complianceConfig value that was filled
-// from it before. Normalising twice changes nothing the second time.
+// NormalizeOperatorPolicy fills complianceConfig: from statusConfig if set, else with defaults. It keeps the author's fields unchanged, so
+// that GitOps tools see no drift. On update, a changed statusConfig value replaces the complianceConfig value that was derived from it. It
+// is idempotent.
 func NormalizeOperatorPolicy(op, old *policyv1beta2.OperatorPolicy) []Change {
 	var oldSpec *policyv1beta2.OperatorPolicySpec
 	if old != nil {

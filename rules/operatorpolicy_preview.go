@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on what an OperatorPolicy will and will not do.
+// The rules that preview the effect of an OperatorPolicy.
 const (
 	RuleOperatorPolicyIneffective RuleID = "operatorpolicy/ineffective"
 	RuleOperatorPolicyOverlap     RuleID = "operatorpolicy/overlap"
@@ -52,7 +52,7 @@ func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
 		preview(RuleOperatorPolicyIneffective, "package "+p.Package+" in namespace "+p.TargetNamespace+" is held", p.faults)
 		return
 	}
-	// What an informing policy would do is worth knowing too: it is what enforcing it will do.
+	// Preview an informing policy too, as if it were enforced.
 	p.Enforced = true
 	ns := in.Namespace(p.TargetNamespace).withPolicy(p)
 	for _, other := range ns.governing(p.Package) {
@@ -72,7 +72,7 @@ func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
 	}
 }
 
-// uncovered says what is wrong with an installed ClusterServiceVersion under a policy, or "".
+// uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
 func (p *Policy) uncovered(installed Installed) string {
 	if installed.Package != p.Package {
 		return ""
@@ -89,7 +89,7 @@ func (p *Policy) uncovered(installed Installed) string {
 	return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and not covered by this policy"
 }
 
-// acceptance says what a policy lets through.
+// acceptance returns what a policy allows.
 func (p *Policy) acceptance() string {
 	switch {
 	case p.MustNotHave:
@@ -102,7 +102,7 @@ func (p *Policy) acceptance() string {
 	return ""
 }
 
-// previewPlan says what becomes of one plan that waits for approval, if the policy has a say in it.
+// previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
 func previewPlan(plan *olm.InstallPlan, p *Policy, ns *Namespace, preview func(id RuleID, what, more string)) {
 	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	var names []string

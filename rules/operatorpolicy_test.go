@@ -12,12 +12,12 @@ import (
 
 func anyJSON(s string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(s)} }
 
-// group returns the policy an OperatorGroup.
+// group sets the OperatorGroup of a policy.
 func group(g policyv1beta2.OperatorGroupTemplate) func(*policyv1beta2.OperatorPolicySpec) {
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.OperatorGroup = &g }
 }
 
-// TestValidatePolicy lists what is refused and with which path. What a scenario shows is not repeated here.
+// TestValidatePolicy checks what is refused and with which path. It does not repeat the scenarios.
 func TestValidatePolicy(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestValidatePolicy(t *testing.T) {
 	}
 }
 
-// TestTemplatesSwitchedOff reads template text literally where the policy says so: then it is no name.
+// TestTemplatesSwitchedOff reads template text literally if templates are disabled: then it is not a valid name.
 func TestTemplatesSwitchedOff(t *testing.T) {
 	op := operatorPolicy("etcd", versions("{{ fromConfigMap }}"))
 	op.Annotations = map[string]string{"policy.open-cluster-management.io/disable-templates": "true"}
@@ -97,8 +97,8 @@ func TestTemplatesSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been away: what
-// such a policy governs is held, by Subscription and by plan (threat G5).
+// TestUnreadablePoliciesHold stores what admission would have refused, as if the gate had been down: what such a policy governs is held, by
+// Subscription and by plan (threat G5).
 func TestUnreadablePoliciesHold(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
 	for name, edit := range map[string]func(*spec){
@@ -130,7 +130,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 	}
 }
 
-// TestNormalizeTwice changes nothing the second time, whatever the first did (threat G11).
+// TestNormalizeTwice: normalizing is idempotent (threat G11).
 func TestNormalizeTwice(t *testing.T) {
 	actions := []policyv1beta2.StatusConfigAction{"", "StatusMessageOnly", "Condition", "NonCompliant", "Compliant"}
 	configs := []policyv1beta2.ComplianceConfigAction{"", "Compliant", "NonCompliant"}
@@ -160,7 +160,7 @@ func TestNormalizeTwice(t *testing.T) {
 	}
 }
 
-// FuzzPolicy looks for an OperatorPolicy that panics, or that admission lets in although judging cannot read it.
+// FuzzPolicy searches for an OperatorPolicy that panics, or that admission allows although judging cannot read it.
 func FuzzPolicy(f *testing.F) {
 	const head = `{"metadata":{"namespace":"policies","name":"etcd"},"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"`
 	f.Add(head + `},"versions":["etcd.v1.0.0, etcd.v1.0.1"],"versionRange":">=1.0.0"}}`)

@@ -22,14 +22,13 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// ValidateOperatorPolicy checks what the CRD schema cannot say, and for `opgate check`, which has no API server
-// behind it, what the schema says too. Template text is passed over wherever it may stand.
+// ValidateOperatorPolicy checks what the CRD schema cannot express and, for `opgate check`, which has no API server, what the schema checks
+// too. Template text is skipped wherever it is allowed.
 func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return append(validateGate(op), validateRest(op)...)
 }
 
-// validateGate checks the fields that judging reads: while one of them is wrong, nothing that the policy
-// governs is let through.
+// validateGate checks the fields that judging reads: while one of them is invalid, nothing that the policy governs is allowed.
 func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
@@ -63,8 +62,8 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return errs
 }
 
-// validateDialect refuses what conversion from v1beta1 had to leave as it was: two forms that contradict each
-// other, or a value that fits neither. Such a policy does not say what becomes of upgrades.
+// validateDialect refuses what conversion from v1beta1 could not resolve: two forms that contradict each other, or a value that fits
+// neither. Such a policy does not specify what happens to upgrades.
 func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	var errs field.ErrorList
 	if _, err := ParseDialect(op.Annotations[ConversionAnnotation]); err != nil {
@@ -121,7 +120,7 @@ func validateOperatorGroup(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	return append(errs, validateTargets(path, group)...)
 }
 
-// validateTargets allows one way of saying which namespaces an OperatorGroup targets (R-OP-6).
+// validateTargets checks that an OperatorGroup selects its target namespaces in one way only (R-OP-6).
 func validateTargets(path *field.Path, group *policyv1beta2.OperatorGroupTemplate) field.ErrorList {
 	type form struct {
 		path  *field.Path
@@ -174,7 +173,7 @@ func strictly[T any](path *field.Path, value *apiextensionsv1.JSON) field.ErrorL
 	return errs
 }
 
-// decoded reads a field that may hold template text in place of a structure. Unknown fields are errors.
+// decoded decodes a field that may hold template text instead of a structure. Unknown fields are errors.
 func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.ErrorList) {
 	var into T
 	if value == nil || isTemplate(string(value.Raw)) {
@@ -208,7 +207,7 @@ func validateRemovalBehavior(r *policyv1beta2.RemovalBehavior) field.ErrorList {
 	)
 }
 
-// oneOf says which values a field takes.
+// oneOf checks that a field has one of the allowed values.
 func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -219,7 +218,7 @@ func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
 	return field.ErrorList{field.NotSupported(path, value, allowed)}
 }
 
-// textValidator checks plain values; template text passes where templates are resolved at all.
+// textValidator checks plain values; it skips template text if templates are resolved at all.
 type textValidator struct{ templates bool }
 
 func (t textValidator) passes(s string) bool { return t.templates && isTemplate(s) }
@@ -269,7 +268,7 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 	return errs
 }
 
-// notASCII points at the first character that only looks like one of a name (threat O11).
+// notASCII returns a text about the first non-ASCII character, which may only look like the one in a name (threat O11).
 func notASCII(s string) string {
 	for i, r := range s {
 		if r > '~' {
@@ -282,14 +281,14 @@ func notASCII(s string) string {
 // TemplatesEnabled reports whether the policy framework resolves template text in this policy.
 func TemplatesEnabled(op *policyv1beta2.OperatorPolicy) bool {
 	switch op.Annotations["policy.open-cluster-management.io/disable-templates"] {
-	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool takes for true
+	case "1", "t", "T", "true", "TRUE", "True": // what strconv.ParseBool accepts as true
 		return false
 	}
 	return true
 }
 
-// DependsOnCluster reports whether what a policy means depends on the cluster: it has template text that is to be
-// resolved, or leaves its namespace open.
+// DependsOnCluster reports whether the meaning of a policy depends on cluster state: it has template text to resolve, or does not set its
+// namespace.
 func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
 	spec := &op.Spec
 	if spec.Subscription.Namespace == "" {
@@ -298,21 +297,21 @@ func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
 	return TemplatesEnabled(op) && hasTemplate([]any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup})
 }
 
-// hasTemplate looks for template text in all that a value has as JSON.
+// hasTemplate reports whether the JSON of a value contains template text.
 func hasTemplate(value any) bool {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return false // JSON that is not valid, which the API server never stores, has no template text
+		return false // invalid JSON, which the API server never stores, has no template text
 	}
 	var plain any
 	if json.Unmarshal(raw, &plain) != nil {
 		return false
 	}
-	raw, err = json.Marshal(plain) // once more, since braces may have been written as escapes
+	raw, err = json.Marshal(plain) // again, since braces may have been escaped
 	return err == nil && bytes.Contains(raw, []byte("{{"))
 }
 
-// templatedFields lists the fields with template text that judging would have to read.
+// templatedFields returns the fields with template text that judging would have to read.
 func templatedFields(op *policyv1beta2.OperatorPolicy) []string {
 	if !TemplatesEnabled(op) {
 		return nil

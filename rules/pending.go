@@ -12,8 +12,8 @@ const RulePlanDependencyPending RuleID = "plan/dependency-pending"
 
 var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"}
 
-// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the whole chain that a suspended
-// policy waits for. Without it a refusal names the first Policy.
+// WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain of a suspended
+// policy. Without it a refusal names only the first Policy.
 func (n *Namespace) WithDependencies(order *dependency.Graph) *Namespace {
 	if n == nil || order == nil {
 		return n
@@ -23,8 +23,8 @@ func (n *Namespace) WithDependencies(order *dependency.Graph) *Namespace {
 	return &with
 }
 
-// suspended holds something for a policy or Constraint that a Policy has suspended, because of what the Policy depends on (R-DP-4). Pending
-// is that Policy, as namespace/name, or whatever else was written in its place; without it nothing is held.
+// suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4). Pending is that
+// Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
 func (n *Namespace) suspended(pending, source, what string) finding {
 	if pending == "" {
 		return finding{}
@@ -37,7 +37,7 @@ func (n *Namespace) chain(pending, source string) string {
 	if !named {
 		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
 	}
-	var order *dependency.Graph // empty, where no graph is known
+	var order *dependency.Graph // empty if no graph is known
 	if n != nil {
 		order = n.order
 	}

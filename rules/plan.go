@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on a plan as a whole, and on what is not known of it.
+// The rules on a plan as a whole, and on missing information about it.
 const (
 	RulePlanUnknownCSV RuleID = "plan/unknown-csv"
 	RulePlanPhase      RuleID = "plan/phase"
@@ -20,23 +20,23 @@ var (
 		"the plan is approved before OLM has written its steps and asked for approval"}
 )
 
-// Disposition says where one ClusterServiceVersion of a plan stands.
+// Disposition is the result for one ClusterServiceVersion of a plan.
 type Disposition int
 
 const (
-	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a person may approve them.
+	// Ungoverned CSVs belong to a package that no enforcing policy allows or forbids: a user may approve them.
 	Ungoverned Disposition = iota
-	// Required CSVs are ungoverned, but an allowed one needs them (OLM pulled them in).
+	// Required CSVs are ungoverned, but an allowed one needs them (OLM added them).
 	Required
-	// Allowed CSVs are let through by every enforcing policy of their package.
+	// Allowed CSVs are allowed by every enforcing policy of their package.
 	Allowed
-	// Held CSVs wait for something; that includes those whose package is not known.
+	// Held CSVs wait for something; that includes those of an unknown package.
 	Held
 	// Denied CSVs are refused.
 	Denied
 )
 
-// String is the word used in explanations.
+// String returns the word used in explanations.
 func (s Disposition) String() string {
 	return [...]string{"ungoverned", "required", "allowed", "held", "denied"}[s]
 }
@@ -44,7 +44,7 @@ func (s Disposition) String() string {
 // CSVVerdict is the verdict on one ClusterServiceVersion of a plan.
 type CSVVerdict struct {
 	CSV string
-	// Package and Version are empty where they are not known.
+	// Package and Version are empty if not known.
 	Package, Version string
 	Disposition      Disposition
 	// By names the policies that allow it, or the CSV that requires it.
@@ -53,19 +53,19 @@ type CSVVerdict struct {
 	Because []string
 }
 
-// PlanInput is all that judging an InstallPlan needs.
+// PlanInput is the input of JudgePlan.
 type PlanInput struct {
 	// Plan is the plan with its stored status.
 	Plan *olm.InstallPlan
-	// Namespace is the plan's namespace; nil where nothing is known in it.
+	// Namespace is the plan's namespace; nil if it has no known objects.
 	Namespace *Namespace
-	// Interrupt ends the evaluation of Constraints when it is closed; what was not judged is held. Nil never is.
+	// Interrupt stops the evaluation of Constraints when it is closed; what was not judged is held. Nil never interrupts.
 	Interrupt <-chan struct{}
 }
 
-// JudgePlan answers whether a plan may be approved, by anyone: every ClusterServiceVersion in it must be
-// let through by every enforcing policy of its package (threat O7: one allowed operator must not carry
-// another), and by every Constraint. Where there are neither every plan may; what cannot work is warned of.
+// JudgePlan decides whether a plan may be approved, by any user: every ClusterServiceVersion in it must be allowed by every enforcing
+// policy of its package (threat O7: one allowed operator must not carry another), and by every Constraint. Without any of them every plan
+// is allowed; warnings name what cannot work.
 func JudgePlan(in PlanInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	j := newPlanJudge(in)
@@ -77,7 +77,7 @@ func JudgePlan(in PlanInput) Verdict {
 	}
 	if f := unfinished(in.Plan, len(j.csvs)); !f.silent() {
 		recordForNamespace(&v, in.Namespace, RulePlanPhase, f)
-		return v // whatever else is missing is only missing because of this
+		return v // other missing parts are a consequence of this
 	}
 	v.CSVs = make([]CSVVerdict, len(j.csvs))
 	for i := range j.csvs {
@@ -87,8 +87,8 @@ func JudgePlan(in PlanInput) Verdict {
 	return v.sorted()
 }
 
-// unfinished holds plans that OLM has not finished writing: approving these collides with OLM's own write of
-// the status and leaves duplicate plans (threat O5).
+// unfinished holds plans that OLM has not finished writing: approving one conflicts with OLM's own write of the status and leaves duplicate
+// plans (threat O5).
 func unfinished(plan *olm.InstallPlan, csvs int) finding {
 	what := ""
 	switch {
@@ -106,8 +106,7 @@ func unfinished(plan *olm.InstallPlan, csvs int) finding {
 		accepted: "waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")"}
 }
 
-// judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by what its
-// bundle needs.
+// judgeCSV judges one ClusterServiceVersion: by the policies of its package, by the Constraints, and by the dependencies of its bundle.
 func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
 	verdict := CSVVerdict{CSV: c.name, Package: c.pkg, Version: c.version}
 	before := len(v.Reasons)
@@ -130,7 +129,7 @@ func (j *planJudge) judgeCSV(c *planCSV, v *Verdict) CSVVerdict {
 	return verdict
 }
 
-// judgeByPolicies returns where a ClusterServiceVersion stands if no policy refuses it, and the policies that allow it.
+// judgeByPolicies returns the disposition of a ClusterServiceVersion if no policy refuses it, and the policies that allow it.
 func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposition, by []string) {
 	if c.unknown != "" && in.Namespace.governed() {
 		recordForNamespace(v, in.Namespace, RulePlanUnknownCSV, finding{decision: Hold,
@@ -170,11 +169,10 @@ func markRequired(csvs []planCSV, verdicts []CSVVerdict) {
 	})
 }
 
-// alongRequired walks from some CSVs along what they require, and on from each that enter returns true for.
-// That must be so once at most for each, so that packages that require each other end the walk instead of
-// the process.
+// alongRequired traverses from some CSVs to those that they require, and on from each for which enter returns true. That must be at most
+// once per CSV, so that cyclic requirements end the traversal instead of the process.
 func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
-	var offered map[olm.Capability][]int // most plans hold one operator, which requires none
+	var offered map[olm.Capability][]int // most plans have one operator, which requires none
 	for ; len(queue) > 0; queue = queue[1:] {
 		from := queue[0]
 		if len(csvs[from].requires) == 0 {
@@ -198,7 +196,7 @@ func alongRequired(csvs []planCSV, queue []int, enter func(i, from int) bool) {
 	}
 }
 
-// offersOf indexes CSVs by what they offer, each capability once for each CSV: bundles may repeat theirs by the thousand.
+// offersOf indexes CSVs by what they provide, each capability once per CSV: bundles may repeat theirs thousands of times.
 func offersOf(csvs []planCSV) map[olm.Capability][]int {
 	offered := map[olm.Capability][]int{}
 	for i := range csvs {
@@ -208,6 +206,6 @@ func offersOf(csvs []planCSV) map[olm.Capability][]int {
 			}
 		}
 	}
-	delete(offered, olm.Capability{}) // what says nothing is no offer
+	delete(offered, olm.Capability{}) // an empty capability provides nothing
 	return offered
 }

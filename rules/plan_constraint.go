@@ -14,14 +14,14 @@ const RulePlanConstraint RuleID = "plan/constraint"
 
 var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"}
 
-// planJudge is what judging one plan gathers once for all its ClusterServiceVersions.
+// planJudge holds what is computed once for all ClusterServiceVersions of a plan.
 type planJudge struct {
 	PlanInput
 	csvs   []planCSV
 	budget *constraint.Budget
-	// strict reports whether something may refuse here; elsewhere what cannot work is only warned of.
+	// strict is set if something may refuse in this namespace; elsewhere problems are only warned of.
 	strict bool
-	// others are all that may satisfy the constraints that a bundle brings along; nil until somebody asks.
+	// others are all that may satisfy the constraints that a bundle brings along; nil until first use.
 	others []*constraint.Bundle
 }
 
@@ -29,7 +29,7 @@ func newPlanJudge(in PlanInput) *planJudge {
 	return &planJudge{PlanInput: in, csvs: csvsOf(in.Plan, in.Namespace), budget: constraint.NewBudget(in.Interrupt), strict: in.Namespace.mayRefuse()}
 }
 
-// candidates are the bundles of the plan, and those that are installed and that the plan does not replace.
+// candidates returns the bundles of the plan, and the installed ones that the plan does not replace.
 func (j *planJudge) candidates() []*constraint.Bundle {
 	if j.others != nil {
 		return j.others
@@ -46,7 +46,7 @@ func (j *planJudge) candidates() []*constraint.Bundle {
 	return j.others
 }
 
-// bundle is a ClusterServiceVersion of a plan as Constraints see it.
+// bundle returns a ClusterServiceVersion of a plan as Constraints see it.
 func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.name, Package: c.pkg, Version: c.version, Properties: c.properties}
 	if c.pkg == "" {
@@ -69,17 +69,17 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 	} else {
 		b.Unknown |= constraint.CatalogSource
 	}
-	// What comes along for another operator follows no channel until it has a Subscription.
+	// A dependency of another operator follows no channel until it has a Subscription.
 	for _, s := range ns.subscribers(c.pkg) {
 		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
-			b.Unknown |= constraint.Channel // the catalog's default, which the plan does not tell
+			b.Unknown |= constraint.Channel // the catalog's default, which the plan does not contain
 		}
 		b.Channel = s.Spec.Channel
 	}
 	return b
 }
 
-// bundle is an installed ClusterServiceVersion as Constraints see it.
+// bundle returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
 		Channel: c.Channel, Catalog: c.Catalog}
@@ -102,7 +102,7 @@ func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 
 var _ constraint.Manifest = &olm.Demands{}
 
-// judgeConstraints holds a bundle against the Constraints of the cluster.
+// judgeConstraints judges a bundle by the Constraints of the cluster.
 func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	set := j.Namespace.Constraints()
 	if set.Empty() {
@@ -122,8 +122,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	}
 }
 
-// recordConstraint records that something does not satisfy a Constraint: it refuses, or warns where the Constraint
-// says so.
+// recordConstraint records a violated Constraint: it refuses, or warns if that is the Constraint's action.
 func (v *Verdict) recordConstraint(id RuleID, what string, f *constraint.Finding) {
 	enforced := f.Constraint == nil || f.Constraint.Action == constraint.Require
 	v.recordAs(id, constraintRef(f.Definition), enforced, constraintFinding(what, f))
@@ -144,7 +143,7 @@ func constraintFinding(what string, f *constraint.Finding) finding {
 	return finding{}
 }
 
-// constraintPath is where the constraint stands in its object.
+// constraintPath returns the path of the constraint in its object.
 func constraintPath(f *constraint.Finding) string {
 	if f.Constraint == nil {
 		return "spec"
@@ -152,7 +151,7 @@ func constraintPath(f *constraint.Finding) string {
 	return fmt.Sprintf("spec.constraints[%d]", f.Constraint.Index)
 }
 
-// cannotJudge says why a constraint failed, and what it asks.
+// cannotJudge returns why a constraint failed, and what it requires.
 func cannotJudge(field string, f *constraint.Finding) string {
 	why := field + " cannot be judged: " + text.Escape(f.Why)
 	if f.Rule == "" {
@@ -161,7 +160,7 @@ func cannotJudge(field string, f *constraint.Finding) string {
 	return why + "; " + mustSatisfy(f)
 }
 
-// mustSatisfy says what is asked, in the words of the admin if there are any.
+// mustSatisfy returns what is required, in the words of the admin if there are any.
 func mustSatisfy(f *constraint.Finding) string {
 	rule := "it must satisfy " + text.Escape(f.Rule)
 	if f.Message == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// The rules on what a ClusterServiceVersion of a plan is.
+// The rules on the contents of a ClusterServiceVersion of a plan.
 const (
 	RulePlanMustNotHave  RuleID = "plan/mustnothave"
 	RulePlanVersion      RuleID = "plan/version"
@@ -26,14 +26,14 @@ var (
 		"a ClusterServiceVersion comes from another catalog than the policy names, or (Hold) from one that is not known"}
 )
 
-// contentChecks judge what a ClusterServiceVersion is, in this order, all of them, for every policy of its package.
+// contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its package.
 var contentChecks = []struct {
 	id    RuleID
 	judge func(*planCSV, *Policy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
 	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, text.Name(c.name)) }},
-	// What must not be there is not installed.
+	// Forbidden operators are not installed.
 	{RulePlanMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
 	{RulePlanCatalog, foreignCSVCatalog},
@@ -43,7 +43,7 @@ var contentChecks = []struct {
 	{RulePlanVersionRange, outOfRangeCSV},
 }
 
-// matches reports whether a mustnothave policy means this CSV; known is false where it might.
+// matches reports whether a mustnothave policy matches this CSV; known is false if it might.
 func (p *Policy) matches(c *planCSV) (match, known bool) {
 	if len(p.versions) > 0 && !p.lists(c.name) {
 		return false, true
@@ -85,7 +85,7 @@ func forbiddenCSV(c *planCSV, p *Policy) finding {
 	return finding{}
 }
 
-// scope says what a mustnothave policy forbids.
+// scope returns what a mustnothave policy forbids.
 func (p *Policy) scope() string {
 	var parts []string
 	if len(p.versions) > 0 {

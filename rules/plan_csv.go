@@ -9,35 +9,34 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// planCSV is one ClusterServiceVersion of a plan with all that the plan, and the namespace, tell of it.
+// planCSV is one ClusterServiceVersion of a plan with everything that the plan and the namespace contain about it.
 type planCSV struct {
 	name string
 	// pkg is the package, or "" with unknown saying why it is not known.
 	pkg     string
 	unknown string
 	version string
-	// catalogs are all that the plan names as the source; normally one.
+	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
 	provides []olm.Capability
 	requires []olm.Capability
-	// properties are those of the bundle; described is false where the plan does not have them.
-	// They are disputed where two places in the plan have different ones.
+	// properties are those of the bundle; described is false if the plan does not have them. They are disputed if two places in the plan
+	// have different ones.
 	properties []olm.Property
 	described  bool
 	disputed   bool
-	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil where the plan does not have
-	// the manifest, as for bundles by image.
+	// authored is annotation olm.properties, spec that of the ClusterServiceVersion; nil if the plan does not have the manifest, as for
+	// bundles by image.
 	authored string
 	spec     *olm.CSVSpec
-	// grants are the objects of RBAC that the plan brings along with it.
+	// grants are the RBAC objects of the plan that belong to it.
 	grants []*olm.Grants
-	// bypassesOLM is set where no plan brings it, so that it comes from no catalog.
+	// bypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	bypassesOLM bool
 }
 
-// csvsOf gathers the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists,
-// and also those that only a step or a bundle lookup names, so that nothing rides along unseen.
-// There are none where the plan is too large to be judged.
+// csvsOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a
+// bundle lookup names, so that none escapes judging. It returns none if the plan is too large to be judged.
 func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 	if plan.Oversized() {
 		return nil
@@ -88,7 +87,7 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 	return csvs
 }
 
-// grantTo adds what a step grants to the ClusterServiceVersion that it is of, and where the plan has none of that name, to all.
+// grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of that name.
 func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
 	g := step.Resource.Grants()
 	if g == nil {
@@ -104,8 +103,8 @@ func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
 	return csvs
 }
 
-// PreparePlan compiles the constraints that the bundles of a plan bring along, so that no judging has to, and keeps of the specs in
-// its manifests their digests only.
+// PreparePlan compiles the constraints that the bundles of a plan bring along, so that judging does not have to, and replaces the specs in
+// its manifests by their digests.
 func PreparePlan(p *olm.InstallPlan) {
 	prepare := func(properties string) {
 		if b, err := olm.ParseBundle(properties); err == nil {
@@ -121,14 +120,14 @@ func PreparePlan(p *olm.InstallPlan) {
 	p.KeepDigests()
 }
 
-// from notes the catalog that one place in the plan names.
+// from records a catalog that the plan names.
 func (c *planCSV) from(catalog olm.Catalog) {
 	if catalog != (olm.Catalog{}) && !slices.Contains(c.catalogs, catalog) {
 		c.catalogs = append(c.catalogs, catalog)
 	}
 }
 
-// describe reads bundle properties. Two places that disagree make the CSV unknown.
+// describe reads bundle properties. If two places disagree, the CSV is unknown.
 func (c *planCSV) describe(properties string) {
 	if properties == "" || c.unknown != "" {
 		return
@@ -153,8 +152,8 @@ func sameProperty(a, b olm.Property) bool {
 	return a.Type == b.Type && bytes.Equal(a.Raw, b.Raw)
 }
 
-// attribute settles the package: by the bundle's olm.package property, else by the Subscription that moves
-// to this CSV. The name is never parsed (R-AP-5).
+// attribute determines the package: by the bundle's olm.package property, else by the Subscription that moves to this CSV. The name is
+// never parsed (R-AP-5).
 func (c *planCSV) attribute(ns *Namespace) {
 	claimed, disputed := ns.claimed(c.name)
 	switch {

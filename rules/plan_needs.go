@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// The rules on what a bundle needs of others and of the cluster.
+// The rules on a bundle's dependencies and cluster requirements.
 const (
 	RulePlanBundleConstraint RuleID = "plan/bundle-constraint"
 	RulePlanKubeVersion      RuleID = "plan/kube-version"
@@ -27,8 +27,8 @@ var (
 		"a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
 )
 
-// judgeNeeds judges what a bundle needs of others and of the cluster. OLM's resolver has looked at the first, but
-// not at versions of the cluster: it installs, and then the operator waits for ever.
+// judgeNeeds judges a bundle's dependencies and cluster requirements. OLM's resolver has checked the former, but not the version of the
+// cluster: it installs, and then the operator never becomes ready.
 func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 	set := j.Namespace.Constraints()
 	held := func(id RuleID, what, accepted string) {
@@ -52,7 +52,7 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 	}
 }
 
-// missing says what a bundle's own constraint asks for.
+// missing returns what a bundle's own constraint requires.
 func missing(f *constraint.Finding) string {
 	why := "neither the plan, nor what is installed here, nor the cluster satisfies " + text.Escape(f.Rule)
 	if f.Outcome == constraint.Failed {
@@ -71,14 +71,14 @@ func (c *planCSV) minKubeVersion() string {
 	return c.spec.MinKubeVersion
 }
 
-// tooOldFor tells what is wrong with spec.minKubeVersion on this cluster, and what would be accepted.
+// tooOldFor returns how spec.minKubeVersion conflicts with this cluster, and what would be accepted.
 func tooOldFor(minKube, kubernetes string) (what, accepted string) {
 	if minKube == "" || kubernetes == "" {
 		return "", ""
 	}
 	has, err := semver.ParseTolerant(kubernetes)
 	if err != nil {
-		return "", "" // what the API server says of itself is nobody's fault here
+		return "", "" // an unparsable version of the API server is not the bundle's fault
 	}
 	needs, err := semver.ParseTolerant(minKube)
 	switch {
@@ -90,7 +90,7 @@ func tooOldFor(minKube, kubernetes string) (what, accepted string) {
 	return "", ""
 }
 
-// tooNewFor tells what is wrong with property olm.maxOpenShiftVersion on this cluster.
+// tooNewFor returns how property olm.maxOpenShiftVersion conflicts with this cluster.
 func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
 	if openshift == "" {
 		return "", ""
@@ -113,7 +113,7 @@ func tooNewFor(c *planCSV, openshift string) (what, accepted string) {
 	return "", ""
 }
 
-// allProperties are those of the bundle and those that its author wrote into the ClusterServiceVersion.
+// allProperties returns the properties of the bundle and those that its author wrote into the ClusterServiceVersion.
 func (c *planCSV) allProperties() []olm.Property {
 	if strings.TrimSpace(c.authored) == "" {
 		return c.properties

@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on approvals in an emergency.
+// The rules on break-glass approvals.
 const (
 	RulePlanOverride       RuleID = "plan/override"
 	RulePlanOverrideReason RuleID = "plan/override-reason"
@@ -21,19 +21,19 @@ var (
 		"annotation opgate.io/override-reason is put on a plan other than with an approval that needs an override"}
 )
 
-// OverrideReasonAnnotation is where a break-glass approver gives a reason (R-AP-6).
+// OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
-// overridable are the rules that an approver with the verb override may set aside: those that judge the
-// contents of a plan, not those that keep what was judged from changing.
+// overridable are the rules that an approver with the verb override may set aside: those on the contents of a plan, not those that protect
+// judged contents from changes.
 var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
 	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependencyPending,
 	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
 }
 
-// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. The reason
-// must come with the approval itself: one that was left on the plan earlier does not count.
+// OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:
+// an earlier reason on the plan does not count.
 func (in *PlanUpdateInput) OverrideAsked() string {
 	if !in.overrideReasonAdded() || !in.New.Spec.Approved || in.Old.Spec.Approved {
 		return ""
@@ -41,7 +41,7 @@ func (in *PlanUpdateInput) OverrideAsked() string {
 	return overrideReason(&in.New.Metadata)
 }
 
-// overrideReasonAdded reports whether an update puts a reason on the plan, or changes the one that is there.
+// overrideReasonAdded reports whether an update adds or changes the reason on the plan.
 func (in *PlanUpdateInput) overrideReasonAdded() bool {
 	reason := overrideReason(&in.New.Metadata)
 	return reason != "" && reason != overrideReason(&in.Old.Metadata)
@@ -51,23 +51,22 @@ func overrideReason(m *olm.ObjectMeta) string {
 	return strings.TrimSpace(m.Annotations.OverrideReason)
 }
 
-// overridden reports whether the approval of a plan was let through by an override. The reason on an approved plan says so,
-// since refuseOverrideReason keeps every other write from adding one.
+// overridden reports whether the approval of a plan was allowed by an override. The reason on an approved plan proves that, since
+// refuseOverrideReason keeps every other write from adding one.
 func overridden(p *olm.InstallPlan) bool {
 	return p.Spec.Approved && overrideReason(&p.Metadata) != ""
 }
 
-// refuseOverrideReason keeps the reason of an override for approvals that were checked: the steps of the plan are let through
-// for it. That holds in every namespace, since the policy that a planted reason would set aside may come later.
+// refuseOverrideReason keeps the reason of an override out of all writes but checked approvals, since the reason also allows the steps of
+// the plan. That applies in every namespace: the policy that a planted reason would set aside may be created later.
 func refuseOverrideReason(v *Verdict) {
 	v.refuse(Reason{Rule: RulePlanOverrideReason, Decision: Deny, Field: "metadata.annotations[" + OverrideReasonAnnotation + "]",
 		Message: sentence("annotation "+OverrideReasonAnnotation+" is not allowed here", RulePlanOverrideReason,
 			"give it together with spec.approved, and only where the approval is refused without it")})
 }
 
-// OverrideNeeds lists the objects on which an approver needs the RBAC verb override to set this refusal
-// aside; ok is false where that is not possible. A reason without a single source needs all those that
-// may refuse something in the namespace.
+// OverrideNeeds returns the objects on which an approver needs the RBAC verb override to set this refusal aside; ok is false if that is not
+// possible. A reason without a single source needs all objects that may refuse in the namespace.
 func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
 		from := []PolicyRef{r.from}
@@ -86,8 +85,7 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	return needs, len(needs) > 0
 }
 
-// Overridden is the verdict after an approver has used the verb override: allowed, with what it would have
-// refused as warnings.
+// Overridden returns the verdict after an approver has used the verb override: allowed, with the reasons as warnings.
 func (v *Verdict) Overridden(reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {

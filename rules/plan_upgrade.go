@@ -6,7 +6,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// The rules on how a plan came to a ClusterServiceVersion.
+// The rules on how a plan leads to a ClusterServiceVersion.
 const (
 	RulePlanChannel RuleID = "plan/channel"
 	RulePlanUpgrade RuleID = "plan/upgrade"
@@ -19,18 +19,18 @@ var (
 		"the plan upgrades an installed operator and the policy's upgradeApproval is None"}
 )
 
-// progressChecks judge, after these, how a plan comes to it.
+// progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
 	id    RuleID
 	judge func(*PlanInput, *planCSV, *Policy) finding
 }{
-	// What waits for something else is not installed before it (R-DP-4).
+	// What depends on something else is not installed before it (R-DP-4).
 	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *Policy) finding {
 		return in.Namespace.suspended(p.Pending, p.Name, text.Name(c.name))
 	}},
-	// An upgrade of what is installed waits where upgrades are not approved (threat O10).
+	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},
-	// What OLM resolved along another channel is not what the policy wants.
+	// A version that OLM resolved from another channel is not what the policy wants.
 	{RulePlanChannel, foreignPlanChannel},
 }
 

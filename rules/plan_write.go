@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on who writes what of a plan.
+// The rules on who may write which part of a plan.
 const (
 	RulePlanCreate       RuleID = "plan/create"
 	RulePlanBornApproved RuleID = "plan/born-approved"
@@ -26,8 +26,7 @@ var (
 		"the phase of a plan is written by somebody else than OLM"}
 )
 
-// PlanCreateInput is all that judging the creation of an InstallPlan needs. The API server drops the status
-// of new objects, so only the spec tells anything.
+// PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is known.
 type PlanCreateInput struct {
 	Plan      *olm.InstallPlanHead
 	Namespace *Namespace
@@ -35,15 +34,13 @@ type PlanCreateInput struct {
 	ByOLM bool
 }
 
-// NeverRefused tells, before anything is known of the namespace, that a create passes whatever state the gate
-// is in: OLM writes a plan that nobody has approved yet. Refusing it stalls the namespace, and it is judged
-// when it is approved (threat O4).
+// NeverRefused reports whether a create passes in any state of the gate, before the namespace is known: OLM creates a plan that is not
+// approved yet. Refusing it stalls the namespace, and it is judged when it is approved (threat O4).
 func (in *PlanCreateInput) NeverRefused() bool { return in.ByOLM && !in.Plan.Spec.Approved }
 
-// JudgePlanCreate decides on creating an InstallPlan. Only OLM makes plans in a governed namespace: a plan
-// forged with the generation that OLM would use next is adopted by it (threat O12). OLM itself is refused
-// only where the plan is born approved although a policy must judge it first; refusing any other create
-// would stall the whole namespace (threats O3, O4).
+// JudgePlanCreate decides on creating an InstallPlan. Only OLM creates plans in a governed namespace: OLM adopts a forged plan with the
+// generation that it would use next (threat O12). OLM itself is refused only if the plan is born approved although a policy must judge it
+// first; refusing any other create would stall the whole namespace (threats O3, O4).
 func JudgePlanCreate(in PlanCreateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
 	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
@@ -60,10 +57,9 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 	return v.sorted()
 }
 
-// judgeBornApproved judges a plan that OLM will run at once. All that is known are names, so a CSV passes
-// where every policy of its package would let it pass by name, and an unknown one passes where no
-// Subscription of the namespace is under a policy that must judge plans first. A Subscription that is
-// switched to Manual makes OLM write the plan anew, and then it is judged with all its contents.
+// judgeBornApproved judges a plan that OLM will run at once. Only names are known, so a CSV passes if every policy of its package allows it
+// by name, and an unknown one passes if no Subscription of the namespace is under a policy that must judge plans first. Switching a
+// Subscription to Manual makes OLM create the plan again, and then all its contents are judged.
 func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	if in.Namespace.constrained() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
@@ -92,7 +88,7 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	}
 }
 
-// startedBy returns the package of the Subscription whose startingCSV this is.
+// startedBy returns the package of the Subscription with this startingCSV.
 func (n *Namespace) startedBy(csv string) string {
 	for _, s := range n.subscriptions {
 		if s.Spec.StartingCSV == csv {
@@ -102,9 +98,9 @@ func (n *Namespace) startedBy(csv string) string {
 	return ""
 }
 
-// slipped lists the enforcing policies that want Manual and whose package somebody subscribes to: from there a
-// plan that is born approved may come. That the Subscription is Manual by now does not matter. OLM makes no such
-// plan beside a Manual Subscription, so it has read this one before somebody, most likely the loop, changed it.
+// slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born approved may come from
+// there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual Subscription, so it read this one before
+// it was changed, most likely by the loop.
 func (n *Namespace) slipped() []*Policy {
 	var found []*Policy
 	for _, p := range n.enforced {
@@ -118,13 +114,13 @@ func (n *Namespace) slipped() []*Policy {
 	return found
 }
 
-// passesByName reports whether a policy lets a CSV through whatever else the plan would say of it.
+// passesByName reports whether a policy allows a CSV by its name alone.
 func (p *Policy) passesByName(csv string) bool {
 	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
 		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
 }
 
-// PlanUpdateInput is all that judging an update of an InstallPlan's main resource needs.
+// PlanUpdateInput is the input of JudgePlanUpdate.
 type PlanUpdateInput struct {
 	// New is the object as it would be stored; its status is the stored one, so it is not read.
 	New *olm.InstallPlanHead
@@ -135,8 +131,8 @@ type PlanUpdateInput struct {
 	Interrupt <-chan struct{}
 }
 
-// JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict,
-// whoever does it, cluster admins and OLM included; what the plan holds does not change (threat O2).
+// JudgePlanUpdate decides on an update of an InstallPlan: setting spec.approved gets the full verdict for every user, cluster admins and
+// OLM included; the contents of the plan must not change (threat O2).
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
@@ -173,7 +169,7 @@ func frozen(v *Verdict, ns *Namespace, field string) {
 		what: "changing " + field + " is not allowed", accepted: "what a plan holds is what was judged; OLM writes a new plan when there is something new"})
 }
 
-// PlanStatusInput is all that judging a write to an InstallPlan's status needs.
+// PlanStatusInput is the input of JudgePlanStatusUpdate.
 type PlanStatusInput struct {
 	New, Old  *olm.InstallPlan
 	Namespace *Namespace
@@ -183,13 +179,13 @@ type PlanStatusInput struct {
 	Interrupt <-chan struct{}
 }
 
-// NeverRefused tells, before anything is known of the namespace, that a write passes whatever state the gate
-// is in: OLM's writes of status always do, since a refused one leaves an orphan plan (threat O4).
+// NeverRefused reports whether a write passes in any state of the gate, before the namespace is known: OLM's writes of status always do,
+// since a refused one leaves an orphan plan (threat O4).
 func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 
-// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Everybody but OLM may neither change what the plan will write nor move its
-// phase, since OLM runs whatever is in phase Installing without looking at spec.approved (threats O1, O2).
-// The one move let through is from RequiresApproval to Installing, for a plan that is approved and may be.
+// JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or its phase, since OLM
+// runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one transition allowed to others is from
+// RequiresApproval to Installing, for an approved plan that passes.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
@@ -202,7 +198,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		frozen(&v, in.Namespace, "status.plan")
 	}
 	if in.New.Status.InstalledAt() != in.Old.Status.InstalledAt() {
-		frozen(&v, in.Namespace, "status.conditions") // it shows which definitions the plan created (threat O19)
+		frozen(&v, in.Namespace, "status.conditions") // records which definitions the plan created (threat O19)
 	}
 	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {
 		frozen(&v, in.Namespace, "status.attenuatedServiceAccountRef")
@@ -221,7 +217,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 			}
 		case in.Old.Spec.Approved && from == olm.PhaseRequiresApproval:
 			return v.sorted()
-		case in.Old.Spec.Approved: // a plan that has run is not run again by hand
+		case in.Old.Spec.Approved: // users must not rerun a plan that has run
 		default:
 			accepted = "set spec.approved instead, then OLM starts the plan"
 		}

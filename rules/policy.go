@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// The rules on a Policy as it is written.
+// The rules on writes of a Policy.
 const (
 	RulePolicyField               RuleID = "policy/field"
 	RulePolicyDependencyConflict  RuleID = "policy/dependency-conflict"
@@ -37,18 +37,17 @@ var (
 		"a template of a Policy cannot be applied as it is written"}
 )
 
-// PolicyInput is all that judging a Policy needs.
+// PolicyInput is the input of JudgePolicy.
 type PolicyInput struct {
 	Policy *policyv1.Policy
 	// Old is the stored Policy on update, nil on create.
 	Old *policyv1.Policy
-	// Order is what is known of the other Policies and PolicySets; nil for none.
+	// Order is the graph of the other Policies and PolicySets; nil for none.
 	Order *dependency.Graph
 }
 
-// JudgePolicy decides on creating or updating a Policy. What it can never do is denied: to wait for one object in
-// two states, or for itself. A Policy whose spec does not change passes, so that a cycle that slipped in does not keep its
-// labels and finalizers from being edited.
+// JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object in two states, or for
+// itself. An update that does not change the spec passes, so that an existing cycle does not block edits of labels and finalizers.
 func JudgePolicy(in PolicyInput) Verdict {
 	policy := in.Policy
 	v := Verdict{Object: objectName("policy", &policy.ObjectMeta)}

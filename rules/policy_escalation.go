@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// The rules on the rights of a Policy's author, which package admission looks up.
+// The rules on the rights of a Policy's author, which package admission checks.
 const (
 	RulePolicyEscalation       RuleID = "policy/escalation"
 	RulePolicyDependencyAccess RuleID = "policy/dependency-access"
@@ -28,11 +28,10 @@ var (
 		"a Policy waits for an object in another namespace, or in none, that its author may not get"}
 )
 
-// Right is a right to objects of a resource: to one of them or, where Name is empty, to all; in a namespace or, where that is
-// empty, in the whole cluster.
+// Right is a right to objects of a resource: to one object or, if Name is empty, to all; in a namespace or, if that is empty, cluster-wide.
 type Right struct{ Verb, Group, Resource, Namespace, Name string }
 
-// String names the right for whoever grants it.
+// String returns the right as text for whoever grants it.
 func (r Right) String() string {
 	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 	if r.Name != "" {
@@ -46,22 +45,22 @@ func (r Right) String() string {
 
 // Need is something that the author of a Policy needs a right to.
 type Need struct {
-	// Rights are asked for in this order until there is one: any is enough.
+	// Rights are checked in this order until one is granted: any is enough.
 	Rights []Right
-	// Narrow is the kind that the mark of the Policy records where the right is missing, nil where the Policy is refused then.
+	// Narrow is the kind that the mark of the Policy records if the right is missing; nil if the Policy is refused then.
 	Narrow *schema.GroupKind
 
 	rule          RuleID
 	field, object string
 }
 
-// MaxQuestions bounds how many rights of the author of one Policy are asked about: each is a request to the API server, and the answer
-// to a review has to come within seconds.
+// MaxQuestions bounds how many rights of the author of one Policy are checked: each is a request to the API server, and the review must be
+// answered within seconds.
 const MaxQuestions = 500
 
-// Needs returns what the author of a Policy needs rights to: the loop applies templates, and looks up what they depend on, with
-// rights of its own, which are not the author's to lend (threats O14 and O22). What stays as it is was verified for its own author.
-// Of a Policy that is disabled nothing is made; who enables it is asked. Before is the stored Policy if it has a valid mark, else nil.
+// Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies with its own rights,
+// which must not extend those of the author (threats O14 and O22). Unchanged parts were verified for their own author. A disabled Policy
+// needs nothing until it is enabled. Before is the stored Policy if it has a valid mark, else nil.
 func Needs(policy, before *policyv1.Policy, known dependency.Verification) []Need {
 	if policy.Spec.Disabled {
 		return nil
@@ -85,7 +84,7 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 	for _, t := range read.Templates {
 		raw, stays := known[t.Ref]
 		if !t.Readable || stays && bytes.Equal(raw, policy.Spec.PolicyTemplates[t.Index].ObjectDefinition.Raw) {
-			continue // what cannot be read is not applied
+			continue // an unreadable template is not applied
 		}
 		right := createRight(t.Ref)
 		if !asked[right] {
@@ -96,7 +95,7 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 	return needed
 }
 
-// dependencyNeeds is about what is in other namespaces or in none: what is beside the Policy, its author may wait for.
+// dependencyNeeds is about cluster-scoped objects and other namespaces: the author may depend on any object in the Policy's own.
 func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified dependency.Verification) []Need {
 	seen := map[dependency.Ref]bool{}
 	kinds := map[schema.GroupKind]bool{}
@@ -107,7 +106,7 @@ func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified 
 				kinds[schema.GroupKind{Group: d.Group, Kind: d.Kind}] = true
 			}
 		}
-		for _, kind := range verified.Narrow { // the author of now may have the right
+		for _, kind := range verified.Narrow { // the present author may have the right
 			delete(kinds, kind)
 		}
 	}
@@ -131,13 +130,13 @@ func dependencyNeeds(read *dependency.Policy, before *policyv1.Policy, verified 
 	return needed
 }
 
-// possible reports whether a CustomResourceDefinition could define a kind. There are no objects of others.
+// possible reports whether a CustomResourceDefinition could define a kind. Other kinds have no objects.
 func possible(kind schema.GroupKind) bool {
 	return len(validation.IsDNS1035Label(strings.ToLower(kind.Kind))) == 0 && len(validation.IsDNS1123Subdomain(kind.Group)) == 0
 }
 
-// createRight is the right to create an object of a template. Kinds of policies belong to the namespace of their Policy; of others it
-// is not known here, and whoever may create them anywhere may create them there.
+// createRight returns the right to create an object of a template. Policy kinds are namespaced, in the namespace of their Policy; the scope
+// of other kinds is not known here, so the right to create them cluster-wide is required, which covers both scopes.
 func createRight(object dependency.Ref) Right {
 	right := rightTo("create", object)
 	if object.Group == policyv1.Group {
@@ -146,7 +145,7 @@ func createRight(object dependency.Ref) Right {
 	return right
 }
 
-// getRights are the rights that each let a user get an object, the widest first: it may answer for many objects.
+// getRights returns the rights that each allow a user to get an object, the widest first: its answer may hold for many objects.
 func getRights(object dependency.Ref) []Right {
 	rights := []Right{getRight(object, "", "")}
 	if object.Namespace != "" {
@@ -170,7 +169,7 @@ func rightTo(verb string, object dependency.Ref) Right {
 	return right
 }
 
-// Lacking refuses a Policy whose author does not have a right. Unknown is set where that could not be found out.
+// Lacking refuses a Policy whose author lacks a right. Unknown is set if that could not be determined.
 func (v *Verdict) Lacking(need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
 	does, may := " makes ", " create"
@@ -187,14 +186,14 @@ func (v *Verdict) Lacking(need *Need, unknown bool) {
 	*v = v.sorted()
 }
 
-// TooManyQuestions refuses a Policy whose author needs more rights than can be asked about.
+// TooManyQuestions refuses a Policy whose author needs more rights than can be checked.
 func (v *Verdict) TooManyQuestions() {
 	v.refuse(Reason{Rule: RulePolicyDependencyAccess, Decision: Deny, Field: "spec", Message: sentence(
 		fmt.Sprintf("whether the author of the Policy has the rights to what it makes and waits for takes more than %d questions", MaxQuestions), RulePolicyDependencyAccess,
 		"split the Policy, or let a user write it who may get all objects of these kinds")})
 }
 
-// Unmarked refuses a Policy that would be stored without a mark, and be left alone for want of it.
+// Unmarked refuses a Policy that would be stored without a mark, and therefore ignored.
 func (v *Verdict) Unmarked(generated bool) {
 	fix := "the mutating webhook policies.opgate.io has to be asked before: try again"
 	if generated {
@@ -215,7 +214,7 @@ func NarrowKinds(missing []*Need) dependency.Verification {
 	return v
 }
 
-// MarkChange sets the mark of a Policy; nil where it has that already.
+// MarkChange sets the mark of a Policy; nil if it already has it.
 func MarkChange(policy *policyv1.Policy, mark string) []Change {
 	const path = "/metadata/annotations"
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// parent is a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
+// parent returns a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
 func parent(t testing.TB, name string, waitsFor ...string) *policyv1.Policy {
 	t.Helper()
 	var b strings.Builder

@@ -11,11 +11,11 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// maxFaults bounds the faults that are collected from one list: more are not shown, and each takes kilobytes (threat G18).
+// maxFaults bounds the faults collected from one list: more are not shown, and each takes kilobytes (threat G18).
 const maxFaults = 100
 
-// ValidatePolicy checks what the CRD schema cannot say of a Policy, and for `opgate check`, which has no API server
-// behind it, what the schema says too.
+// ValidatePolicy checks what the CRD schema of a Policy cannot express and, for `opgate check`, which has no API server, what the schema
+// checks too.
 func ValidatePolicy(policy *policyv1.Policy) field.ErrorList {
 	var errs field.ErrorList
 	if n := len(policy.Name); n > dependency.MaxPolicyName {
@@ -54,8 +54,7 @@ func validateDependencies(path *field.Path, list []policyv1.PolicyDependency) fi
 	return errs
 }
 
-// validateAPIVersion refuses a group without a version above all: it would be read as a version, and be waited for
-// for ever.
+// validateAPIVersion refuses in particular a group without a version: it would be read as a version, and the Policy would wait forever.
 func validateAPIVersion(path *field.Path, apiVersion string) field.ErrorList {
 	if apiVersion == "" {
 		return nil

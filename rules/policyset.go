@@ -15,7 +15,7 @@ const RulePolicySetDependencyCycle RuleID = "policyset/dependency-cycle"
 
 var policySetDependencyCycle = Rule{RulePolicySetDependencyCycle, OutcomeDeny, "a Policy would wait for itself, through a PolicySet that it is a member of"}
 
-// PolicySetInput is all that judging a PolicySet needs.
+// PolicySetInput is the input of JudgePolicySet.
 type PolicySetInput struct {
 	Set *policyv1beta1.PolicySet
 	// Old is the stored PolicySet on update, nil on create.
@@ -24,8 +24,8 @@ type PolicySetInput struct {
 	Order *dependency.Graph
 }
 
-// JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, at however many removes,
-// for the set waits for its members. A PolicySet whose spec does not change passes.
+// JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly, since the set waits
+// for its members. An update that does not change the spec passes.
 func JudgePolicySet(in PolicySetInput) Verdict {
 	set := in.Set
 	v := Verdict{Object: objectName("policyset", &set.ObjectMeta)}

@@ -14,19 +14,19 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// offered is an etcd operator that comes to namespace shop.
+// offered is an etcd operator to install in namespace shop.
 type offered struct {
 	version string
 	catalog string
-	// properties are what its bundle has besides olm.package, with a comma in front.
+	// properties are those of its bundle besides olm.package, with a leading comma.
 	properties string
-	// spec is that of its ClusterServiceVersion, as JSON; where it is empty the bundle is an image.
+	// spec is that of its ClusterServiceVersion, as JSON; if empty, the bundle is an image.
 	spec string
-	// edit changes the Constraints before they judge.
+	// edit changes the Constraints before judging.
 	edit func(*constraintv1.ConstraintSpec)
 }
 
-// recipes has, for each recipe of docs/constraints.md, what it refuses and what it lets through.
+// recipes are, for each recipe of docs/constraints.md, what it refuses and what it allows.
 var recipes = map[string]struct {
 	labels           map[string]string
 	subscribes       bool
@@ -136,8 +136,8 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 
 var fenced = regexp.MustCompile("(?s)```(yaml|text)\n(.*?)```")
 
-// TestRecipes holds docs/constraints.md to what Opgate does: every recipe is admitted without a word, refuses with the very
-// message that the document has, and lets pass what it should.
+// TestRecipes keeps docs/constraints.md consistent with Opgate: every recipe is admitted without warnings, refuses with exactly the message
+// in the document, and allows what it should.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// TestConstraintExamples has every other Constraint of the document admitted.
+// TestConstraintExamples checks that every other Constraint of the document is admitted.
 func TestConstraintExamples(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {
@@ -211,7 +211,7 @@ func TestConstraintExamples(t *testing.T) {
 	}
 }
 
-// TestCostlyRule wants the refusal of three loops to be the one in the document.
+// TestCostlyRule checks that the refusal of three loops is the one in the document.
 func TestCostlyRule(t *testing.T) {
 	text, err := os.ReadFile("../docs/constraints.md")
 	if err != nil {
@@ -226,7 +226,7 @@ func TestCostlyRule(t *testing.T) {
 	}
 }
 
-// admitted reads a Constraint and wants its admission, without warnings.
+// admitted decodes a Constraint and checks that it is admitted without warnings.
 func admitted(t *testing.T, document string) *constraintv1.Constraint {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(document))

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Redacted returns what a caller may learn that has not proved to be the API server (threat G20): the decision, the rules behind
-// it and the fields that they are about. Policies, Constraints, other objects, rights of users and what would be accepted are left
-// out, and so is every warning: all of these are composed from objects that the caller may not be allowed to read. Changes stay,
-// without their messages, since they are part of the object under review.
+// Redacted returns what a caller that is not proven to be the API server may learn (threat G20): the decision, its rules and their fields.
+// It omits policies, Constraints, other objects, rights of users, what would be accepted, and every warning: all of these are derived from
+// objects that the caller may not be allowed to read. Changes stay, without their messages, since they are part of the object under review.
 func (v *Verdict) Redacted() Verdict {
 	public := Verdict{Object: v.Object, Decision: v.Decision}
 	for _, r := range v.Reasons {
 		reason := Reason{Rule: r.Rule, Decision: r.Decision, Field: r.Field, Message: redactedMessage(r)}
-		// How many policies refuse is not the caller's to know either.
+		// The number of refusing policies must not be disclosed either.
 		if !slices.ContainsFunc(public.Reasons, func(other Reason) bool { return sameReason(other, reason) }) {
 			public.Reasons = append(public.Reasons, reason)
 		}
@@ -25,7 +24,7 @@ func (v *Verdict) Redacted() Verdict {
 }
 
 func redactedMessage(r Reason) string {
-	if strings.HasPrefix(string(r.Rule), "gate/") { // these are about the gate or the review, no object is asked
+	if strings.HasPrefix(string(r.Rule), "gate/") { // these are about the gate or the review, and read no object
 		return r.Message
 	}
 	what := "it is not allowed"

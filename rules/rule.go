@@ -7,12 +7,12 @@ import "slices"
 // should judge. The constant of a rule spells its ID: RulePlanVersion is plan/version.
 type RuleID string
 
-// Outcome is what a rule does when it speaks under an enforcing policy. An informing policy turns each into a warning.
+// Outcome is the effect of a rule under an enforcing policy. Under an informing policy it is always a warning.
 type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeDeny refuses for as long as the policy stands.
+	// OutcomeDeny refuses for as long as the policy exists.
 	OutcomeDeny Outcome = "Deny"
 	// OutcomeHold refuses until something else has happened.
 	OutcomeHold Outcome = "Hold"
@@ -24,16 +24,16 @@ const (
 type Rule struct {
 	ID      RuleID
 	Outcome Outcome
-	// Summary is one sentence: when the rule speaks.
+	// Summary is one sentence: when the rule applies.
 	Summary string
 }
 
-// The rules of each kind, in reading order. A rule is declared beside the function that judges it: search for its ID. Each has a
-// line in docs/rules.md and, but for those of the gate itself, a sample in manifests/samples and a scenario in e2e/scenarios;
-// tests hold the four together.
+// The rules of each kind, in reading order. A rule is declared beside the function that judges it: search for its ID. Each has a line in
+// docs/rules.md and, except for those of the gate itself, a sample in manifests/samples and a scenario in e2e/scenarios; tests keep the
+// four consistent.
 var (
 	gateRules = []Rule{gateNotReady, gateUnreadable, gateUnexpected, gateOLMIdentity, gateInternal}
-	// sharedRules are on the OperatorPolicy that governs an object, of whatever kind that is.
+	// sharedRules are on the OperatorPolicy that governs an object of any kind.
 	sharedRules       = []Rule{policyUnreadable}
 	subscriptionRules = []Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
@@ -61,10 +61,10 @@ var (
 	policySetRules = []Rule{policySetDependencyCycle}
 )
 
-// GateRules lists the rules by which the gate refuses before any policy is read.
+// GateRules returns the rules by which the gate refuses before any policy is read.
 func GateRules() []Rule { return slices.Clone(gateRules) }
 
-// Rules lists every rule on what policies and Constraints say, in reading order. The caller may keep the slice.
+// Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []Rule {
 	return slices.Concat(sharedRules, subscriptionRules, planRules, csvRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
 }

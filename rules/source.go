@@ -11,7 +11,7 @@ const (
 	KindConstraint     = "Constraint"
 )
 
-// String names the object as reasons do: "OperatorPolicy policies/etcd", "Constraint curated".
+// String returns the object's name as used in reasons: "OperatorPolicy policies/etcd", "Constraint curated".
 func (g PolicyRef) String() string {
 	if g.Namespace == "" {
 		return g.Kind + " " + g.Name
@@ -27,7 +27,7 @@ func constraintRef(d *constraint.Definition) PolicyRef {
 	return PolicyRef{Kind: KindConstraint, Name: d.Name}
 }
 
-// sources lists all that may refuse something in a namespace: its enforcing policies, and the Constraints that apply.
+// sources returns all objects that may refuse in a namespace: its enforcing policies, and the Constraints that apply.
 func (n *Namespace) sources() []PolicyRef {
 	var all []PolicyRef
 	for _, p := range n.enforcing() {
@@ -39,18 +39,18 @@ func (n *Namespace) sources() []PolicyRef {
 	return all
 }
 
-// judged reports whether anything is said of plans in this namespace, warnings included.
+// judged reports whether plans in this namespace are judged, if only with warnings.
 func (n *Namespace) judged() bool { return n.governed() || !n.Constraints().Empty() }
 
-// constrained reports whether a Constraint could refuse an operator in this namespace. One that holds here whatever the
-// operator is, such as one about namespaces of tenants in another namespace, does not count.
+// constrained reports whether a Constraint could refuse an operator in this namespace. One that is satisfied here by any operator, such as
+// one about namespaces of tenants in another namespace, does not count.
 func (n *Namespace) constrained() bool { return n.Constraints().Applies(n.Facts()) }
 
 // mayRefuse reports whether anything may be refused in this namespace.
 func (n *Namespace) mayRefuse() bool { return len(n.enforcing()) > 0 || n.constrained() }
 
-// recordForNamespace records a finding that is no single source's: it refuses where the namespace has an enforcing
-// policy or a Constraint that applies, in the name of the first of these, and warns where policies only inform.
+// recordForNamespace records a finding without a single source: it refuses if the namespace has an enforcing policy or a Constraint that
+// applies, in the name of the first of these, and warns if policies only inform.
 func recordForNamespace(v *Verdict, ns *Namespace, id RuleID, f finding) {
 	if enforcing := ns.enforcing(); len(enforcing) > 0 {
 		v.record(id, enforcing[0], f)

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// The rules on what a Subscription asks for.
+// The rules on the spec of a Subscription.
 const (
 	RuleSubscriptionPackage       RuleID = "subscription/package"
 	RuleSubscriptionMustNotHave   RuleID = "subscription/mustnothave"
@@ -34,38 +34,36 @@ var (
 		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
 )
 
-// SubscriptionInput is all that judging a Subscription needs.
+// SubscriptionInput is the input of JudgeSubscription.
 type SubscriptionInput struct {
 	// Subscription is the object as it would be stored.
 	Subscription *olm.Subscription
 	// Old is the stored object on update, nil on create.
 	Old *olm.Subscription
-	// Namespace is the Subscription's namespace; nil where nothing is known in it.
+	// Namespace is the Subscription's namespace; nil if it has no known objects.
 	Namespace *Namespace
 	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
-	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil where it is not
-	// known.
+	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil if not known.
 	Channel *catalog.Channel
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
-	// Mode is what to do about installPlanApproval. The validating webhook always denies: after it nothing
-	// can be changed any more.
+	// Mode is how to handle installPlanApproval. The validating webhook always denies: it cannot change fields.
 	Mode ApprovalMode
 }
 
-// subscriptionChecks run in this order, all of them, for every policy that governs the package.
+// subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
 	id    RuleID
 	judge func(*SubscriptionInput, *Policy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
 	{RulePolicyUnreadable, func(_ *SubscriptionInput, p *Policy) finding { return unreadable(p, "this Subscription") }},
-	// What must not be there must not be subscribed to.
+	// A forbidden package must not be subscribed to.
 	{RuleSubscriptionMustNotHave, forbiddenSubscription},
 	// The same name from another catalog is other content (threat O6).
 	{RuleSubscriptionCatalog, foreignCatalog},
-	// A channel decides which versions OLM will offer.
+	// The channel determines which versions OLM will offer.
 	{RuleSubscriptionChannel, foreignChannel},
 	// The first version must be one that the policy would approve.
 	{RuleSubscriptionStartingCSV, foreignStart},
@@ -97,9 +95,9 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	return v.sorted()
 }
 
-// fromJudgedPlan reports whether OLM makes this Subscription, for a dependency, as a step of a plan that was approved and
-// that would be let through now, or by an override. Refusing a step of such a plan leaves it half done, and OLM repeating the
-// step for ever. Plans that were born approved were never judged.
+// fromJudgedPlan reports whether OLM creates this Subscription, for a dependency, as a step of an approved plan that would be allowed now,
+// or by an override. Refusing a step leaves such a plan incomplete, and OLM repeats the step forever. Plans that were born approved were
+// never judged.
 func (in *SubscriptionInput) fromJudgedPlan() bool {
 	if !in.ByOLM || in.Old != nil || in.Namespace == nil {
 		return false
@@ -111,8 +109,8 @@ func (in *SubscriptionInput) fromJudgedPlan() bool {
 	})
 }
 
-// onlyTurnsManual reports whether a stored Subscription becomes Manual and is otherwise as it was: what it asks for is not
-// new, and that it waits from now on is never wrong.
+// onlyTurnsManual reports whether an update changes a Subscription to Manual and nothing else: that requests nothing new, and waiting for
+// approval is always safe.
 func (in *SubscriptionInput) onlyTurnsManual() bool {
 	if in.Old == nil || in.Subscription.Spec.InstallPlanApproval != olm.ApprovalManual {
 		return false
@@ -122,8 +120,8 @@ func (in *SubscriptionInput) onlyTurnsManual() bool {
 	return before == in.Subscription.Spec
 }
 
-// judgePackageChange keeps a Subscription with its governed package: the ClusterServiceVersions that the
-// Subscription claims in its status would pass for those of the new package.
+// judgePackageChange refuses to change the governed package of a Subscription: the ClusterServiceVersions that its status claims would
+// count as those of the new package.
 func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 	if in.Old == nil || in.Old.Spec.Package == in.Subscription.Spec.Package {
 		return
@@ -144,7 +142,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 		return finding{decision: Deny, field: "spec.name", what: "package " + text.Quote(spec.Package) + " is forbidden",
 			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
-	// With a version scope only startingCSV tells which version is asked for; the plan is judged later.
+	// With a version scope only startingCSV determines the requested version; the plan is judged later.
 	if len(p.versions) > 0 && p.versionRange == nil && p.lists(spec.StartingCSV) {
 		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
 			accepted: "any version but " + text.Names(p.versions, maxListed)}

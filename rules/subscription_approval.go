@@ -13,27 +13,26 @@ const RuleSubscriptionApproval RuleID = "subscription/approval"
 
 var subscriptionApproval = Rule{RuleSubscriptionApproval, OutcomeDeny, "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
 
-// ApprovalMode says what becomes of a Subscription whose installPlanApproval is not what its policies compute.
+// ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies require.
 type ApprovalMode string
 
 const (
-	// MutateApproval changes the field and says so in a warning.
+	// MutateApproval changes the field and adds a warning.
 	MutateApproval ApprovalMode = "mutate"
-	// DenyApproval refuses and names the value to write: for GitOps tools, which would fight a changed field.
+	// DenyApproval refuses and names the required value: for GitOps tools, which would revert a changed field.
 	DenyApproval ApprovalMode = "deny"
 )
 
-// RequestedApprovalAnnotation is where a Subscription keeps what it asked for before a Constraint made it wait for
-// approval: the loop approves for it what the Constraints allow, and gives it back when none binds any more. Who
-// wants to approve by hand removes it.
+// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before a Constraint changed it to Manual: the loop approves
+// for it what the Constraints allow, and restores the value when none applies any more. Users who want to approve themselves remove it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
-// wantsAutomatic reports whether OLM would approve plans for a Subscription by itself, had no Constraint made it wait.
+// wantsAutomatic reports whether a Subscription would be Automatic if no Constraint had changed it.
 func wantsAutomatic(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
 }
 
-// NudgedAtAnnotation of a Subscription is written by the loop to trigger re-resolution by OLM.
+// NudgedAtAnnotation of a Subscription is set by the loop to trigger re-resolution by OLM.
 const NudgedAtAnnotation = "opgate.io/nudged-at"
 
 const (
@@ -42,7 +41,7 @@ const (
 	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
 )
 
-// applicableText names what makes plans of a namespace wait for judgement.
+// applicableText names what requires plans of a namespace to be judged.
 func (n *Namespace) applicableText() string {
 	source, applies := n.firstApplicable()
 	if !applies {
@@ -51,7 +50,7 @@ func (n *Namespace) applicableText() string {
 	return "each plan has to be judged by " + source.String() + " first"
 }
 
-// firstApplicable is the first Constraint that may refuse something here.
+// firstApplicable returns the first Constraint that may refuse something here.
 func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
 	binding := n.Constraints().Applicable(n.Facts())
 	if len(binding) == 0 {
@@ -60,7 +59,7 @@ func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
 	return constraintRef(binding[0]), true
 }
 
-// decides reports whether an enforcing policy decides on installPlanApproval of a Subscription.
+// decides reports whether an enforcing policy determines installPlanApproval of a Subscription.
 func (n *Namespace) decides(pkg string) bool {
 	for _, p := range n.governing(pkg) {
 		if p.Enforced {
@@ -70,14 +69,14 @@ func (n *Namespace) decides(pkg string) bool {
 	return false
 }
 
-// ApprovalChanges are the changes that a stored Subscription needs because of Constraints: Manual where one binds,
-// and back to what it asked for where none does any more. Where a policy decides there are none.
+// ApprovalChanges returns the changes that a stored Subscription needs because of Constraints: Manual if one applies, and the requested
+// value if none does any more. If a policy decides there are none.
 func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.decides(s.Spec.Package) {
 		return nil
 	}
 	if ns.Facts().Unknown || ns.Constraints().Cluster().Version == "" {
-		return nil // what binds may change when that is known, in a moment
+		return nil // what applies may change once that is known, which is soon
 	}
 	source, applies := ns.firstApplicable()
 	switch {
@@ -93,9 +92,8 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	return nil
 }
 
-// awaitsApproval reports whether the newest plan waits for approval. OLM has made it one that does, and never looks at Subscriptions
-// again: were these Automatic by now, the loop would leave the plan alone. It may have no Subscription yet
-// that names it. Plans that came before are leftovers.
+// awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads Subscriptions again: if
+// these were Automatic now, the loop would ignore the plan. It may not be named by a Subscription yet. Earlier plans are outdated.
 func (n *Namespace) awaitsApproval() bool {
 	newest := int64(0)
 	for _, p := range n.plans {
@@ -106,7 +104,7 @@ func (n *Namespace) awaitsApproval() bool {
 	})
 }
 
-// holdApproval makes a Subscription wait, and notes that it had not asked for that.
+// holdApproval changes a Subscription to Manual, and records that it did not request that.
 func holdApproval(s *olm.Subscription, source PolicyRef) []Change {
 	changes := []Change{{Rule: RuleSubscriptionApproval, Source: source.String(), Path: pathApproval, Value: olm.ApprovalManual,
 		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+olm.ApprovalManual+" by "+source.String(),
@@ -118,9 +116,8 @@ func holdApproval(s *olm.Subscription, source PolicyRef) []Change {
 	return append(changes, note)
 }
 
-// judgeApproval computes installPlanApproval from all enforcing policies (one that wants Manual is
-// enough) or, where none decides, from the Constraints, records what is to be done about another value, and returns
-// the value that will be stored.
+// judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if none decides, from the
+// Constraints; it records how another value is handled, and returns the value that will be stored.
 func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	var decider *Policy
@@ -154,8 +151,8 @@ func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string
 	return have
 }
 
-// judgeUngovernedApproval makes a Subscription that no policy decides on wait, where a Constraint binds: OLM judges by
-// none, and a plan that is approved from the start tells too little to be judged.
+// judgeUngovernedApproval makes a Subscription without a deciding policy Manual if a Constraint applies: OLM evaluates none, and a plan
+// that is born approved contains too little to be judged.
 func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
 	source, applies := in.Namespace.firstApplicable()

@@ -18,15 +18,15 @@ var (
 		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without a word"}
 )
 
-// judgeChannel holds a Subscription against the Constraints, as far as what it will bring is known before there is a
-// plan. What is certain is refused; what is likely is warned of, and judged again on the plan.
+// judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain
+// is refused; what is likely is warned of, and judged again on the plan.
 func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	asked := askedFor(in)
 	set, facts, budget := in.Namespace.Constraints(), in.Namespace.Facts(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
 	for _, f := range set.Judge(asked, facts, budget) {
 		if f.Outcome == constraint.Undecided {
-			continue // the plan will tell
+			continue // known once there is a plan
 		}
 		spoken[f.Constraint] = true
 		what := "package " + text.Quote(asked.Package)
@@ -53,7 +53,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	}
 }
 
-// askedFor is all that is certain of what a Subscription will bring first.
+// askedFor returns what is certain about the first version that a Subscription will install.
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
 	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
@@ -73,7 +73,7 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	return b
 }
 
-// newestOf is what OLM will most likely bring, where nothing says where to start; nil where that is not known.
+// newestOf returns what OLM will most likely install if no startingCSV is set; nil if that is not known.
 func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle {
 	if in.Channel == nil || len(in.Channel.Entries) == 0 || in.Subscription.Spec.StartingCSV != "" {
 		return nil
@@ -87,7 +87,7 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 	return &asked
 }
 
-// judgeStart warns of a startingCSV that the channel does not have: OLM would wait for it without an error.
+// judgeStart warns of a startingCSV that the channel does not contain: OLM would wait for it without an error.
 func judgeStart(in *SubscriptionInput, v *Verdict) {
 	start := in.Subscription.Spec.StartingCSV
 	if in.Channel == nil || len(in.Channel.Entries) == 0 || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {

@@ -6,28 +6,28 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Tally is how many installed operators satisfy Constraints, and how many do not.
+// Tally counts the installed operators that satisfy Constraints, and those that do not.
 type Tally struct {
-	// Installed is how many operators there are; one that is installed in two namespaces counts twice.
+	// Installed is the number of operators; one that is installed in two namespaces counts twice.
 	Installed int
 
 	missed map[*constraint.Constraint]*Count
 }
 
-// Count is how many installed operators satisfy one constraint of a Constraint, and how many do not.
+// Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
 type Count struct {
 	// Index is that of the constraint in spec.constraints.
 	Index                         int
 	Satisfied, Violating, Unknown int
 }
 
-// NewTally counts over all that is installed in namespaces. It goes through them once, for all Constraints.
+// NewTally counts everything that is installed in namespaces, in one pass for all Constraints.
 func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
 	t := &Tally{missed: map[*constraint.Constraint]*Count{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
-			// A budget for each: what is counted here is not a request that somebody waits for.
+			// A budget for each: counting is not part of a request with a deadline.
 			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.Facts(), constraint.NewBudget(nil)) {
 				t.add(&f)
 			}
@@ -38,7 +38,7 @@ func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
 
 func (t *Tally) add(f *constraint.Finding) {
 	if f.Constraint == nil {
-		return // a Constraint that cannot be read; nothing in it is counted
+		return // an unreadable Constraint: nothing in it is counted
 	}
 	count := t.missed[f.Constraint]
 	if count == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// TestTally counts operators of two namespaces: one is certified, one is not, and of one nothing is known but its name.
+// TestTally counts operators of two namespaces: one is certified, one is not, and of one only the name is known.
 func TestTally(t *testing.T) {
 	warns := ruleOf("warns", `packageName != "etcd"`, "", constraint.Warn)
 	faulty := constraint.Define(constraint.Meta{Name: "faulty"}, `[`, "")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Decision is the outcome of judging, ordered from the mildest: a verdict is as severe as its worst reason.
+// Decision is the outcome of judging, ordered by severity: a verdict is as severe as its worst reason.
 type Decision int
 
 const (
@@ -15,7 +15,7 @@ const (
 	Allow Decision = iota
 	// Hold refuses for now: something named in the reason has to happen first.
 	Hold
-	// Deny refuses for as long as the policy stands.
+	// Deny refuses for as long as the policy exists.
 	Deny
 )
 
@@ -29,28 +29,27 @@ func (d Decision) String() string {
 	case Deny:
 		return "Deny"
 	}
-	return "Deny" // an undefined value must never read as permission
+	return "Deny" // an undefined value must never count as permission
 }
 
 // Reason is why a verdict refuses or warns.
 type Reason struct {
 	Rule RuleID
-	// Source is the policy or the Constraint that the rule comes from, as "OperatorPolicy policies/etcd", or empty
-	// where none is behind it.
+	// Source is the policy or the Constraint of the rule, as "OperatorPolicy policies/etcd", or empty if there is none.
 	Source string
 	// Decision is that of this reason alone. Warnings carry Allow.
 	Decision Decision
-	// Field is the path of the offending field, where there is one.
+	// Field is the path of the offending field, if there is one.
 	Field string
-	// Message is a whole sentence without the object's name: the offending value, the policy, the rule in
-	// parentheses, then what would be accepted.
+	// Message is a full sentence without the object's name: the offending value, the policy, the rule in parentheses, then what would be
+	// accepted.
 	Message string
 
-	// from is what the reason comes from; it decides who may override it. Zero where it is no single one.
+	// from is the source of the reason; it determines who may override it. Zero if there is no single one.
 	from PolicyRef
 }
 
-// Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces what is there).
+// Change is one field that the mutating webhook sets, as an "add" of RFC 6902 (which replaces an existing value).
 type Change struct {
 	Rule   RuleID
 	Source string
@@ -59,12 +58,11 @@ type Change struct {
 	Value any
 	// Remove makes it a "remove" of RFC 6902 instead.
 	Remove bool
-	// Message says what was changed and why; it is shown as an admission warning. Empty for a change that goes
-	// without saying.
+	// Message says what was changed and why; it is shown as an admission warning. Empty for a change that needs none.
 	Message string
 }
 
-// maxListed is how many names a message lists.
+// maxListed bounds the names that a message lists.
 const maxListed = 10
 
 // Verdict is the outcome of judging one object.
@@ -78,12 +76,12 @@ type Verdict struct {
 	Warnings []Reason
 	// Changes are what the mutating webhook writes.
 	Changes []Change
-	// CSVs says, for an InstallPlan, where each of its ClusterServiceVersions stands.
+	// CSVs has, for an InstallPlan, the disposition of each of its ClusterServiceVersions.
 	CSVs []CSVVerdict
 }
 
-// Refusal is the text shown to whoever made the write: the object, then the reasons. A hostile object may
-// give any number of these; what is more than a person reads is counted.
+// Refusal returns the text for the user who made the write: the object, then the reasons. A hostile object may cause any number of these;
+// beyond a readable number they are counted.
 func (v *Verdict) Refusal() string {
 	const most = 20
 	parts := make([]string, 0, min(len(v.Reasons), most+1))
@@ -97,12 +95,12 @@ func (v *Verdict) Refusal() string {
 	return v.Object + ": " + strings.Join(parts, "; ")
 }
 
-// WarningTexts are the admission warnings: those of changes first, then the others.
+// WarningTexts returns the admission warnings: those of changes first, then the others.
 func (v *Verdict) WarningTexts() []string {
 	if len(v.Changes)+len(v.Warnings) == 0 {
 		return nil
 	}
-	const most = 20 // the API server cuts all warnings of an answer together at 4 KiB
+	const most = 20 // the API server truncates all warnings of a response together at 4 KiB
 	texts := make([]string, 0, min(len(v.Changes)+len(v.Warnings), most+2))
 	for _, c := range v.Changes {
 		if c.Message != "" {
@@ -118,19 +116,19 @@ func (v *Verdict) WarningTexts() []string {
 	return texts
 }
 
-// refuse records a reason against the object.
+// refuse adds a reason.
 func (v *Verdict) refuse(r Reason) {
 	v.Reasons = append(v.Reasons, r)
 	v.Decision = max(v.Decision, r.Decision)
 }
 
-// warn records a reason that never refuses.
+// warn adds a warning.
 func (v *Verdict) warn(r Reason) {
 	r.Decision = Allow
 	v.Warnings = append(v.Warnings, r)
 }
 
-// sorted puts reasons and warnings into their stable order and returns the verdict.
+// sorted sorts reasons and warnings into a stable order and returns the verdict.
 func (v *Verdict) sorted() Verdict {
 	slices.SortStableFunc(v.Reasons, func(a, b Reason) int {
 		return cmp.Or(-cmp.Compare(a.Decision, b.Decision), compareReasons(a, b))
@@ -149,13 +147,13 @@ func sameReason(a, b Reason) bool {
 	return a.Rule == b.Rule && a.Source == b.Source && a.Message == b.Message
 }
 
-// finding is what one rule has to say of one object under one policy; the zero finding says nothing.
+// finding is the result of one rule for one object under one policy; the zero finding is none.
 type finding struct {
 	decision Decision
 	field    string
-	// what is the offending value and what happened to it: `source "evil" is not allowed`.
+	// what is the offending value and what is wrong with it: `source "evil" is not allowed`.
 	what string
-	// accepted says what would be let through, or what is waited for.
+	// accepted is what would be allowed, or what is waited for.
 	accepted string
 }
 
@@ -179,7 +177,7 @@ func (v *Verdict) recordAs(id RuleID, g PolicyRef, enforced bool, f finding) {
 	v.warn(r)
 }
 
-// onlyDoes says what a source does that does not refuse.
+// onlyDoes returns what a source that does not refuse does instead.
 func onlyDoes(g PolicyRef) string {
 	if g.Kind == KindConstraint {
 		return "warns"

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name or a comma list of them,
-// white space around names does not count, blanks are dropped, order is kept and repeats are not.
-// Source: the existing OperatorPolicy controller's reading of the field.
+// SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name or a comma-separated list of them. White space around names
+// and empty names are dropped, order is kept, duplicates are removed. Source: the existing OperatorPolicy controller's interpretation of
+// the field.
 func SplitVersions(entries []string) []string {
 	var names []string
 	for _, entry := range entries {

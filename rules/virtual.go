@@ -7,30 +7,30 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// A virtual operator is a ClusterServiceVersion without a Subscription, by which the properties of a Constraint reach
-// OLM's resolver: it reads those of all that stands in a namespace (R-CO-5).
+// A virtual operator is a ClusterServiceVersion without a Subscription that exposes the properties of a Constraint to OLM's resolver: it
+// reads those of all ClusterServiceVersions in a namespace (R-CO-5).
 const (
 	// VirtualOperatorLabel is on each; its value is the name of the Constraint.
 	VirtualOperatorLabel = "opgate.io/virtual-operator"
-	// VirtualOperatorNamespacesAnnotation of a Constraint is a label selector, written as for kubectl -l: the
-	// namespaces whose resolver is to see its properties, if they have a Subscription.
+	// VirtualOperatorNamespacesAnnotation of a Constraint is a label selector in the syntax of kubectl -l: it selects the namespaces whose
+	// resolver reads its properties, if they have a Subscription.
 	VirtualOperatorNamespacesAnnotation = "opgate.io/virtual-operator-namespaces"
 
 	virtualOperatorPrefix = "opgate-properties-"
-	// maxLabelValue is how long a label may be, in bytes.
+	// maxLabelValue is the maximum length of a label value, in bytes.
 	maxLabelValue = 63
 )
 
-// VirtualOperatorName is the name of the ClusterServiceVersion for a Constraint. It is cut so that it also fits where
-// OLM makes labels of it.
+// VirtualOperatorName returns the name of the ClusterServiceVersion for a Constraint. It is truncated so that it also fits where OLM
+// derives labels from it.
 func VirtualOperatorName(constraint string) string {
 	return cutName(virtualOperatorPrefix + constraint)
 }
 
-// VirtualOperatorLabelValue is the value of the label for a Constraint.
+// VirtualOperatorLabelValue returns the value of the label for a Constraint.
 func VirtualOperatorLabelValue(constraint string) string { return cutName(constraint) }
 
-// cutName keeps names short, and different ones different.
+// cutName truncates names, and keeps different ones different.
 func cutName(name string) string {
 	if len(name) <= maxLabelValue {
 		return name
@@ -40,5 +40,5 @@ func cutName(name string) string {
 	return name[:maxLabelValue-len(digest)-1] + "-" + digest
 }
 
-// virtualOperator reports whether this is one, by what only Opgate may write.
+// virtualOperator reports whether this is a virtual operator, by a label that only Opgate may write.
 func virtualOperator(c *olm.CSV) bool { return c.Metadata.Labels.VirtualOperator != "" }

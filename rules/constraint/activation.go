@@ -8,7 +8,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// The variables of rules. `package` and `namespace` would be the natural names, but are reserved words of CEL.
+// The variables of rules. `package` and `namespace` would be the natural names, but are reserved words in CEL.
 const (
 	varProperties = "properties"
 	varPackage    = "packageName"
@@ -24,14 +24,14 @@ const (
 	varWebhooks           = "webhooks"
 )
 
-// variableAttributes tells what is not known when a variable is not.
+// variableAttributes maps a variable to the attributes that are unknown when it is.
 var variableAttributes = map[string]Attributes{
 	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
 	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
 	varClusterPermissions: Contents, varPermissions: Contents, varWebhooks: Contents,
 }
 
-// activation is what a rule sees of one bundle in its surroundings. It is made once for a bundle, not for a rule.
+// activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
 type activation struct {
 	bundle                     *Bundle
 	properties                 ref.Val
@@ -41,14 +41,14 @@ type activation struct {
 	shape                      shape
 	unknown                    Attributes
 	patterns                   []*interpreter.AttributePattern
-	// manifest is nil until the first rule looks at what the ClusterServiceVersion says.
+	// manifest is nil until the first rule reads the manifest of the ClusterServiceVersion.
 	manifest *manifestValues
 }
 
-// manifestValues are the lists of a Manifest as CEL sees them.
+// manifestValues are the lists of a Manifest as CEL values.
 type manifestValues struct {
 	clusterPermissions, permissions, webhooks ref.Val
-	// shape is that of the activation with these lists.
+	// shape is the shape of the activation including these lists.
 	shape shape
 }
 
@@ -103,7 +103,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// lists reads what the ClusterServiceVersion says when the first rule looks at it.
+// lists reads the manifest of the ClusterServiceVersion on first use.
 func (a *activation) lists() *manifestValues {
 	if a.manifest == nil {
 		var m measure
@@ -123,7 +123,7 @@ func (a *activation) lists() *manifestValues {
 	return a.manifest
 }
 
-// shapeFor is the shape of what an expression looks at.
+// shapeFor returns the shape of the inputs that an expression uses.
 func (a *activation) shapeFor(uses Attributes) shape {
 	if uses&Contents != 0 {
 		return a.lists().shape
@@ -131,10 +131,10 @@ func (a *activation) shapeFor(uses Attributes) shape {
 	return a.shape
 }
 
-// Parent is none: there is one level of names.
+// Parent returns nil: there is one level of names.
 func (a *activation) Parent() interpreter.Activation { return nil }
 
-// notKnown says for people that attributes are not known.
+// notKnown describes unknown attributes in a message.
 func notKnown(a Attributes) string {
 	names := a.Names()
 	if len(names) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// usual are rules as people write them.
+// usual are typical rules.
 var usual = map[string]string{
 	"exists":  `properties.exists(p, p.type == "certified")`,
 	"version": `properties.exists(p, p.type == "olm.package" && semver_compare(p.value.version, "0.9.0") >= 0)`,
@@ -19,12 +19,12 @@ var usual = map[string]string{
 	"regex":   `properties.all(p, p.type.matches("^[a-z]+([.][a-zA-Z]+)*$"))`,
 }
 
-// five is a bundle of five properties.
+// five is a bundle with five properties.
 func five() *Bundle {
 	return etcd("certified", "true", "olm.label", `{"label":"secured"}`, "olm.maxOpenShiftVersion", `"4.19"`)
 }
 
-// bareInput is what a plain user of cel-go gives a program, and OLM's resolver does: maps.
+// bareInput is the input of a plain cel-go program, as in OLM's resolver: maps.
 func bareInput(b *Bundle) map[string]any {
 	list := make([]map[string]any, len(b.Properties))
 	for i, p := range b.Properties {
@@ -42,7 +42,7 @@ func bareInput(b *Bundle) map[string]any {
 	}
 }
 
-// bare is the floor: the same expression in the same environment as a plain, optimized program of cel-go, without limits.
+// bare is the baseline: the same expression in the same environment as a plain, optimized program of cel-go, without limits.
 func bare(b *testing.B, rule string) cel.Program {
 	b.Helper()
 	env, err := environment()
@@ -60,8 +60,8 @@ func bare(b *testing.B, rule string) cel.Program {
 	return program
 }
 
-// per is the time of one call of a function: the fastest of some rounds, so that the floor and what is measured against it
-// suffer alike from what else the machine does.
+// per returns the time of one call of a function: the fastest of some rounds, so that other load on the machine affects the baseline and
+// the measurement alike.
 func per(f func()) time.Duration {
 	const rounds, calls = 20, 500
 	best := time.Duration(1 << 62)
@@ -75,8 +75,8 @@ func per(f func()) time.Duration {
 	return best
 }
 
-// BenchmarkRule compares one evaluation, with estimate, budget and interruption, with bare cel-go on the same rule. The ratio is
-// the promise (at most 1.3).
+// BenchmarkRule compares one evaluation, with estimate, budget and interruption, with bare cel-go on the same rule. The documented ratio is
+// at most 1.3.
 func BenchmarkRule(b *testing.B) {
 	bundle := five()
 	s := NewSet(nil, kubeOne)
@@ -104,7 +104,7 @@ func BenchmarkRule(b *testing.B) {
 	}
 }
 
-// plan is 100 constraints and 20 bundles.
+// plan returns 100 constraints and 20 bundles.
 func plan(b *testing.B) ([]*Definition, []string, []*Bundle) {
 	b.Helper()
 	var definitions []*Definition
@@ -123,8 +123,8 @@ func plan(b *testing.B) ([]*Definition, []string, []*Bundle) {
 	return definitions, rules, bundles
 }
 
-// BenchmarkPlan judges 20 bundles by 100 constraints, as the approval of one plan does: for the first time, again (the promise is less
-// than a millisecond), and on bare cel-go, the floor, which has its inputs ready made.
+// BenchmarkPlan judges 20 bundles by 100 constraints, as the approval of one plan does: the first time, again (documented as less than a
+// millisecond), and on bare cel-go, the baseline, with prepared inputs.
 func BenchmarkPlan(b *testing.B) {
 	definitions, rules, bundles := plan(b)
 	judge := func(b *testing.B, s *Set) {
@@ -171,7 +171,7 @@ func BenchmarkPlan(b *testing.B) {
 	})
 }
 
-// expensive are rules just within the limit, of different kinds of work.
+// expensive are rules just within the limit, with different kinds of work.
 var expensive = []string{
 	`properties.all(a, properties.all(b, properties.size() == 0 || a.type != b.type || [1, 2, 3].all(x, [1, 2, 3].all(y, x != y || true))))`,
 	`properties.all(a, lists.range(150).all(b, semver_compare(a.value.text, "1.2.3") != 7 || true))`,
@@ -190,8 +190,8 @@ var expensive = []string{
 	`lists.range(900).distinct().size() > 0`,
 }
 
-// BenchmarkWorst judges by rules that come near the limits, over bundles of the hinted size and larger ones. The promise is 100
-// milliseconds for each; what is reported is the slowest.
+// BenchmarkWorst judges by rules close to the limits, on bundles of the hinted size and larger ones. The documented maximum is 100
+// milliseconds for each; it reports the slowest.
 func BenchmarkWorst(b *testing.B) {
 	rules := slices.Clone(expensive)
 	for _, rule := range largeRules {
@@ -221,7 +221,7 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
-// BenchmarkRequestLimit fills a request's budget: the promise is one second.
+// BenchmarkRequestLimit uses up a request's budget: the documented maximum is one second.
 func BenchmarkRequestLimit(b *testing.B) {
 	var definitions []*Definition
 	for _, rule := range expensive {
@@ -243,7 +243,7 @@ func BenchmarkRequestLimit(b *testing.B) {
 	b.ReportMetric(float64(slowest.Microseconds())/1000, "slowest-ms")
 }
 
-// BenchmarkDefine is a write of a Constraint whose rule was never seen.
+// BenchmarkDefine is a write of a Constraint with a new rule.
 func BenchmarkDefine(b *testing.B) {
 	i := 0
 	for b.Loop() {

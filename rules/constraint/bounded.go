@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// boundedMap remembers results. Reading takes no lock. It is emptied when it is full: what it holds can be had
-// again, and an order of use would cost every reader a write. The zero value is ready.
+// boundedMap caches results. Reads take no lock. It is cleared when it is full: results can be recomputed, and an LRU order would cost
+// every reader a write. The zero value is ready to use.
 type boundedMap[K comparable, V any] struct {
 	entries atomic.Pointer[sync.Map]
 	weight  atomic.Int64
 }
 
-// get finds what was put under a key.
+// get returns the value of a key.
 func (m *boundedMap[K, V]) get(key K) (V, bool) {
 	if entries := m.entries.Load(); entries != nil {
 		if v, ok := entries.Load(key); ok {
@@ -23,7 +23,8 @@ func (m *boundedMap[K, V]) get(key K) (V, bool) {
 	return none, false
 }
 
-// put adds an entry of some weight, and first drops all others where the sum would exceed the limit.
+// put adds an entry of a given weight; if the total would exceed the limit, it first removes all other entries. One that exceeds the limit
+// alone is not stored.
 func (m *boundedMap[K, V]) put(key K, value V, weight, limit int64) {
 	if weight > limit {
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestBoundedMap: it never holds much more than its limit, whoever writes, and gives what was put.
+// TestBoundedMap: it never exceeds its limit by much under concurrent writes, and returns what was put.
 func TestBoundedMap(t *testing.T) {
 	const limit, writers = 100, 8
 	var m boundedMap[int, int]
@@ -33,7 +33,7 @@ func TestBoundedMap(t *testing.T) {
 	}
 }
 
-// TestEvictedRules: a cluster's rules stay with their definitions when the cache has forgotten them; a bundle's must be prepared again.
+// TestEvictedRules: a cluster's rules stay with their definitions after eviction from the cache; a bundle's must be prepared again.
 func TestEvictedRules(t *testing.T) {
 	s := NewSet([]*Definition{sound(t, "one", seed(`channel == "evicted"`), "")}, kubeOne)
 	b := etcd("olm.constraint", `{"cel":{"rule":"properties.exists(p, p.type == 'evicted')"}}`)

@@ -6,7 +6,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Attributes is a set of things that rules may ask of a bundle and its surroundings.
+// Attributes is a set of properties of a bundle and its environment that rules may read.
 type Attributes uint16
 
 // The attributes. CatalogSource is the pair of a catalog's namespace and name.
@@ -19,18 +19,18 @@ const (
 	Properties
 	NamespaceLabels
 	ClusterVersion
-	// Contents is what the ClusterServiceVersion itself says: rights, and webhooks.
+	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
 	Contents
 )
 
-// bundleAttributes are those of a bundle itself, without what surrounds it.
+// bundleAttributes are those of the bundle itself, without its environment.
 const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
 
-// attributeNames are in the order of the bits, for people.
+// attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
 	"contents of the ClusterServiceVersion"}
 
-// Names lists the attributes for people: "package", "properties of the bundle", "labels of the namespace".
+// Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
 	var names []string
 	for i, name := range attributeNames {
@@ -41,46 +41,46 @@ func (a Attributes) Names() []string {
 	return names
 }
 
-// Bundle is what is known of a bundle. It must not be changed once it was judged.
+// Bundle is what is known of a bundle. It must not be changed once it has been judged.
 type Bundle struct {
-	// CSV, Package and Version are the name of the ClusterServiceVersion, the package and the version as it
-	// stands in olm.package. Channel is empty for what a plan brings along without a Subscription.
+	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is empty for a
+	// dependency that a plan installs without a Subscription.
 	CSV, Package, Version, Channel string
 	Catalog                        olm.Catalog
 	Properties                     []olm.Property
-	// Manifest is what the ClusterServiceVersion asks for; nil is nothing.
+	// Manifest is what the ClusterServiceVersion requests; nil if nothing.
 	Manifest Manifest
-	// Unknown are the attributes about which nothing is known; what depends on them cannot be decided.
+	// Unknown are the attributes that are not known; rules that depend on them are Undecided.
 	Unknown Attributes
 }
 
-// Manifest is what a ClusterServiceVersion, and what is installed with it, asks for. Its lists are read when the first rule
-// looks at one of them, once for all rules. An error is what such a rule fails with; it says why the list cannot be judged.
+// Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the first rule uses one
+// of them. An error fails the rule; it says why the list cannot be judged.
 type Manifest interface {
-	// Digest differs where a list does.
+	// Digest differs if any list differs.
 	Digest() [sha256.Size]byte
-	// ClusterPermissions are the rules of RBAC for the whole cluster and Permissions those for namespaces, each with lists
-	// apiGroups, resources, verbs, resourceNames and nonResourceURLs.
+	// ClusterPermissions are the cluster-wide RBAC rules and Permissions the namespaced ones, each with lists apiGroups, resources, verbs,
+	// resourceNames and nonResourceURLs.
 	ClusterPermissions() ([]map[string][]string, error)
 	Permissions() ([]map[string][]string, error)
 	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type.
 	Webhooks() ([]map[string][]string, error)
 }
 
-// Namespace is where a bundle is, or is to be, installed.
+// Namespace is the namespace in which a bundle is installed or would be.
 type Namespace struct {
 	Name   string
 	Labels map[string]string
-	// Unknown says that the labels are not known.
+	// Unknown is set if the labels are not known.
 	Unknown bool
 }
 
-// Cluster is what is known of the cluster as a whole.
+// Cluster is what is known of the cluster.
 type Cluster struct {
-	// Version is that of Kubernetes, such as "1.36.3"; empty while it is not known.
+	// Version is the Kubernetes version, such as "1.36.3"; empty if not known yet.
 	Version string
-	// OpenShift is that of OpenShift, such as "4.19.3"; empty where it is another distribution, or not known.
+	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
 	OpenShift string
-	// Properties are those of all Constraints and the automatic ones. NewSet fills them in.
+	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
 	Properties []olm.Property
 }

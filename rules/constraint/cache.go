@@ -12,14 +12,13 @@ import (
 // programsKept bounds the cache. A program takes about 60 KiB.
 const programsKept = 1024
 
-// programKey tells programs apart: the text and the type that it must give.
+// programKey identifies a program: the source and the result type.
 type programKey struct {
 	digest [sha256.Size]byte
 	text   bool // a messageExpression
 }
 
-// compiled is a program or why there is none: what does not compile is remembered too, since compiling it again for each
-// request is what an attacker would ask for.
+// compiled is a program or a compile error. Errors are cached too: otherwise an attacker could make every request compile again.
 type compiled struct {
 	once    sync.Once
 	done    atomic.Bool
@@ -27,20 +26,20 @@ type compiled struct {
 	err     error
 }
 
-// programs keeps what was compiled last, over all definitions and bundles. Definitions also hold their own programs, so that
-// an eviction never touches a cluster constraint.
+// programs caches the last compiled programs of all definitions and bundles. Definitions also hold their own programs, so that an eviction
+// never affects a cluster constraint.
 var programs = lru.New(programsKept)
 
 func ruleKey(source string) programKey { return programKey{digest: sha256.Sum256([]byte(source))} }
 
-// compileCached compiles an expression that must give a bool, or a text, unless that was done before.
+// compileCached returns the cached program of an expression with result bool, or string, and compiles it if needed.
 func compileCached(source string, text bool) (*program, error) {
 	key := ruleKey(source)
 	key.text = text
 	entry, ok := lookup(key)
 	if !ok {
 		entry = new(compiled)
-		// Two definitions may compile the same rule at the same time; both results are the same.
+		// Two definitions may compile the same rule concurrently; both results are equal.
 		programs.Add(key, entry)
 	}
 	entry.once.Do(func() {
@@ -54,7 +53,7 @@ func compileCached(source string, text bool) (*program, error) {
 	return entry.program, entry.err
 }
 
-// ready returns the result without waiting for one who compiles it right now.
+// ready returns the result without waiting for a compilation in progress.
 func (c *compiled) ready() (*program, error) {
 	if !c.done.Load() {
 		return nil, errNotCompiled

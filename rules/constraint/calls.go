@@ -10,7 +10,7 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// coreCalls are those whose cost cel-go's own estimate bounds: work in proportion to the sizes that it knows.
+// coreCalls are those whose cost cel-go's own estimate bounds: linear in the sizes that it knows.
 var coreCalls = map[string]bool{
 	operators.LogicalAnd: true, operators.LogicalOr: true, operators.LogicalNot: true, operators.Conditional: true,
 	operators.NotStrictlyFalse: true, "__not_strictly_false__": true,
@@ -23,9 +23,9 @@ var coreCalls = map[string]bool{
 	"math.bitAnd": true, "math.bitOr": true, "math.bitXor": true, "math.bitNot": true, "math.bitShiftLeft": true, "math.bitShiftRight": true,
 }
 
-// EstimateCallCost bounds the cost of one call and the size of its result, without the cost of its arguments. It
-// implements checker.CostEstimator, and is the only source of estimates but for coreCalls: cel-go's own for its extensions
-// are not used, since some lose what this package needs (join takes every element for one character).
+// EstimateCallCost bounds the cost of one call and the size of its result, without the cost of its arguments. It implements
+// checker.CostEstimator and provides all estimates except those of coreCalls: cel-go's own for its extensions are not used, since some are
+// too low here (join counts every element as one character).
 func (s *sizes) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	if coreCalls[function] {
 		return nil
@@ -41,14 +41,14 @@ func (s *sizes) EstimateCallCost(function, overload string, target *checker.AstN
 	return estimate(s, all, overload)
 }
 
-// callEstimate bounds a call by its arguments; a method's target is the first.
+// callEstimate bounds a call by its arguments; the target of a method is the first.
 type callEstimate func(s *sizes, args []checker.AstNode, overload string) *checker.CallEstimate
 
 func call(cost uint64) *checker.CallEstimate {
 	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Max: cost}}
 }
 
-// sized is a call whose result has a size.
+// sized returns the estimate of a call whose result has a size.
 func sized(cost, size uint64) *checker.CallEstimate {
 	c := call(cost)
 	c.ResultSize = &checker.SizeEstimate{Max: size}
@@ -107,10 +107,10 @@ var callEstimates = map[string]callEstimate{
 	"math.@min": leastCost, "math.@max": leastCost,
 }
 
-// semverCost is shared with the count at run time.
+// semverCost is used by the runtime cost tracker too.
 func semverCost(a, b uint64) uint64 { return add(20, add(a, b)/4) }
 
-// compareCost: two values are compared part by part, until the smaller ends.
+// compareCost: two values are compared recursively, up to the size of the smaller.
 func compareCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	return call(add(1, min(s.weight(args[0]), s.weight(args[1]))))
 }
@@ -130,7 +130,7 @@ func convertCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstima
 	return call(add(5, s.of(args[0])/5))
 }
 
-// timeCost: with a time zone by name, the zone's file is read.
+// timeCost: a time zone given by name reads the zone's file.
 func timeCost(_ *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	if len(args) > 1 {
 		return call(500)
@@ -138,7 +138,7 @@ func timeCost(_ *sizes, args []checker.AstNode, _ string) *checker.CallEstimate 
 	return call(2)
 }
 
-// matchesCost: RE2 takes the text's length times the number of its instructions.
+// matchesCost: RE2 takes time proportional to the text's length times the number of instructions.
 func matchesCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	pattern := args[len(args)-1].Expr()
 	if pattern.Kind() != celast.LiteralKind {
@@ -155,7 +155,7 @@ func matchesCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstima
 	return call(regexCost(s.of(args[0]), instructions))
 }
 
-// regexCost is shared with the count at run time.
+// regexCost is used by the runtime cost tracker too.
 func regexCost(text, instructions uint64) uint64 { return add(5, mul(text, 4+instructions)/4) }
 
 func textCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
@@ -163,7 +163,7 @@ func textCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate 
 	return sized(add(3, n/5), n)
 }
 
-// searchCost: cel-go compares naively at each position.
+// searchCost: cel-go compares at each position.
 func searchCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	return call(add(3, mul(s.of(args[0]), add(4, s.of(args[1])))/10))
 }
@@ -191,7 +191,7 @@ func joinCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate 
 	return sized(add(add(3, n), result/5), result)
 }
 
-// literalText is the number of characters in a list of literals.
+// literalText returns the number of characters in a list of literals.
 func literalText(x celast.Expr) (uint64, bool) {
 	if x.Kind() != celast.ListKind {
 		return 0, false
@@ -208,11 +208,10 @@ func literalText(x celast.Expr) (uint64, bool) {
 	return sum, true
 }
 
-// numberPrinted is the length of the longest number that is printed: 309 digits and 100 behind the point.
+// numberPrinted is the length of the longest printed number: 309 digits and 100 decimals.
 const numberPrinted = 450
 
-// formatCost: each clause of the format prints one of the arguments, which must be written out as a list for their number
-// to be known.
+// formatCost: each clause of the format prints one of the arguments, which must be a literal list so that their number is known.
 func formatCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	list := args[1].Expr()
 	if list.Kind() != celast.ListKind {
@@ -258,7 +257,7 @@ func literalInt(x celast.Expr) (uint64, bool) {
 	return uint64(max(n, 0)), ok
 }
 
-// flattenCost: a level of nesting multiplies the number of elements, and how many there are in each is not known.
+// flattenCost: each level of nesting multiplies the number of elements by an unknown factor.
 func flattenCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	depth := uint64(1)
 	if len(args) > 1 {

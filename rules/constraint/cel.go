@@ -15,10 +15,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// environment is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same
-// `properties` of the same type and the same semver_compare, with more variables and cel-go's extensions for
-// strings, sets, lists and numbers. The extensions' versions are named so that a new cel-go adds no function
-// that nobody has estimated; TestEveryFunctionIsEstimated enumerates them.
+// environment is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same `properties` of the same type and
+// the same semver_compare, with more variables and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are
+// pinned, so that an upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	properties := cel.ListType(cel.MapType(cel.StringType, cel.AnyType))
 	ruleLists := cel.ListType(cel.MapType(cel.StringType, cel.ListType(cel.StringType)))
@@ -46,8 +45,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// semverCompare compares two versions as OLM's does: tolerant of "v1.2", "1.2" and the number 1.2, an error for
-// what cannot be read (constraints.semverCompare in operator-framework/api). Lists and maps are not even printed.
+// semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error for other values
+// (constraints.semverCompare in operator-framework/api). Lists and maps are not printed in the error.
 func semverCompare(a, b ref.Val) ref.Val {
 	left, err := tolerantVersion(a)
 	if err != nil {
@@ -74,31 +73,31 @@ func tolerantVersion(v ref.Val) (semver.Version, error) {
 	return version, nil
 }
 
-// program is one CEL expression made ready. It is immutable but for what it remembers of its own costs.
+// program is one compiled CEL expression. It is immutable except for its cached cost.
 type program struct {
 	source string
-	// fast is the plain program; partial takes inputs that are not known; careful also counts costs while it runs.
+	// fast is the plain program; partial accepts unknown inputs; careful tracks costs while it runs.
 	fast, partial, careful cel.Program
 	estimator              *estimator
-	// uses are the attributes that the expression mentions.
+	// uses are the attributes that the expression refers to.
 	uses Attributes
-	// hintCost is what it costs at most for inputs of the hinted shape.
+	// hintCost is the maximum cost for inputs of the hinted shape.
 	hintCost uint64
 	costs    boundedMap[shape, uint64]
-	// last is the cost that was asked for last; bundles are of few shapes.
+	// last caches the last cost; most bundles have the same few shapes.
 	last atomic.Pointer[shapeCost]
 }
 
-// compilations counts what compile did, for a metric and for tests.
+// compilations counts calls of compile, for a metric and for tests.
 var compilations atomic.Uint64
 
-// Compilations tells how many CEL expressions this process has compiled.
+// Compilations returns the number of CEL expressions that this process has compiled.
 func Compilations() uint64 { return compilations.Load() }
 
-// compile makes an expression ready. The error is for its author: what is wrong and what would be accepted.
+// compile compiles an expression. The error is for its author: what is wrong and what would be accepted.
 func compile(source string, result *cel.Type) (p *program, err error) {
 	compilations.Add(1)
-	// The compiler is large and its input hostile: a panic of its is a refusal, not the end of the process.
+	// The compiler is large and its input hostile: a panic refuses the rule instead of ending the process.
 	defer func() {
 		if r := recover(); r != nil {
 			p, err = nil, fmt.Errorf("cannot be compiled: %v", r)
@@ -115,7 +114,7 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("does not compile: %s", issuesText(issues))
 	}
-	// OLM requires the type bool itself, so a dynamic result (p.value) is refused as well.
+	// OLM requires the exact type bool, so a dynamic result (p.value) is refused too.
 	if !ast.OutputType().IsExactType(result) {
 		return nil, fmt.Errorf("gives %s, it must give %s", ast.OutputType(), result)
 	}
@@ -144,8 +143,7 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 	return p, nil
 }
 
-// issuesText returns the compiler's first complaint with its place, and what there is to be used where the complaint is an
-// unknown or reserved name.
+// issuesText returns the compiler's first error with its position, and the available names if it is about an unknown or reserved name.
 func issuesText(issues *cel.Issues) string {
 	first := issues.Errors()[0]
 	text := text.Truncate(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)

@@ -14,10 +14,10 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// check is a constraint made ready: a CEL rule, a package, a gvk, or a compound of others. It is immutable.
+// check is a compiled constraint: a CEL rule, a package, a gvk, or a compound of others. It is immutable.
 type check struct {
 	kind checkKind
-	// text is the rule in short, for people; message its author's failureMessage.
+	// text is a short form of the rule for messages; message is its author's failureMessage.
 	text, message string
 
 	program *program
@@ -38,11 +38,11 @@ const (
 	noneCheck
 )
 
-// errEmpty is what OLM's resolver says of {} too: convertConstraints in operator-lifecycle-manager
+// errEmpty matches OLM's resolver, which rejects {} too: convertConstraints in operator-lifecycle-manager
 // pkg/controller/registry/resolver/resolver.go.
 var errEmpty = errors.New("is empty; one of cel, package, gvk, all, any and not is required")
 
-// faultAt is an error with the path of the part that it is in, below the constraint's value.
+// faultAt is an error with the path of the faulty part, relative to the constraint's value.
 type faultAt struct {
 	path, value string
 	err         error
@@ -57,9 +57,8 @@ func (f *faultAt) Error() string {
 
 func (f *faultAt) Unwrap() error { return f.err }
 
-// newCheck makes a constraint of OLM's syntax ready. Where several kinds are set, the first in this order counts; it is the
-// order of OLM's resolver (convertConstraints), which reads nothing of the others. The compiler is a parameter:
-// definitions compile, the request path only looks up.
+// newCheck compiles a constraint in OLM's syntax. If several kinds are set, the first in this order counts, and the others are ignored, as
+// in OLM's resolver (convertConstraints). The compiler is a parameter: definitions compile, the request path only uses the cache.
 func newCheck(c constraints.Constraint, path string, compiler func(string) (*program, error)) (*check, error) {
 	made := &check{message: c.FailureMessage}
 	switch {
@@ -105,7 +104,7 @@ func (c *check) compound(kind checkKind, open string, of *constraints.CompoundCo
 	return c, nil
 }
 
-// uses are the attributes that the constraint looks at.
+// uses returns the attributes that the constraint reads.
 func (c *check) uses() Attributes {
 	var all Attributes
 	switch c.kind {
@@ -123,13 +122,13 @@ func (c *check) uses() Attributes {
 	return all
 }
 
-// subject is a bundle that is being judged, with what is made of it once for all rules.
+// subject is a bundle to judge, with the values that all rules share.
 type subject struct {
 	bundle *Bundle
 	around *surroundings
 	budget *Budget
-	// errorsAreFalse is OLM's meaning of a rule that fails on a candidate: it does not match (celPredicate.Test in
-	// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go). Limits are not OLM's and stay failures.
+	// errorsAreFalse makes a rule that fails on a candidate not match, as in OLM (celPredicate.Test in operator-lifecycle-manager
+	// pkg/controller/registry/resolver/cache/predicates.go). Exceeded limits are not OLM's and stay failures.
 	errorsAreFalse bool
 
 	activation *activation
@@ -149,8 +148,7 @@ func (s *subject) vars() *activation {
 	return s.activation
 }
 
-// parse reads the properties that package and gvk constraints look at, as OLM's predicates do: with encoding/json, and
-// passing over what cannot be read.
+// parse reads the properties for package and gvk constraints as OLM's predicates do: with encoding/json, skipping what does not parse.
 func (s *subject) parse() {
 	if s.parsed {
 		return
@@ -172,7 +170,7 @@ func (s *subject) parse() {
 	}
 }
 
-// verdict is how a subject stands to a check.
+// verdict is the result of a check on a subject.
 type verdict struct {
 	outcome Outcome
 	// rule and message are those of the part that failed.
@@ -192,8 +190,7 @@ func (c *check) undecided(a Attributes) verdict {
 	return verdict{outcome: Undecided, rule: c.text, message: c.message, why: notKnown(a), attributes: a}
 }
 
-// judge applies the check. Compounds are three-valued (Kleene): what is not known or failed in one part does not matter
-// where another part decides.
+// judge applies the check. Compounds are three-valued (Kleene): an unknown or failed part is ignored if another part decides.
 func (c *check) judge(s *subject) verdict {
 	switch c.kind {
 	case celCheck:
@@ -255,7 +252,7 @@ func (c *check) judgeAlternatives(s *subject) verdict {
 	}
 }
 
-// speak lends the check's message to a part that has none.
+// speak sets the check's message on a verdict that has none.
 func (c *check) speak(v verdict) verdict {
 	if v.message == "" {
 		v.message = c.message
@@ -263,7 +260,7 @@ func (c *check) speak(v verdict) verdict {
 	return v
 }
 
-// worse keeps the first of what is open, a failure before what is not known.
+// worse returns the first undecided verdict; a failure takes precedence over an unknown.
 func worse(a, b verdict) verdict {
 	switch {
 	case a.outcome == Satisfied, a.outcome == Undecided && b.outcome == Failed:
@@ -309,7 +306,7 @@ func (c *check) judgePackage(s *subject) verdict {
 		named = named || p.PackageName == c.pkg
 		inRange = inRange || c.contains(p.Version)
 	}
-	// A bundle has one package and one version: where those are known, the properties would say the same.
+	// A bundle has one package and one version: if those are known, the properties add nothing.
 	var missing Attributes
 	if !named && b.Unknown&Package != 0 && len(s.packages) == 0 {
 		missing |= Package

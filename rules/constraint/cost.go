@@ -22,36 +22,36 @@ import (
 //   - Every function is estimated here (calls.go); one that is not makes the cost unknown.
 type estimator struct {
 	ast *celast.AST
-	// uses are the attributes that are mentioned.
+	// uses are the attributes that the expression refers to.
 	uses Attributes
 	// ranges are the expressions that are iterated over: the size of a value is then its number of elements, not of
 	// characters.
 	ranges map[int64]bool
-	// untrusted are names that cannot be told from a variable in cel-go's paths.
+	// untrusted are names that cel-go's paths do not distinguish from a variable.
 	untrusted map[string]bool
 	// literalText and literalElements are the largest literals.
 	literalText, literalElements uint64
-	// longer and wider are how many times its inputs' size a text, or a list, can become.
+	// longer and wider are the factors by which a text, or a list, can exceed its inputs.
 	longer, wider uint64
-	// splits says that texts become lists.
+	// splits is set if texts become lists.
 	splits bool
-	// grows says that a node enlarges by a factor that is not known.
+	// grows is set if a node enlarges by an unknown factor.
 	grows bool
 	// flattens and joins are the numbers of calls that enlarge by a factor that depends on inputs.
 	flattens, joins int
-	// builds says that values may share parts, so that comparing them may cost more than making them did.
+	// builds is set if values may share parts, so that comparing them may cost more than building them did.
 	builds bool
-	// heavy says that a single call may cost more than in proportion to its inputs. Costs are counted after a
-	// call, so such an expression may only run where the estimate proves that it is within the limit.
+	// heavy is set if a single call may cost more than linear in its inputs. Costs are tracked after a call, so such an expression may only
+	// run if its estimate is within the limit.
 	heavy bool
-	// instructions of each regular expression.
+	// instructions is the size of each compiled regular expression.
 	instructions map[string]uint64
 }
 
-// unbounded is the size or cost of what is not bounded.
+// unbounded is a size or cost without a bound.
 const unbounded = math.MaxUint64
 
-// cost is what the expression costs at most for inputs of a shape.
+// cost returns the maximum cost of the expression for inputs of a shape.
 func (e *estimator) cost(s shape) uint64 {
 	estimate, err := checker.Cost(e.ast, &sizes{estimator: e, shape: s})
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *estimator) cost(s shape) uint64 {
 	return estimate.Max
 }
 
-// tooCostly is the refusal of an expression for its author.
+// tooCostly returns the error for the author of an expression.
 func (e *estimator) tooCostly(cost uint64) error {
 	const assumed = "for a bundle of 64 properties, texts of 256 characters and lists of 64 elements"
 	if cost >= 1<<50 {
@@ -69,13 +69,13 @@ func (e *estimator) tooCostly(cost uint64) error {
 	return fmt.Errorf("costs too much: up to %d units %s, the limit is %d; nest fewer loops, compare shorter texts", cost, assumed, RuleCostLimit)
 }
 
-// sizes is an estimator for inputs of one shape; cel-go asks it.
+// sizes is an estimator for inputs of one shape; cel-go calls it.
 type sizes struct {
 	*estimator
 	shape shape
 }
 
-// text and elements bound what comes from anywhere in the expression.
+// text and elements bound any value in the expression.
 func (s *sizes) text() uint64 {
 	switch n := s.unjoined(); {
 	case s.grows:
@@ -87,7 +87,7 @@ func (s *sizes) text() uint64 {
 	}
 }
 
-// unjoined bounds the texts that join does not make.
+// unjoined bounds the texts that join does not create.
 func (s *sizes) unjoined() uint64 {
 	if s.grows {
 		return unbounded
@@ -102,7 +102,7 @@ func (s *sizes) elements() uint64 {
 	return s.input()
 }
 
-// input bounds the lists and maps of an expression that enlarges none but by addition.
+// input bounds the lists and maps of an expression that enlarges them only by addition.
 func (s *sizes) input() uint64 {
 	n := max(up(s.shape.elements), up(s.shape.properties), up(s.shape.cluster), s.literalElements)
 	if s.splits {
@@ -111,10 +111,10 @@ func (s *sizes) input() uint64 {
 	return mul(s.wider, n)
 }
 
-// ruleListNames is how many lists a rule of RBAC or of a webhook has at most.
+// ruleListNames is the maximum number of lists in a rule of RBAC or of a webhook.
 const ruleListNames = 8
 
-// root tells which variable an expression's value is a part of, if that can be told.
+// root returns the variable that an expression's value is a part of, "" if unknown.
 func (s *sizes) root(path []string) string {
 	if len(path) == 0 || s.untrusted[path[0]] {
 		return ""
@@ -173,7 +173,7 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 	}
 }
 
-// propertySize is the size of something within a list of properties.
+// propertySize returns the size of a value within a list of properties.
 func (s *sizes) propertySize(path []string, count uint64, iterated bool) uint64 {
 	switch {
 	case len(path) == 0:
@@ -189,7 +189,7 @@ func (s *sizes) propertySize(path []string, count uint64, iterated bool) uint64 
 	}
 }
 
-// weight bounds the cost of going through a value in all its depth.
+// weight bounds the cost of traversing a value recursively.
 func (s *sizes) weight(node checker.AstNode) uint64 {
 	if expr := node.Expr(); expr != nil {
 		if w, ok := literalWeight(expr); ok {
@@ -264,7 +264,7 @@ func (s *sizes) partWeight(container *types.Type) uint64 {
 	return max(sum, 1)
 }
 
-// of is the size of a node, by whoever knows it.
+// of returns the size of a node, from cel-go or from EstimateSize.
 func (s *sizes) of(node checker.AstNode) uint64 {
 	if known := node.ComputedSize(); known != nil {
 		return known.Max
@@ -272,7 +272,7 @@ func (s *sizes) of(node checker.AstNode) uint64 {
 	return s.size(node)
 }
 
-// literalWeight is the weight of an expression that is a literal in all its parts.
+// literalWeight returns the weight of an expression that consists of literals.
 func literalWeight(x celast.Expr) (uint64, bool) {
 	sum := uint64(1)
 	switch x.Kind() {
@@ -305,7 +305,7 @@ func literalWeight(x celast.Expr) (uint64, bool) {
 	}
 }
 
-// add and mul keep what is unbounded so.
+// add and mul saturate at unbounded.
 func add(a, b uint64) uint64 {
 	if sum, carry := bits.Add64(a, b, 0); carry == 0 {
 		return sum
@@ -320,5 +320,5 @@ func mul(a, b uint64) uint64 {
 	return unbounded
 }
 
-// up is the size that stands in a shape as a power of two.
+// up returns the size that a shape stores as a power of two.
 func up(n uint8) uint64 { return 1 << min(n, 62) }

@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Action is what follows from a constraint that is not satisfied.
+// Action is the consequence of a violated constraint.
 type Action string
 
 // The actions.
@@ -29,17 +29,17 @@ type Meta struct {
 	Pending string
 }
 
-// Definition is one Constraint object made ready: parsed and compiled. It is immutable.
+// Definition is one Constraint object, parsed and compiled. It is immutable.
 type Definition struct {
 	Name       string
 	UID        string
 	Generation int64
-	// Pending is that of Meta. It is for those who judge by the definition: Set does not look at it.
+	// Pending is that of Meta. Callers evaluate it; Set ignores it.
 	Pending string
-	// Constraints are the elements that could be read.
+	// Constraints are the elements that could be parsed.
 	Constraints []*Constraint
 	Properties  []olm.Property
-	// Faults are what is wrong. Where any is not a warning, the definition holds every bundle.
+	// Faults are the errors. If any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }
 
@@ -54,10 +54,10 @@ type Constraint struct {
 	expression *program // messageExpression
 }
 
-// Uses are the attributes that the constraint may look at.
+// Uses returns the attributes that the constraint may read.
 func (c *Constraint) Uses() Attributes { return c.check.uses() }
 
-// Define reads a Constraint object. It is total: what cannot be read is a fault.
+// Define reads a Constraint object. It is total: whatever cannot be read is a fault.
 func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
 	d := &Definition{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Pending: meta.Pending}
 	var found faults
@@ -77,7 +77,7 @@ func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
 	return d
 }
 
-// fault is the first that is not a warning; nil without.
+// fault returns the first fault that is not a warning, or nil.
 func (d *Definition) fault() *Fault {
 	for i := range d.Faults {
 		if !d.Faults[i].Warning() {
@@ -87,21 +87,21 @@ func (d *Definition) fault() *Fault {
 	return nil
 }
 
-// WithFault is the same definition with one more fault.
+// WithFault returns a copy with one more fault.
 func (d *Definition) WithFault(f Fault) *Definition {
 	other := *d
 	other.Faults = append(slices.Clip(other.Faults), f)
 	return &other
 }
 
-// The keys of the two syntaxes, and of OLM's parts.
+// The keys of the two syntaxes, and of the parts of OLM's.
 var (
 	seedKeys     = []string{"evaluator", "rule", "message", "messageExpression", "action"}
 	olmKeys      = []string{"failureMessage", "gvk", "package", "all", "any", "not", "cel"}
 	compoundKeys = []string{"constraints"}
 )
 
-// constraint reads one element; nil where it has faults that are not warnings.
+// constraint reads one element; nil if it has faults that are not warnings.
 func (d *document) constraint(e element) *Constraint {
 	before := len(*d.faults)
 	if size := e.node.end - e.node.start; size > maxConstraintBytes {
@@ -175,7 +175,7 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 	}
 }
 
-// compile compiles an expression, unless the object has too much of them.
+// compile compiles an expression, unless the object exceeds the limit for expressions.
 func (d *document) compile(source string, text bool) (*program, error) {
 	if d.rules += len(source); d.rules > maxRulesBytes {
 		return nil, fmt.Errorf("is more CEL than one object may have (%d bytes); use several Constraint objects", maxRulesBytes)
@@ -197,8 +197,8 @@ func (d *document) id(value *node, path, key string) (string, bool) {
 	return d.str(v, path+"."+key, "id", true)
 }
 
-// olm reads OLM's syntax: by OLM's own parser, so that both mean the same, and before that for what OLM's parser lets pass
-// and then reads in another way than it looks.
+// olm reads OLM's syntax with OLM's own parser, so that both agree, after checking for input that OLM's parser accepts but reads
+// differently from how it looks.
 func (d *document) olm(c *Constraint, value *node, path string) {
 	before := len(*d.faults)
 	d.olmKeys(value, path, 0)
@@ -237,7 +237,7 @@ func (d *document) checkFault(err error) {
 	d.faults.add(Rule, d.path, "", err.Error())
 }
 
-// olmKeys checks the keys of a constraint in OLM's syntax and of its parts, and what would be without effect.
+// olmKeys checks the keys of a constraint in OLM's syntax and of its parts, and warns of ineffective ones.
 func (d *document) olmKeys(n *node, path string, depth int) {
 	if n.kind != objectNode {
 		d.faults.add(Syntax, path, string(d.raw(n)), fmt.Sprintf("is %s; an object with one of cel, package, gvk, all, any and not is required", n.kind))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDefineSeed: the example of the proposal applies unchanged (R-CO-3).
+// TestDefineSeed: the example of the proposal works unchanged (R-CO-3).
 func TestDefineSeed(t *testing.T) {
 	d := sound(t, "cluster-constraints",
 		`[{"type":"olm.constraint","value":{"evaluator":{"id":"cel"},"rule":"properties.exists(p, p.type == \"certified\")","message":"require to have certified property","action":{"id":"require"}}}]`,
@@ -23,7 +23,7 @@ func TestDefineSeed(t *testing.T) {
 	}
 }
 
-// TestDefineFaults: bad input, each with the kind and place of its first fault and a part of what is said.
+// TestDefineFaults: invalid input, each with the kind and path of its first fault and a part of the message.
 func TestDefineFaults(t *testing.T) {
 	deep := strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000)
 	deeper := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
@@ -111,7 +111,7 @@ func TestDefineFaults(t *testing.T) {
 	}
 }
 
-// manyRules are more CEL than one object may have, each rule within its own limit.
+// manyRules exceed the CEL of one object, each rule within its own limit.
 func manyRules() []string {
 	rules := make([]string, 12)
 	for i := range rules {
@@ -120,7 +120,7 @@ func manyRules() []string {
 	return rules
 }
 
-// TestDefineWarnings: what works, but hardly as meant.
+// TestDefineWarnings: valid input that hardly does what was intended.
 func TestDefineWarnings(t *testing.T) {
 	for _, c := range []struct{ value, path, says string }{
 		{`{"not":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}}]}}`, "spec.constraints[0].value.not", "stands alone"},
@@ -135,7 +135,7 @@ func TestDefineWarnings(t *testing.T) {
 	}
 }
 
-// TestDefineAccepts: any type with any value is a property, also what looks odd.
+// TestDefineAccepts: any type with any value is a property, however odd.
 func TestDefineAccepts(t *testing.T) {
 	for _, properties := range []string{
 		"", " \n", "[]", `[{"type":"x","value":null}]`, `[{"type":"größe","value":"日本"}]`, `[{"type":"x","value":1e400}]`, `[{"value":{"a":[1,"2",{"b":null}]},"type":"x"}]`,

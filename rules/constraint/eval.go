@@ -13,10 +13,10 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// shapesRemembered bounds how many shapes a program knows its cost for.
+// shapesRemembered bounds the shapes for which a program caches its cost.
 const shapesRemembered = 256
 
-// leastCharge is what an evaluation is charged at least: constants cost nothing in cel-go's units, but calling does.
+// leastCharge is the minimum charge of an evaluation: constants cost nothing in cel-go's units, but calling does.
 const leastCharge = 5
 
 // The reasons for which a rule could not be judged.
@@ -26,20 +26,20 @@ const (
 	whyRuleLimit    = "it costs more than the limit of %d units for this bundle (%s)"
 )
 
-// result is what an evaluation gave: a value, or attributes that it depends on, or a reason.
+// result is the result of an evaluation: a value, or the attributes that it depends on, or an error.
 type result struct {
 	value   ref.Val
 	unknown Attributes
 	why     string
-	// limited says that the reason is a limit, not an error of the rule.
+	// limited is set if the cause is a limit, not an error of the rule.
 	limited bool
-	// exceeded says that it ran into the limit while it ran.
+	// exceeded is set if the evaluation hit a limit at run time.
 	exceeded bool
-	// transient results depend on the budget; another request may get another one.
+	// transient is set if the result depends on the budget, so that another request may get a different one.
 	transient bool
 }
 
-// costFor is what the program costs at most for inputs of a shape.
+// costFor returns the maximum cost of the program for inputs of a shape.
 func (p *program) costFor(s shape) uint64 {
 	last := p.last.Load()
 	if last != nil && last.shape == s {
@@ -54,16 +54,15 @@ func (p *program) costFor(s shape) uint64 {
 	return cost
 }
 
-// shapeCost is what a program costs at most for inputs of a shape.
+// shapeCost is the maximum cost of a program for inputs of a shape.
 type shapeCost struct {
 	shape shape
 	cost  uint64
 }
 
-// eval runs the program. Where its estimate for inputs of this size is within the limit, the estimate is charged and the
-// plain program runs: counting costs while it runs takes three times as long. Else, and where the budget has no room
-// for the estimate, the careful program runs and what it really cost is charged; but not if a single call
-// could exceed the limit, since costs are counted after calls.
+// eval runs the program. If the estimate for inputs of this size is within the limit, it charges the estimate and runs the plain program:
+// tracking costs takes three times as long. Otherwise, or if the budget is too small for the estimate, it runs the careful program and
+// charges the actual cost, unless a single call could exceed the limit, since costs are tracked after calls.
 func (p *program) eval(a *activation, budget *Budget) result {
 	if budget.interrupted() {
 		return result{why: whyInterrupted, limited: true, transient: true}
@@ -93,28 +92,28 @@ func (p *program) eval(a *activation, budget *Budget) result {
 		value, details, err = program.ContextEval(budget.interrupt, vars)
 	}
 	if actual := details.ActualCost(); actual != nil {
-		// What is beyond the limit was one call, and no loop.
+		// What exceeds the limit was one call, not a loop.
 		loops := min(*actual, countedCostLimit)
 		budget.spent.Add(loops*countedFactor + *actual - loops)
 	}
 	r := p.read(value, err, a, budget)
 	if r.exceeded && proven {
-		// The estimate was within the limit; with room for it the request would have had a result.
+		// The estimate was within the limit: with enough budget the request would have had a result.
 		r.why, r.transient = fmt.Sprintf(whyRequestLimit, uint64(RequestCostLimit)), true
 	}
 	return r
 }
 
-// partial is the activation with what is not known of it.
+// partial returns the activation with its unknown attributes.
 func (a *activation) partial() interpreter.Activation {
 	partial, err := interpreter.NewPartialActivation(a, a.patterns...)
-	if err != nil { // only for inputs of another type
+	if err != nil { // only for inputs of a wrong type
 		return a
 	}
 	return partial
 }
 
-// read turns what cel-go gave into a result.
+// read converts the output of cel-go to a result.
 func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) result {
 	if err != nil {
 		var cancelled interpreter.EvalCancelledError
@@ -140,7 +139,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 	return result{value: value}
 }
 
-// size says for people how large the inputs are.
+// size describes the size of the inputs in a message.
 func (a *activation) size(s shape) string {
 	return strings.Join([]string{
 		fmt.Sprintf("%d properties", len(a.bundle.Properties)),

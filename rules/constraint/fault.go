@@ -2,7 +2,7 @@ package constraint
 
 import "github.com/opgate/opgate/internal/text"
 
-// FaultKind says what part of reading a definition a fault comes from.
+// FaultKind is the category of a fault.
 type FaultKind int
 
 const (
@@ -10,20 +10,20 @@ const (
 	Syntax FaultKind = iota + 1
 	// Size is text, lists or nesting beyond a limit.
 	Size
-	// Rule is CEL that does not compile or could cost too much, a version range, or a constraint that is empty.
+	// Rule is CEL that does not compile or could cost too much, an invalid version range, or an empty constraint.
 	Rule
 	// PropertyShape is a property of a known type that is not well-formed.
 	PropertyShape
-	// Ineffective is what works but hardly as meant. It is only a warning.
+	// Ineffective is valid input that hardly does what was intended. It is only a warning.
 	Ineffective
 )
 
-// Fault is something that is wrong with a definition.
+// Fault is an error in a definition.
 type Fault struct {
 	Kind FaultKind
-	// Path is that of the field, such as "spec.constraints[0].value.rule".
+	// Path is the path of the field, such as "spec.constraints[0].value.rule".
 	Path string
-	// Value is the offending value, short; it may be empty.
+	// Value is the offending value, truncated; it may be empty.
 	Value string
 	// Message says what is wrong and what would be accepted.
 	Message string
@@ -32,7 +32,7 @@ type Fault struct {
 // Warning reports whether the definition can be used nevertheless.
 func (f Fault) Warning() bool { return f.Kind == Ineffective }
 
-// faults collects what is found.
+// faults collects the faults of a definition.
 type faults []Fault
 
 func (f *faults) add(kind FaultKind, path, value, message string) {

@@ -1,21 +1,21 @@
 package constraint
 
-// Outcome is how a bundle stands to a constraint.
+// Outcome is the result of judging a bundle by a constraint.
 type Outcome int
 
 const (
-	// Satisfied holds nothing.
+	// Satisfied does not refuse the bundle.
 	Satisfied Outcome = iota
 	// Violated constraints refuse the bundle.
 	Violated
-	// Undecided constraints depend on something that is not known.
+	// Undecided constraints depend on something unknown.
 	Undecided
-	// Failed constraints could not be judged: an error at run time, a limit, an interruption, or a definition
-	// that is faulty. What could not be judged must not read as satisfied.
+	// Failed constraints could not be judged: a runtime error, a limit, an interruption, or a faulty definition. They must not count as
+	// satisfied.
 	Failed
 )
 
-// String names the outcome for people.
+// String returns the name of the outcome.
 func (o Outcome) String() string {
 	switch o {
 	case Satisfied:
@@ -33,22 +33,21 @@ func (o Outcome) String() string {
 type Finding struct {
 	// Definition is the Constraint object; nil for a bundle's own constraint.
 	Definition *Definition
-	// Constraint is nil where the definition as a whole is faulty.
+	// Constraint is nil if the definition as a whole is faulty.
 	Constraint *Constraint
 	Outcome    Outcome
 	// Message is the author's: the result of messageExpression, else message or failureMessage, else "".
 	Message string
-	// Rule is the failing rule in short, for people: a CEL expression, `package etcd in range ">=1.0.0"`,
-	// `gvk etcd.database.coreos.com/v1beta2 EtcdCluster`, `none of (...)`; of a compound the part that failed,
-	// where one can be told.
+	// Rule is a short form of the failed rule: a CEL expression, `package etcd in range ">=1.0.0"`, `gvk etcd.database.coreos.com/v1beta2
+	// EtcdCluster`, `none of (...)`; for a compound the failed part, if it is known.
 	Rule string
-	// Why is set where it is Undecided or Failed: "the properties are not known", "no such key: version".
+	// Why is set if the outcome is Undecided or Failed: "the properties are not known", "no such key: version".
 	Why string
-	// Attributes are what it depends on where it is Undecided and that can be told.
+	// Attributes are those that an Undecided outcome depends on, if known.
 	Attributes Attributes
 }
 
-// Lengths in bytes, dots included, to which text that people wrote is truncated in messages.
+// Lengths in bytes, ellipsis included, to which user-supplied text is truncated in messages.
 const (
 	ruleShown    = 256 + 3
 	valueShown   = 80 + 3

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// FuzzDefine: reading is total, says something useful about whatever it refuses, and what it accepts can be judged within the limits.
+// FuzzDefine: parsing is total, every refusal has a useful message, and what is accepted can be judged within the limits.
 func FuzzDefine(f *testing.F) {
 	f.Add(seed(`properties.exists(p, p.type == "certified")`), `[{"type":"olm.k8s","value":{"version":"1.21"}}]`)
 	f.Add(`[{"type":"olm.constraint","value":{"rule":"true","messageExpression":"csv","action":{"id":"warn"}}}]`, `[{"type":"olm.gvk","value":{"group":"a","version":"v1","kind":"B"}}]`)
@@ -49,7 +49,7 @@ func FuzzDefine(f *testing.F) {
 	})
 }
 
-// FuzzOwn: a bundle's own constraints come from a catalog that nobody here wrote.
+// FuzzOwn: a bundle's own constraints are untrusted input from any catalog.
 func FuzzOwn(f *testing.F) {
 	f.Add(`{"cel":{"rule":"properties.exists(p, p.type == 'gpu')"}}`)
 	f.Add(`{"all":{"constraints":[{"not":{"constraints":[{"gvk":{"group":"a","version":"v1","kind":"B"}}]}},{}]}}`)

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// seed is spec.constraints with rules in the proposal's syntax (R-CO-4).
+// seed returns spec.constraints with rules in the proposal's syntax (R-CO-4).
 func seed(rules ...string) string {
 	list := make([]any, 0, len(rules))
 	for _, rule := range rules {
@@ -18,7 +18,7 @@ func seed(rules ...string) string {
 	return jsonText(list)
 }
 
-// olmConstraint is spec.constraints with one constraint in OLM's syntax.
+// olmConstraint returns spec.constraints with one constraint in OLM's syntax.
 func olmConstraint(value string) string { return `[{"type":"olm.constraint","value":` + value + `}]` }
 
 func jsonText(v any) string {
@@ -29,7 +29,7 @@ func jsonText(v any) string {
 	return string(raw)
 }
 
-// props makes properties of pairs of type and JSON.
+// props returns properties from pairs of type and JSON.
 func props(pairs ...string) []olm.Property {
 	var properties []olm.Property
 	for i := 0; i < len(pairs); i += 2 {
@@ -53,7 +53,7 @@ var (
 	kubeOne = Cluster{Version: "1.36.3"}
 )
 
-// sound is a definition without faults but warnings.
+// sound returns a definition without faults except warnings.
 func sound(t testing.TB, name, constraintsJSON, propertiesJSON string) *Definition {
 	t.Helper()
 	d := Define(Meta{Name: name}, constraintsJSON, propertiesJSON)
@@ -77,7 +77,7 @@ func judgeOne(t testing.TB, constraintsJSON string, b *Bundle, ns Namespace) Fin
 	return Finding{}
 }
 
-// crowdOf is a bundle with n properties of the hinted shape's size.
+// crowdOf returns a bundle with n properties of the hinted shape's size.
 func crowdOf(n int) *Bundle {
 	b := etcd()
 	b.Properties = nil
@@ -94,7 +94,7 @@ func crowdOf(n int) *Bundle {
 	return b
 }
 
-// manifestOf is a Manifest of some lists.
+// manifestOf is a Manifest with some lists.
 type manifestOf struct{ permissions, webhooks []map[string][]string }
 
 func (m manifestOf) Digest() [sha256.Size]byte {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// hostileRules are written to keep a request waiting. Each is refused when it is written.
+// hostileRules try to delay a request. Each is refused on write.
 var hostileRules = map[string]string{
 	"three nested loops":            `properties.all(a, properties.all(b, properties.all(c, a.type != b.type || b.type != c.type || true)))`,
 	"47 s in OLM's environment":     `properties.all(a, properties.all(b, properties.all(c, a.type + b.type + c.type != "")))`,
@@ -44,13 +44,13 @@ func TestHostileRulesAreRefused(t *testing.T) {
 			t.Errorf("%s: admitted at %d units", name, p.hintCost)
 		}
 	}
-	// A mebibyte is refused before it is looked at.
+	// A mebibyte is refused before it is parsed.
 	if d := Define(Meta{}, seed(strings.Repeat("(", 1<<20)), ""); len(d.Faults) != 1 || d.Faults[0].Kind != Size {
 		t.Errorf("%+v", d.Faults)
 	}
 }
 
-// TestExpensiveRulesAreAdmitted keeps the benchmark honest: its rules come near the limit, and pass it.
+// TestExpensiveRulesAreAdmitted keeps the benchmark honest: its rules are close to the limit, and admitted.
 func TestExpensiveRulesAreAdmitted(t *testing.T) {
 	for _, rule := range expensive {
 		if p, err := compile(rule, cel.BoolType); err != nil {
@@ -69,10 +69,10 @@ var largeRules = map[string]string{
 	"regular expression": `properties.all(a, a.value.text.matches("([ab]?){20}[ab]{20}x") || true)`,
 }
 
-// largestCall is the most that one call may cost that is linear in its inputs: a pattern over the longest text.
+// largestCall is the maximum cost of one call that is linear in its inputs: a pattern on the longest text.
 const largestCall = maxSeenText * (4 + maxRegexInstructions) / 4
 
-// TestLargeBundlesAreCutOff: what a rule costs depends on the bundle. An evaluation ends within the limits whatever the bundle is, or does not begin.
+// TestLargeBundlesAreCutOff: the cost of a rule depends on the bundle. Every evaluation ends within the limits, or does not start.
 func TestLargeBundlesAreCutOff(t *testing.T) {
 	for name, rule := range largeRules {
 		for _, n := range []int{64, 300, 3000} {
@@ -97,7 +97,7 @@ func TestLargeBundlesAreCutOff(t *testing.T) {
 	}
 }
 
-// TestEstimatesBound: what cel-go counts while a rule runs is within what was estimated for its inputs, where both count alike.
+// TestEstimatesBound: the cost that cel-go tracks at run time is within the estimate for the same inputs, where both count alike.
 func TestEstimatesBound(t *testing.T) {
 	s := NewSet(nil, kubeOne)
 	around := s.around.in(shop)
@@ -122,7 +122,7 @@ func TestEstimatesBound(t *testing.T) {
 	}
 }
 
-// TestRequestLimit: many rules together stay within the request's limit, and what it cut off is not remembered.
+// TestRequestLimit: many rules together stay within the request's limit, and interrupted results are not cached.
 func TestRequestLimit(t *testing.T) {
 	rules := make([]string, 200)
 	for i := range rules {
@@ -154,7 +154,7 @@ func TestInterruption(t *testing.T) {
 	if found := s.Judge(crowdOf(60), shop, NewBudget(make(chan struct{}))); len(found) != 0 {
 		t.Errorf("remembered the interruption: %+v", found)
 	}
-	// In the middle of a loop: the program looks at the channel, not only the caller.
+	// In the middle of a loop: the program checks the channel, not only the caller.
 	p, err := compile(`properties.all(a, properties.all(b, true))`, cel.BoolType)
 	if err != nil {
 		t.Fatal(err)

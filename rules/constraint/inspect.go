@@ -15,8 +15,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// knownFields are the fields of the variables that are maps with fixed keys. CEL would find a misspelt one only when the
-// rule runs.
+// knownFields are the keys of the map variables with fixed keys. CEL would report a misspelled one only at run time.
 var knownFields = map[string][]string{
 	varCatalog:                 {"name", "namespace"},
 	varCluster:                 {"version", "openshift", "properties"},
@@ -24,7 +23,7 @@ var knownFields = map[string][]string{
 	varNamespace + ".metadata": {"name", "labels"},
 }
 
-// newEstimator walks an expression once for what cel-go's type checker does not see, and keeps what estimates need.
+// newEstimator inspects an expression once for what cel-go's type checker does not check, and collects what estimates need.
 func newEstimator(ast *cel.Ast) (*estimator, error) {
 	e := &estimator{ast: ast.NativeRep(), ranges: map[int64]bool{}, instructions: map[string]uint64{}, untrusted: map[string]bool{}, longer: 1, wider: 1}
 	root := e.ast.Expr()
@@ -70,11 +69,11 @@ func newEstimator(ast *cel.Ast) (*estimator, error) {
 		default:
 		}
 	}))
-	// A factor that depends on inputs is known once; twice, or with lists that texts became, it would multiply.
+	// A factor that depends on inputs is bounded once; two of them, or one on lists made from texts, would multiply.
 	if e.joins > 1 || e.joins > 0 && (e.splits || e.flattens > 0) {
 		e.grows = true
 	}
-	// A comprehension may shadow a variable in one place and mean it in another: assume that all are used.
+	// A comprehension may shadow a variable in one place and refer to it in another: assume that all are used.
 	for name, attribute := range variableAttributes {
 		if shadowed[name] {
 			e.uses |= attribute
@@ -93,8 +92,8 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 			owner = inner.Operand().AsIdent() + "." + inner.FieldName()
 		}
 	default:
-		// cel-go gives a field of something without a path a path that begins with the field's name:
-		// {"properties": x}.properties would pass for the variable.
+		// For a field of a value without a path, cel-go returns a path that begins with the field's name: {"properties": x}.properties
+		// would count as the variable.
 		e.untrusted[s.FieldName()] = true
 	}
 	base, _, _ := strings.Cut(owner, ".")
@@ -105,8 +104,7 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
 }
 
-// inspectParts looks for values that are built of others twice: [x, x] and again gives a value that costs 2^n to compare
-// and n to build.
+// inspectParts detects values that are composed of others twice: repeating [x, x] n times builds a value that costs 2^n to compare.
 func (e *estimator) inspectParts(parts []celast.Expr) {
 	if len(parts) < 2 {
 		return
@@ -118,7 +116,7 @@ func (e *estimator) inspectParts(parts []celast.Expr) {
 	}
 }
 
-// plain reports whether values of a type hold no others.
+// plain reports whether values of a type contain no others.
 func plain(t *types.Type) bool {
 	switch t.Kind() {
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind,
@@ -155,7 +153,7 @@ func (e *estimator) inspectCall(x celast.Expr) error {
 	return nil
 }
 
-// inspectGrowth keeps how much larger a call's result can be than what it is made of.
+// inspectGrowth records by how much a call's result can exceed its inputs.
 func (e *estimator) inspectGrowth(x celast.Expr) {
 	call := x.AsCall()
 	args, known := call.Args(), true
@@ -215,15 +213,15 @@ func number(t *types.Type) bool {
 	return plain(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind
 }
 
-// accumulates recognises the addition that a macro (map, filter) makes: its result grows by one an iteration, which the
-// size of the range covers.
+// accumulates recognizes the addition that a macro (map, filter) generates: its result grows by one per iteration, which the size of the
+// range covers.
 func accumulates(call celast.CallExpr) bool {
 	first := call.Args()[0]
 	return first.Kind() == celast.IdentKind && (first.AsIdent() == "@result" || first.AsIdent() == "__result__")
 }
 
-// inspectPattern takes only regular expressions that are written out, and counts their compiled instructions: the time of
-// a match is the text's length times those, and "(a{1000}){10}" is short to write (threat: regex bombs).
+// inspectPattern accepts only literal regular expressions, and counts their compiled instructions: a match takes time proportional to the
+// text's length times those, and "(a{1000}){10}" is short to write (threat: regex bombs).
 func (e *estimator) inspectPattern(call celast.CallExpr) error {
 	args := call.Args()
 	pattern := args[len(args)-1]
@@ -256,7 +254,7 @@ func tooLargePattern(pattern string) error {
 	return fmt.Errorf("costs too much: the pattern %q compiles to more than %d instructions, the limit; use smaller repetitions", text.Truncate(pattern, valueShown), maxRegexInstructions)
 }
 
-// syntaxSize is the size of a pattern with its repetitions written out, without writing them out.
+// syntaxSize returns the size of a pattern with its repetitions expanded, without expanding them.
 func syntaxSize(r *syntax.Regexp, times int) int {
 	if r.Op == syntax.OpRepeat {
 		times *= max(r.Min, r.Max, 1)

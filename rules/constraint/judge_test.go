@@ -92,7 +92,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeOthersToo: one that fails holds, and the others are still judged, in the order of names and indexes.
+// TestJudgeOthersToo: a failed constraint holds, and the others are still judged, in the order of names and indexes.
 func TestJudgeOthersToo(t *testing.T) {
 	s := NewSet([]*Definition{
 		sound(t, "b", seed(`properties.all(p, p.value.nothing == 1)`, `true`, `false`), ""),
@@ -113,7 +113,7 @@ func TestJudgeOthersToo(t *testing.T) {
 	}
 }
 
-// TestMessageExpression: its result is the message, the fixed message where it fails, and never for what is not decided.
+// TestMessageExpression: its result is the message, the fixed message if it fails, and it is never used for an undecided outcome.
 func TestMessageExpression(t *testing.T) {
 	constraint := func(expression string) string {
 		return jsonText([]any{map[string]any{"type": olm.TypeConstraint, "value": map[string]any{"rule": `channel == "x"`, "message": "fixed", "messageExpression": expression}}})
@@ -159,7 +159,7 @@ func TestBinds(t *testing.T) {
 		{"faulty", "[", shop, true},
 	} {
 		s := NewSet([]*Definition{Define(Meta{Name: "one"}, c.constraint, "")}, kubeOne)
-		for range 2 { // the second time from memory
+		for range 2 { // the second time from the cache
 			if got := s.Applies(c.ns); got != c.want {
 				t.Errorf("%s: %v", c.name, got)
 			}
@@ -196,7 +196,7 @@ func TestCluster(t *testing.T) {
 	if len(found) != 1 || found[0].Outcome != Undecided || found[0].Attributes != ClusterVersion {
 		t.Errorf("the version is not known: %+v", found)
 	}
-	// Both automatic properties are given by hand: the list is complete without the version.
+	// Both automatic properties are set explicitly: the list is complete without the version.
 	by := sound(t, "by-hand", "", `[{"type":"olm.k8s","value":{"version":"1.31"}},{"type":"olm.kubeversion","value":{"version":"1.31"}}]`)
 	if found := NewSet([]*Definition{rule, by}, Cluster{}).Judge(etcd(), shop, nil); len(found) != 0 {
 		t.Errorf("%+v", found)
@@ -220,7 +220,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestRemembered: the same values have the same findings without evaluation, and any difference is seen.
+// TestRemembered: equal values have the same findings without evaluation, and any difference is detected.
 func TestRemembered(t *testing.T) {
 	s := NewSet([]*Definition{sound(t, "one", seed(`channel == "x"`), "")}, kubeOne)
 	first := s.Judge(etcd(), shop, nil)
@@ -255,7 +255,7 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestTooLargeValues: a value that is too large fails the rule that touches it, and no other.
+// TestTooLargeValues: a value that is too large fails only the rules that read it.
 func TestTooLargeValues(t *testing.T) {
 	long := jsonText(strings.Repeat("x", maxSeenText+1))
 	wide := "[" + strings.Repeat("1,", maxSeenElements) + "1]"

@@ -11,9 +11,9 @@ import (
 )
 
 // TestOLMVectors: every form of OLM's documented syntax, and how it is read. OLM's resolver first parses and then converts
-// (convertConstraints in operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go, which refuses {}); parse is what its
-// parser says, own what this package says of a bundle's own constraint, cluster what it says of a cluster constraint. Where cluster is
-// stricter than OLM the reason is given: someone writes it now, and can still be told.
+// (convertConstraints in operator-lifecycle-manager pkg/controller/registry/resolver/resolver.go, which refuses {}); parse is the result of
+// its parser, own this package's result for a bundle's own constraint, cluster its result for a cluster constraint. Where cluster is
+// stricter than OLM the reason is stated: the author gets the error on write and can fix it.
 func TestOLMVectors(t *testing.T) {
 	const (
 		pkg = `{"package":{"packageName":"foo","versionRange":">=1.0.0"}}`

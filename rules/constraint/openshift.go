@@ -10,10 +10,9 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// MaxOpenShift returns the highest version of OpenShift that the bundle says it runs on, as MAJOR.MINOR; empty where it says
-// none. The problem is why what it says cannot be read. It is as tolerant as OLM's maxOpenShiftVersion
-// (operator-lifecycle-manager pkg/controller/operators/openshift/helpers.go): a number or additional quotes are read, two
-// such properties or a patch version are not.
+// MaxOpenShift returns the highest OpenShift version that the bundle supports, as MAJOR.MINOR; empty if it specifies none. The problem is
+// why it cannot be parsed. It is as tolerant as OLM's maxOpenShiftVersion (operator-lifecycle-manager
+// pkg/controller/operators/openshift/helpers.go): it accepts a number or additional quotes, but not two such properties or a patch version.
 func (b *Bundle) MaxOpenShift() (version string, problem string) {
 	found := false
 	for _, p := range b.Properties {
@@ -32,7 +31,7 @@ func (b *Bundle) MaxOpenShift() (version string, problem string) {
 	return version, ""
 }
 
-// minorVersion reads MAJOR.MINOR.
+// minorVersion parses MAJOR.MINOR.
 func minorVersion(written string) (version string, problem string) {
 	if written == "" {
 		return "", "is empty; MAJOR.MINOR such as 4.19 is required"

@@ -12,27 +12,27 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// whyNotCompiled is of a bundle's own rule that Prepare has not seen, or that was pushed out since.
+// whyNotCompiled is for a bundle's own rule that Prepare has not compiled, or that was evicted since.
 const whyNotCompiled = "it is not compiled yet; try again in a moment"
 
 var errNotCompiled = errors.New(whyNotCompiled)
 
-// ownRule is a bundle's own constraint made ready, or why that is not possible.
+// ownRule is a bundle's own compiled constraint, or why it cannot be compiled.
 type ownRule struct {
 	check *check
 	err   error
 }
 
-// Own judges the olm.constraint properties of one bundle, and gives a finding for each that no candidate satisfies.
+// Own judges the olm.constraint properties of one bundle, and returns a finding for each that no candidate satisfies.
 //
-// The meaning is OLM's. Its resolver looks for bundles that match a constraint among all it knows, which include the bundle
-// itself and the ClusterServiceVersions of the namespace (getBundleVariables and addInvariants in operator-lifecycle-manager
-// pkg/controller/registry/resolver/resolver.go: the predicate is applied to namespacedCache.Find, from which the bundle
-// is not taken out, and a dependency of a bundle on itself is satisfied by installing it). One candidate must match the
-// whole of a compound (cache.And, Or and Not are applied to one entry). So the candidates here are the bundle itself,
-// those given, and the cluster with its properties. A rule that fails on a candidate does not match it.
+// It follows OLM. Its resolver searches for bundles that match a constraint among all it knows, which include the bundle itself and the
+// ClusterServiceVersions of the namespace (getBundleVariables and addInvariants in operator-lifecycle-manager
+// pkg/controller/registry/resolver/resolver.go: the predicate is applied to namespacedCache.Find, which includes the bundle itself, and
+// installing a bundle satisfies its dependency on itself). One candidate must match the whole compound (cache.And, Or and Not apply to one
+// entry). So the candidates are the bundle itself, the given ones, and the cluster with its properties. A rule that fails on a candidate
+// does not match it.
 //
-// Rules see the variables of cluster constraints, of the candidate. They are not compiled here.
+// Rules have the variables of cluster constraints, with the values of the candidate. They are not compiled here.
 func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget) []Finding {
 	if !BringsOwn(b.Properties) {
 		return nil
@@ -75,10 +75,10 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 	return found
 }
 
-// BringsOwn reports whether there is a constraint among the properties of a bundle.
+// BringsOwn reports whether the properties of a bundle contain a constraint.
 func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.TypeConstraint) }
 
-// surroundings of the Set; of a nil Set nothing is known of the cluster.
+// surroundings returns those of the Set; for a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
 	if s == nil {
 		return clusterValues(Cluster{})
@@ -86,8 +86,7 @@ func (s *Set) surroundings() surroundings {
 	return s.around
 }
 
-// clusterUnknown is what is not known of the cluster as a candidate: while its version is not, its list of properties is not
-// complete.
+// clusterUnknown returns the unknown attributes of the cluster as a candidate: while its version is unknown, its properties are incomplete.
 func (s *Set) clusterUnknown() Attributes {
 	if s == nil || s.cluster.Version == "" {
 		return Properties
@@ -95,7 +94,7 @@ func (s *Set) clusterUnknown() Attributes {
 	return 0
 }
 
-// matchAny looks for a candidate that satisfies the rule. Where none does, what failed or is not known matters.
+// matchAny searches for a candidate that satisfies the rule. If there is none, failed and unknown results count.
 func (r *ownRule) matchAny(subjects []*subject) verdict {
 	open := satisfied
 	for _, subject := range subjects {
@@ -110,7 +109,7 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 	if open.outcome == Satisfied {
 		open = verdict{outcome: Violated, message: r.check.message}
 	}
-	// No candidate can be blamed, so the whole rule is named.
+	// No single candidate caused this, so the message names the whole rule.
 	open.rule = r.check.text
 	if r.check.message != "" {
 		open.message = r.check.message
@@ -118,8 +117,7 @@ func (r *ownRule) matchAny(subjects []*subject) verdict {
 	return open
 }
 
-// Prepare compiles the rules of a bundle's own constraints, so that Own finds them. It is for places that may take
-// milliseconds, not for the request path.
+// Prepare compiles the rules of a bundle's own constraints for Own. It may take milliseconds, so it must not be called on the request path.
 func Prepare(properties []olm.Property) {
 	prepared := 0
 	for _, p := range properties {
@@ -130,7 +128,7 @@ func Prepare(properties []olm.Property) {
 	}
 }
 
-// lookupRule finds what was compiled before.
+// lookupRule returns a cached program.
 func lookupRule(rule string) (*program, error) {
 	entry, ok := lookup(ruleKey(rule))
 	if !ok {
@@ -144,7 +142,7 @@ func readOwn(raw json.RawMessage, compiler func(string) (*program, error)) *ownR
 	return &ownRule{check: check, err: err}
 }
 
-// parseOwn reads a constraint as OLM does, by its own parser.
+// parseOwn parses a constraint with OLM's own parser.
 func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*check, error) {
 	if depth(raw) > maxDepth {
 		return nil, fmt.Errorf("it is nested deeper than %d levels", maxDepth)
@@ -166,7 +164,7 @@ func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*ch
 	return c, err
 }
 
-// depth is how deep brackets are nested; of valid JSON.
+// depth returns the nesting depth of brackets in valid JSON.
 func depth(raw []byte) int {
 	deepest, now, quoted := 0, 0, false
 	for i := 0; i < len(raw); i++ {

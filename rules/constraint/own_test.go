@@ -63,7 +63,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestOwnIsNotCompiledWhileJudging: before Prepare a rule is not judged, and says so.
+// TestOwnIsNotCompiledWhileJudging: a rule is not judged before Prepare, and the finding says so.
 func TestOwnIsNotCompiledWhileJudging(t *testing.T) {
 	b := etcd("olm.constraint", `{"cel":{"rule":"properties.exists(p, p.type == 'never seen before')"}}`)
 	s := NewSet(nil, kubeOne)
@@ -84,7 +84,7 @@ func TestOwnIsNotCompiledWhileJudging(t *testing.T) {
 	}
 }
 
-// TestFailuresAreRemembered: what does not compile is not compiled again for everyone who writes it.
+// TestFailuresAreRemembered: a compile error is cached for all bundles with the same rule.
 func TestFailuresAreRemembered(t *testing.T) {
 	Define(Meta{}, seed(`nothing.like.this`), "")
 	before := Compilations()

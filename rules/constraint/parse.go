@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// node is JSON with places, which no decoder into structs gives: where an element begins and ends (its size as it was
-// written, and its raw text), each key in its own case, and keys that are given twice.
+// node is a JSON value with positions, which decoding into structs would lose: where an element begins and ends (its size and raw text),
+// the case of each key, and duplicate keys.
 type node struct {
 	kind       nodeKind
 	start, end int
@@ -35,7 +35,7 @@ func (k nodeKind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}[k]
 }
 
-// get returns the value of a key; nil without it.
+// get returns the value of a key, or nil.
 func (n *node) get(key string) *node {
 	for i, k := range n.keys {
 		if k == key {
@@ -53,17 +53,17 @@ type document struct {
 	rules      int  // bytes of CEL so far
 }
 
-// raw is an element as it was written.
+// raw returns an element as written.
 func (d *document) raw(n *node) json.RawMessage { return json.RawMessage(d.text[n.start:n.end]) }
 
-// place says where an offset is, for people.
+// place describes an offset in a message.
 func (d *document) place(offset int) string {
 	offset = max(0, min(offset, len(d.text)))
 	before := d.text[:offset]
 	return fmt.Sprintf("line %d, column %d", 1+strings.Count(before, "\n"), 1+utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]))
 }
 
-// parse reads the text; nil where it is not JSON or nested too deep, with a fault.
+// parse parses the text; nil with a fault if it is not JSON or nested too deep.
 func (d *document) parse() *node {
 	if !utf8.ValidString(d.text) {
 		d.faults.add(Syntax, d.path, "", "is not valid UTF-8")
@@ -152,7 +152,7 @@ func (d *document) object(decoder *json.Decoder, n *node, path string, depth int
 	}
 }
 
-// skip passes over what may stand between a token and the next value.
+// skip returns the offset of the next value after separators and white space.
 func (d *document) skip(offset int) int {
 	for offset < len(d.text) && strings.IndexByte(" \t\r\n,:", d.text[offset]) >= 0 {
 		offset++
@@ -160,7 +160,7 @@ func (d *document) skip(offset int) int {
 	return offset
 }
 
-// elements returns the entries of the document's list, of which each must be {type, value}.
+// elements returns the entries of the document's list, each of which must be {type, value}.
 func (d *document) elements(limit int, valueMeans string) []element {
 	if strings.TrimSpace(d.text) == "" {
 		return nil
@@ -206,7 +206,7 @@ type element struct {
 	value *node
 }
 
-// onlyKeys faults keys that are not known.
+// onlyKeys adds a fault for each unknown key.
 func (d *document) onlyKeys(n *node, path string, known ...string) {
 	for i, key := range n.keys {
 		found := false
@@ -219,7 +219,7 @@ func (d *document) onlyKeys(n *node, path string, known ...string) {
 	}
 }
 
-// str reads a string, which must not be empty where it is required.
+// str reads a string; a required one must not be empty.
 func (d *document) str(n *node, path, key string, required bool) (string, bool) {
 	v := n.get(key)
 	switch {

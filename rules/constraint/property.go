@@ -10,14 +10,14 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Types of properties with the version of Kubernetes (R-CO-2), which OLM does not know.
+// Property types with the Kubernetes version (R-CO-2), which OLM does not define.
 const (
 	typeK8s         = "olm.k8s"
 	typeK8sVersion  = "olm.k8sversion"
 	typeKubeVersion = "olm.kubeversion"
 )
 
-// automaticTypes are the properties that a Set gives the cluster by itself, with the version of Kubernetes.
+// automaticTypes are the properties with the Kubernetes version that a Set adds to the cluster.
 var automaticTypes = []string{typeK8s, typeKubeVersion}
 
 func hasType(properties []olm.Property, propertyType string) bool {
@@ -29,8 +29,8 @@ func hasType(properties []olm.Property, propertyType string) bool {
 	return false
 }
 
-// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver
-// passes over one that is not without a word.
+// properties reads spec.properties: any type with any value, but a known type must be well-formed, since OLM's resolver silently skips one
+// that is not.
 func (d *document) properties() []olm.Property {
 	var all []olm.Property
 	for _, e := range d.elements(maxProperties, "any JSON value is accepted") {
@@ -73,7 +73,7 @@ func (d *document) wellFormed(e element) bool {
 	return len(*d.faults) == before
 }
 
-// fields requires an object of exactly these fields, all of them strings that are not empty.
+// fields requires an object with exactly these fields, all of them non-empty strings.
 func (d *document) fields(n *node, path string, names ...string) {
 	want := `{"` + strings.Join(names, `": "...", "`) + `": "..."}`
 	if n.kind != objectNode {

@@ -8,11 +8,11 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// runtimeCosts counts, while the careful program runs, what cel-go's own count does not see: the depth of what is
-// compared, and work in proportion to a text's length. It implements interpreter.ActualCostEstimator.
+// runtimeCosts tracks, while the careful program runs, costs that cel-go's tracker ignores: the depth of compared values, and work linear
+// in a text's length. It implements interpreter.ActualCostEstimator.
 type runtimeCosts struct{ instructions map[string]uint64 }
 
-// CallCost is asked after a call; nil leaves the cost to cel-go.
+// CallCost returns the cost of a finished call; nil selects cel-go's cost.
 func (r runtimeCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	var cost uint64
 	switch function {
@@ -60,7 +60,7 @@ func (r runtimeCosts) CallCost(function, _ string, args []ref.Val, _ ref.Val) *u
 	return &cost
 }
 
-// sizeOf is the length of a text, without counting its characters, or the number of elements.
+// sizeOf returns the length of a text, without counting its characters, or the number of elements.
 func sizeOf(v ref.Val) uint64 {
 	switch v := v.(type) {
 	case types.String:
@@ -73,7 +73,7 @@ func sizeOf(v ref.Val) uint64 {
 	return 1
 }
 
-// deepWeight weighs a value as measure.value does, up to a limit.
+// deepWeight returns the weight of a value as measure.value does, up to a limit.
 func deepWeight(v ref.Val, limit uint64) uint64 {
 	switch v := v.(type) {
 	case types.String:

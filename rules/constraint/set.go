@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Set is all Definitions of the cluster and the facts about it. It is immutable but for what it remembers: judging
-// depends on values only, so the same bundle in the same namespace has the same findings.
+// Set is all Definitions of the cluster and the facts about it. It is immutable except for its cache: judging depends on values only, so
+// the same bundle in the same namespace has the same findings.
 type Set struct {
 	definitions []*Definition
 	given       Cluster // as NewSet got it
@@ -22,13 +22,13 @@ type Set struct {
 	binds       boundedMap[factsKey, []*Definition]
 }
 
-// memoryLimit bounds what a Set remembers, in bytes, roughly.
+// memoryLimit bounds the cache of a Set, in bytes, approximately.
 const memoryLimit = 32 << 20
 
 // factsKey is the digest of a bundle and a namespace.
 type factsKey [sha256.Size]byte
 
-// NewSet puts definitions together. A nil *Set has no constraints.
+// NewSet returns the Set of definitions. A nil *Set has no constraints.
 func NewSet(definitions []*Definition, cluster Cluster) *Set {
 	s := &Set{definitions: slices.Clone(definitions), given: cluster, cluster: cluster}
 	slices.SortStableFunc(s.definitions, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
@@ -48,8 +48,8 @@ func NewSet(definitions []*Definition, cluster Cluster) *Set {
 	return s
 }
 
-// With is a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s, or put in the place
-// of the one with its name. It is for the preview of a definition that is being admitted.
+// With returns a Set that judges by d alone, on the cluster as it would be with d added to the definitions of s or replacing the one of its
+// name. It is for the preview of a definition during admission.
 func (s *Set) With(d *Definition) *Set {
 	definitions, given := []*Definition{d}, Cluster{}
 	if s != nil {
@@ -65,7 +65,7 @@ func (s *Set) With(d *Definition) *Set {
 	return with
 }
 
-// Definitions returns the definitions by name. They must not be changed.
+// Definitions returns the definitions sorted by name. They must not be changed.
 func (s *Set) Definitions() []*Definition {
 	if s == nil {
 		return nil
@@ -73,8 +73,8 @@ func (s *Set) Definitions() []*Definition {
 	return s.definitions
 }
 
-// Cluster returns the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion
-// with the version of Kubernetes unless a definition gives that type itself.
+// Cluster returns the facts about the cluster with all properties: those of the definitions, and olm.k8s and olm.kubeversion with the
+// Kubernetes version unless a definition sets that type itself.
 func (s *Set) Cluster() Cluster {
 	if s == nil {
 		return Cluster{}
@@ -82,7 +82,7 @@ func (s *Set) Cluster() Cluster {
 	return s.cluster
 }
 
-// Empty tells that there is neither a constraint nor a faulty definition: every bundle passes.
+// Empty reports whether there is neither a constraint nor a faulty definition, so that every bundle passes.
 func (s *Set) Empty() bool {
 	if s == nil {
 		return true
@@ -144,8 +144,8 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	return found
 }
 
-// expressed evaluates messageExpression. Like Kubernetes, it is for violations only: elsewhere what it says may depend on what is
-// not known. The message stands where it fails. It is not lasting where the budget stopped it.
+// expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may depend on unknown
+// values. If it fails, message is used. The result is not lasting if the budget stopped it.
 func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, lasting bool) {
 	if c.expression == nil || outcome != Violated {
 		return "", true
@@ -161,8 +161,8 @@ func (c *Constraint) expressed(outcome Outcome, s *subject) (message string, las
 // Applies reports whether some required constraint, or a faulty definition, could refuse a bundle in a namespace.
 func (s *Set) Applies(ns Namespace) bool { return len(s.Applicable(ns)) > 0 }
 
-// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those of which not every required
-// constraint is satisfied there whatever the bundle is, judged with nothing known of it. They are by name and must not be changed.
+// Applicable returns the definitions that could refuse a bundle in a namespace: faulty ones, and those with a required constraint that is
+// not satisfied there for an unknown bundle. They are sorted by name and must not be changed.
 func (s *Set) Applicable(ns Namespace) []*Definition {
 	if s.Empty() {
 		return nil
@@ -204,7 +204,7 @@ func (d *Definition) couldRefuse(anything *subject) (binds, transient bool) {
 	return false, false
 }
 
-// digest is over all that judging depends on besides the Set. Each part goes in with its length, so that no two inputs
+// digest covers everything that judging depends on besides the Set. Each part is prefixed with its length, so that different inputs never
 // write the same bytes.
 func digest(b *Bundle, ns Namespace) factsKey {
 	size := 256

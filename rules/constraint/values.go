@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// shape says how large the inputs of a rule are, each as a power of two. It is what a cost estimate depends on
-// besides the rule, and small enough to be a key.
+// shape is the size of the inputs of a rule, each as a power of two. A cost estimate depends only on it and the rule, and it is small
+// enough to be a key.
 type shape struct {
 	properties uint8 // of the bundle
 	cluster    uint8 // properties of the cluster
@@ -23,8 +23,8 @@ type shape struct {
 	weight     uint8 // of the heaviest single property value, see weigh
 }
 
-// hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this
-// shape is refused. Bundles that are larger are judged too, see program.eval.
+// hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this shape is refused. Larger
+// bundles are judged too, see program.eval.
 var hints = shape{properties: 6, cluster: 5, elements: 6, text: 8, typeText: 6, weight: 6}
 
 func power(n int) uint8 {
@@ -34,7 +34,7 @@ func power(n int) uint8 {
 	return uint8(bits.Len(uint(n - 1))) //nolint:gosec // at most 64
 }
 
-// most is the larger of two shapes, dimension by dimension.
+// most returns the element-wise maximum of two shapes.
 func (s shape) most(o shape) shape {
 	return shape{
 		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster), elements: max(s.elements, o.elements),
@@ -42,7 +42,7 @@ func (s shape) most(o shape) shape {
 	}
 }
 
-// measure keeps the maxima that a shape is made of.
+// measure collects the maxima that a shape consists of.
 type measure struct{ elements, text, typeText, weight int }
 
 func (m *measure) see(texts ...string) {
@@ -51,7 +51,7 @@ func (m *measure) see(texts ...string) {
 	}
 }
 
-// seen is a text as rules see it.
+// seen returns a text as a CEL value.
 func (m *measure) seen(text string) ref.Val {
 	if len(text) > maxSeenText && utf8.RuneCountInString(text) > maxSeenText {
 		return types.NewErr("the value is a text of more than %d characters", maxSeenText)
@@ -60,8 +60,8 @@ func (m *measure) seen(text string) ref.Val {
 	return types.String(text)
 }
 
-// value turns decoded JSON into what CEL sees, once for all rules, and weighs it: how much work comparing it deeply
-// is, in cost units. Numbers are doubles, as in OLM.
+// value converts decoded JSON to a CEL value, once for all rules, and returns its weight: the cost of a deep comparison. Numbers are
+// doubles, as in OLM.
 func (m *measure) value(v any, depth int) (ref.Val, int) {
 	if depth > maxSeenDepth {
 		return types.NewErr("the value is nested deeper than %d levels", maxSeenDepth), 1
@@ -103,9 +103,9 @@ func (m *measure) value(v any, depth int) (ref.Val, int) {
 	}
 }
 
-// properties turns properties into the list of {type, value} that OLM's rules see. A value that cannot be decoded (a
-// number beyond a double's range) leaves an empty element, as in OLM's resolver: celPredicate.Test in
-// operator-lifecycle-manager pkg/controller/registry/resolver/cache/predicates.go.
+// properties converts properties to the list of {type, value} that OLM's rules see. A value that cannot be decoded (a number that overflows
+// a double) leaves an empty element, as in OLM's resolver: celPredicate.Test in operator-lifecycle-manager
+// pkg/controller/registry/resolver/cache/predicates.go.
 func (m *measure) properties(properties []olm.Property) ref.Val {
 	list := make([]ref.Val, len(properties))
 	for i, p := range properties {
@@ -122,8 +122,7 @@ func (m *measure) properties(properties []olm.Property) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
-// ruleLists are rules of RBAC or of webhooks: lists of texts under the names of Kubernetes. A rule that looks at what could not be
-// read fails.
+// ruleLists converts rules of RBAC or of webhooks: lists of texts under their Kubernetes names. A rule that uses an unreadable list fails.
 func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	switch {
 	case err != nil:
@@ -156,7 +155,7 @@ func (m *measure) shape() shape {
 	return shape{elements: power(m.elements), text: power(m.text), typeText: power(m.typeText), weight: power(m.weight)}
 }
 
-// surroundings are the values of the cluster and of a namespace, the same for all bundles that are judged there.
+// surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.
 type surroundings struct {
 	cluster, namespace ref.Val
 	shape              shape
@@ -164,7 +163,7 @@ type surroundings struct {
 	unknownAttributes  Attributes
 }
 
-// clusterValues are made once for a Set.
+// clusterValues returns the values of the cluster, once per Set.
 func clusterValues(c Cluster) surroundings {
 	var m measure
 	m.see(c.Version, c.OpenShift)
@@ -180,7 +179,7 @@ func clusterValues(c Cluster) surroundings {
 		s.unknownAttributes = ClusterVersion
 		s.unknown = append(s.unknown,
 			interpreter.NewAttributePattern(varCluster).QualString("version"), interpreter.NewAttributePattern(varCluster).QualString("openshift"))
-		// The automatic properties are missing then; the list is only complete where the definitions replace them.
+		// The automatic properties are missing; the list is complete only if the definitions replace them.
 		for _, automatic := range automaticTypes {
 			if !hasType(c.Properties, automatic) {
 				s.unknown = append(s.unknown, interpreter.NewAttributePattern(varCluster).QualString("properties"))
@@ -191,7 +190,7 @@ func clusterValues(c Cluster) surroundings {
 	return s
 }
 
-// in adds a namespace.
+// in returns the values with a namespace added.
 func (s surroundings) in(ns Namespace) surroundings {
 	var m measure
 	m.see(ns.Name)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRead reads a Policy of a usual size, and one with a template of a megabyte.
+// BenchmarkRead reads a Policy of a typical size, and one with a template of a megabyte.
 func BenchmarkRead(b *testing.B) {
 	usual := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"), template("three")))
 	large := stored(b, spec([]string{on("Policy a")}, template("one")))
@@ -42,7 +42,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkWithPolicy takes in one change of many Policies.
+// BenchmarkWithPolicy applies one change to a graph of many Policies.
 func BenchmarkWithPolicy(b *testing.B) {
 	policies := chainOf(10_000)
 	g := NewGraph(policies, nil)
@@ -52,7 +52,7 @@ func BenchmarkWithPolicy(b *testing.B) {
 	}
 }
 
-// BenchmarkChain tells what a Policy at the head of a chain waits for.
+// BenchmarkChain formats what a Policy at the head of a chain waits for.
 func BenchmarkChain(b *testing.B) {
 	g := NewGraph(chainOf(10_000), nil)
 	b.ReportAllocs()
@@ -61,7 +61,7 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// BenchmarkDecide is what a change of one dependency costs, but for the requests: findings, decision and status.
+// BenchmarkDecide is the cost of a change of one dependency, without requests: findings, decision and status.
 func BenchmarkDecide(b *testing.B) {
 	policy := stored(b, spec([]string{on("Policy a"), on("Policy b")}, template("one", on("Policy c")), template("two"), template("three")))
 	p := Read(policy)

@@ -11,24 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Limits bound what Opgate watches for Policies: whoever may write some must not be able to take its memory, nor the share of others
-// (threat O23). A watch is on one kind in one namespace, whoever waits there and for however many objects.
+// Limits bound what Opgate watches for Policies, so that their authors can exhaust neither its memory nor the share of others (threat O23).
+// A watch covers one kind in one namespace, for any number of Policies and objects.
 type Limits struct {
-	// PolicyWatches, NamespaceWatches and Watches bound the watches for one Policy, for those of one namespace, and for all.
+	// PolicyWatches, NamespaceWatches and Watches bound the watches per Policy, per namespace, and in total.
 	PolicyWatches, NamespaceWatches, Watches int
-	// Objects bounds the objects that the Policies of one namespace wait for.
+	// Objects bounds the dependency objects of the Policies of one namespace.
 	Objects int
 }
 
-// DefaultLimits cost at most 4 MiB for each namespace with Policies, and 40 MiB altogether: a watch takes about 60 KiB, an object that
-// is waited for about 1 KiB. Policies and PolicySets need no watch. A Policy for an operator waits for a handful of kinds in its own
-// namespace and one or two others.
+// DefaultLimits cost at most 4 MiB per namespace with Policies, and 40 MiB in total: a watch takes about 60 KiB, a dependency object about
+// 1 KiB. Policies and PolicySets need no watch. A Policy for an operator usually depends on a few kinds in its own namespace and one or two
+// others.
 var DefaultLimits = Limits{PolicyWatches: 20, NamespaceWatches: 40, Watches: 400, Objects: 2_000}
 
-// Waiter is a Policy that waits for objects.
+// Waiter is a Policy that depends on objects.
 type Waiter struct {
 	Namespace, Name string
-	// Created is when: what is older comes first.
+	// Created is the creation time: older Policies take precedence.
 	Created time.Time
 	Objects []Ref
 }
@@ -37,44 +37,44 @@ func (w *Waiter) compare(other *Waiter) int {
 	return cmp.Or(w.Created.Compare(other.Created), strings.Compare(w.Namespace, other.Namespace), strings.Compare(w.Name, other.Name))
 }
 
-// area is what one watch is on.
+// area is the scope of one watch.
 type area struct {
 	schema.GroupKind
 	namespace string
 }
 
-// areaOf returns what has to be watched for an object; nothing for Policies and PolicySets, which are read in any case.
+// areaOf returns the scope to watch for an object; none for Policies and PolicySets, which are always read.
 func areaOf(r Ref) (a area, watched bool) {
 	return area{schema.GroupKind{Group: r.Group, Kind: r.Kind}, r.Namespace}, !r.IsPolicy() && !r.IsSet()
 }
 
-// Budget shares the watches out: the oldest Policies come first, so that what is written later never takes from what is there. The
-// same waiters get the same whatever order they are set in. It is not safe for concurrent use.
+// Budget assigns the watches to Policies, oldest first, so that a newer Policy never takes a watch from an older one. The result does not
+// depend on the order of calls. It is not safe for concurrent use.
 type Budget struct {
 	limits     Limits
 	namespaces map[string]*share
-	// areas counts the namespaces that have each; closed are those beyond Limits.Watches.
+	// areas counts the namespaces that need each area; closed are the areas beyond Limits.Watches.
 	areas  map[area]int
 	closed map[area]bool
 }
 
-// share is what the Policies of one namespace have.
+// share is the part of the budget that the Policies of one namespace use.
 type share struct {
 	waiters map[string]*Waiter
 	objects map[Ref]int
 	areas   map[area]int
-	// open are the areas within the limits of the namespace, beyond what is not, by the name of the Policy.
+	// open are the areas within the limits of the namespace; beyond is what exceeds them, by the name of the Policy.
 	open   map[area]bool
 	beyond map[string]map[Ref]bool
 }
 
-// NewBudget returns a Budget that nothing has been taken from.
+// NewBudget returns an unused Budget.
 func NewBudget(limits Limits) *Budget {
 	return &Budget{limits: limits, namespaces: map[string]*share{}, areas: map[area]int{}, closed: map[area]bool{}}
 }
 
-// Set makes these the objects that a Policy waits for, in place of those before; with none it is forgotten. It returns the other
-// Policies, as references, for which something changed by that.
+// Set replaces the objects that a Policy depends on; a Waiter without objects is removed. It returns references to the other Policies whose
+// allocation changed.
 func (b *Budget) Set(w Waiter) (changed []Ref) {
 	s := b.namespaces[w.Namespace]
 	if s == nil {
@@ -110,7 +110,7 @@ func (b *Budget) drop(namespace string, s *share) {
 	}
 }
 
-// Beyond reports whether an object is beyond what a Policy may wait for.
+// Beyond reports whether an object exceeds the limits of a Policy.
 func (b *Budget) Beyond(namespace, name string, object Ref) bool {
 	s := b.namespaces[namespace]
 	if s == nil {
@@ -123,7 +123,7 @@ func (b *Budget) Beyond(namespace, name string, object Ref) bool {
 	return watched && b.closed[a]
 }
 
-// count adds or takes away what a Policy waits for.
+// count adds or subtracts the objects of a Policy.
 func (s *share) count(w *Waiter, by int) {
 	if w == nil {
 		return
@@ -142,7 +142,7 @@ func add[K comparable](counts map[K]int, key K, by int) {
 	}
 }
 
-// reopen finds out what of a namespace is within its limits.
+// reopen recomputes which areas of a namespace are within its limits.
 func (b *Budget) reopen(s *share, limits Limits) {
 	before := s.open
 	s.open, s.beyond = map[area]bool{}, nil
@@ -165,7 +165,7 @@ func (b *Budget) reopen(s *share, limits Limits) {
 	}
 }
 
-// ration goes through the Policies of a namespace, the oldest first.
+// ration applies the limits to the Policies of a namespace, oldest first.
 func (s *share) ration(limits Limits) {
 	s.beyond = map[string]map[Ref]bool{}
 	objects := map[Ref]bool{}
@@ -192,7 +192,7 @@ func (s *share) ration(limits Limits) {
 	}
 }
 
-// reclose finds out which areas are beyond what all may have together, and returns the Policies for which that has changed, but one.
+// reclose recomputes which areas exceed the total limit, and returns the Policies for which that changed, except one.
 func (b *Budget) reclose(but Ref) (changed []Ref) {
 	if len(b.areas) <= b.limits.Watches && len(b.closed) == 0 {
 		return nil
@@ -236,7 +236,7 @@ func (b *Budget) sorted() []*Waiter {
 	return all
 }
 
-// BeyondText says what a dependency beyond the limits comes to.
+// BeyondText returns the message for a dependency beyond the limits.
 func (l Limits) BeyondText() string {
 	return fmt.Sprintf("too many objects are waited for: the Policies of a namespace may wait for %d objects, of %d kinds and namespaces, of which %d for one Policy, "+
 		"and all Policies together of %d kinds and namespaces; older Policies come first", l.Objects, l.NamespaceWatches, l.PolicyWatches, l.Watches)

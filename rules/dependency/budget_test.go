@@ -13,12 +13,12 @@ func widget(namespace, name string) Ref {
 	return Ref{Group: "example.com", Kind: "Widget", Namespace: namespace, Name: name}
 }
 
-// waiterOf waits for objects; age is how many minutes later than others it was written.
+// waiterOf returns a Waiter for objects; age is how many minutes later than others it was created.
 func waiterOf(namespace, name string, age int, objects ...Ref) Waiter {
 	return Waiter{Namespace: namespace, Name: name, Created: time.Date(2026, 11, 22, 0, age, 0, 0, time.UTC), Objects: objects}
 }
 
-// manyNamespaces are one object in each of some namespaces.
+// manyNamespaces returns one object in each of some namespaces.
 func manyNamespaces(prefix string, count int) []Ref {
 	var all []Ref
 	for i := range count {
@@ -27,7 +27,7 @@ func manyNamespaces(prefix string, count int) []Ref {
 	return all
 }
 
-// beyondOf lists what of each waiter is beyond the budget.
+// beyondOf returns the objects of each waiter that exceed the budget.
 func beyondOf(b *Budget, waiters []Waiter) string {
 	var all []string
 	for _, w := range waiters {
@@ -42,8 +42,8 @@ func beyondOf(b *Budget, waiters []Waiter) string {
 	return strings.Join(all, ", ")
 }
 
-// TestA2Budget shares watches out by limits of 3 for a Policy, 5 for a namespace and 8 in all, and 20 objects for a namespace
-// (threat O23), whatever order the Policies come in.
+// TestA2Budget distributes watches with limits of 3 per Policy, 5 per namespace and 8 in total, and 20 objects per namespace (threat O23),
+// in any order of the Policies.
 func TestA2Budget(t *testing.T) {
 	limits := Limits{PolicyWatches: 3, NamespaceWatches: 5, Watches: 8, Objects: 20}
 	var sameKind []Ref
@@ -97,7 +97,7 @@ func TestA2Budget(t *testing.T) {
 				if got := beyondOf(b, tc.waiters); got != tc.want {
 					t.Fatalf("beyond are %s; want %s", got, tc.want)
 				}
-				// What goes leaves its share to others, and nothing behind.
+				// A deleted Policy releases its share and leaves no state.
 				order.Shuffle(len(arrival), func(i, j int) { arrival[i], arrival[j] = arrival[j], arrival[i] })
 				for _, w := range arrival {
 					w.Objects = nil
@@ -111,7 +111,7 @@ func TestA2Budget(t *testing.T) {
 	}
 }
 
-// TestA2BudgetIsGivenBack has an older Policy end, and a newer one take its place.
+// TestA2BudgetIsGivenBack deletes an older Policy, and a newer one takes its share.
 func TestA2BudgetIsGivenBack(t *testing.T) {
 	b := NewBudget(Limits{PolicyWatches: 2, NamespaceWatches: 2, Watches: 2, Objects: 10})
 	b.Set(waiterOf("a", "old", 0, manyNamespaces("n", 2)...))
@@ -124,7 +124,7 @@ func TestA2BudgetIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestA2TooMany takes nothing back because of an object that is not looked at.
+// TestA2TooMany: an object that is not watched takes nothing back.
 func TestA2TooMany(t *testing.T) {
 	f := Evaluate(Dependency{Ref: widget("victim", "x"), Want: Compliant}, Observed{Reason: TooMany, Detail: DefaultLimits.BeyondText()})
 	if f.Met || !f.Undecided || f.Unread || !strings.HasPrefix(f.Text, "too many objects are waited for") {

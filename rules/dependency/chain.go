@@ -6,9 +6,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Chain says what a Policy waits for, and what that waits for, as far as the statuses tell: "Policy shop/app waits for
-// Policy shop/db (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the
-// name of the one that is asked about, empty for any.
+// Chain describes what a Policy waits for, and what that waits for, according to the statuses: "Policy shop/app waits for Policy shop/db
+// (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the name of the template to describe,
+// empty for any.
 func (g *Graph) Chain(policy Ref, template string) string {
 	s := policy.String() + " waits for "
 	wait := g.next(policy, template, nil)
@@ -31,7 +31,7 @@ func (g *Graph) Chain(policy Ref, template string) string {
 	}
 }
 
-// String shows what is waited for and why it is not met.
+// String returns the object that is waited for and why it is not met.
 func (w *Wait) String() string {
 	s := w.Ref.String()
 	switch {
@@ -43,7 +43,7 @@ func (w *Wait) String() string {
 	return s
 }
 
-// next returns what an object waits for: the first that leads on, else the first. What was seen is not looked at again.
+// next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are skipped.
 func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	var first *Wait
 	for _, w := range g.waits(from, template) {
@@ -60,8 +60,8 @@ func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
 	return first
 }
 
-// waits returns what an object waits for according to the statuses. For a Policy they are its own, for the object of a
-// template those of the template. A PolicySet waits for the members that are not Compliant.
+// waits returns what an object waits for according to the statuses: for a Policy its own, for the object of a template those of the
+// template. A PolicySet waits for its members that are not Compliant.
 func (g *Graph) waits(of Ref, template string) []*Wait {
 	switch {
 	case of.IsPolicy():
@@ -93,8 +93,8 @@ func (g *Graph) waits(of Ref, template string) []*Wait {
 	return nil
 }
 
-// waitsOf returns what a template waits for, empty for any. A list of templates that is full may have been cut: then it may
-// have this one too.
+// waitsOf returns what a template waits for; an empty name means any template. A full list of templates may have been truncated, so it is
+// treated as if it contained this one.
 func (p *Policy) waitsOf(template string) []*Wait {
 	if p == nil {
 		return nil

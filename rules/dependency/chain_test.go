@@ -71,7 +71,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestLongChain: what is shown is bounded, and so is what is walked.
+// TestLongChain: the message is bounded, and so is the traversal.
 func TestLongChain(t *testing.T) {
 	got := NewGraph(chainOf(10_000), nil).Chain(PolicyRef("shop", "p0"), "t")
 	if steps := strings.Count(got, "Policy shop/"); steps != 1+shownSteps || !strings.HasSuffix(got, "Policy shop/p10 (Pending, Compliant is wanted), which waits for more") {

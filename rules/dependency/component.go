@@ -1,7 +1,7 @@
 package dependency
 
-// cyclic returns those of some objects that are part of a cycle, one for each set of objects that all wait for one another.
-// It is Tarjan's algorithm with a stack of its own: a chain of Policies may be longer than the program's can grow.
+// cyclic returns those of some objects that are part of a cycle, one per strongly connected component. It is Tarjan's algorithm with an
+// explicit stack: a chain of Policies may be longer than the goroutine stack allows.
 func (g *Graph) cyclic(starts []Ref) []Ref {
 	c := components{graph: g, number: map[Ref]int{}, low: map[Ref]int{}, open: map[Ref]bool{}, wanted: make(map[Ref]bool, len(starts))}
 	for _, r := range starts {
@@ -15,20 +15,20 @@ func (g *Graph) cyclic(starts []Ref) []Ref {
 	return c.found
 }
 
-// components is the state of the walk.
+// components is the state of the traversal.
 type components struct {
 	graph *Graph
-	// number is when an object was first come to, from 1; low is the earliest that it leads back to.
+	// number is the order of discovery, from 1; low is the lowest number that an object leads back to.
 	number, low map[Ref]int
-	// stack has the objects whose component is not complete; open reports whether one is on it.
+	// stack holds the objects whose component is not complete; open reports whether an object is on it.
 	stack []Ref
 	open  map[Ref]bool
-	// wanted are the objects asked about, found those of them that are on a cycle.
+	// wanted are the objects to check, found those of them that are on a cycle.
 	wanted map[Ref]bool
 	found  []Ref
 }
 
-// step is one object on the way from the start to where the walk is.
+// step is one object on the path from the start to the current object.
 type step struct {
 	at Ref
 	to []Ref
@@ -65,7 +65,7 @@ func (c *components) enter(r Ref) step {
 	return step{r, c.graph.waitsFor(r)}
 }
 
-// leave takes a complete component off the stack.
+// leave pops a complete component off the stack.
 func (c *components) leave(r Ref) {
 	if c.low[r] != c.number[r] {
 		return

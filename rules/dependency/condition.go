@@ -7,43 +7,43 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// ConditionCompliant is the condition that says the same as status.compliant, and why.
+// ConditionCompliant is the condition that repeats status.compliant, with a reason and a message.
 const ConditionCompliant = "Compliant"
 
-// What a suspended guard says of itself: condition DependenciesSatisfied is False, for the reason that refusals name as well. A
-// guard that is not suspended has no such condition.
+// Condition DependenciesSatisfied of a suspended guard is False, with the reason that refusals name too. A guard that is not suspended has
+// no such condition.
 const (
 	ConditionDependencies   = "DependenciesSatisfied"
 	ReasonDependencyPending = "DependencyPending"
 )
 
-// Reasons of condition Compliant, besides the states.
+// Reasons of condition Compliant, in addition to the states.
 const (
-	// ReasonNotEvaluated: the state is not known yet, because something has not been evaluated since it was written.
+	// ReasonNotEvaluated: the state is not known yet, because an object was not evaluated since its last change.
 	ReasonNotEvaluated = "NotEvaluated"
-	// ReasonUnknown: nobody says what the state is.
+	// ReasonUnknown: no status reports the state.
 	ReasonUnknown = "Unknown"
 	// ReasonDisabled: the Policy is disabled.
 	ReasonDisabled = "Disabled"
 	// ReasonNoTemplates: the Policy has no templates.
 	ReasonNoTemplates = "NoTemplates"
-	// ReasonExcluded: the namespace is one that Opgate leaves out.
+	// ReasonExcluded: Opgate excludes the namespace.
 	ReasonExcluded = "NamespaceExcluded"
 )
 
-// excluded says of a namespace that is left out why nothing happens there.
+// excluded is the message for a Policy or PolicySet in an excluded namespace.
 const excluded = "the namespace is one that Opgate leaves out, so nothing of the policy is applied"
 
-// summary is what a status says of the whole.
+// summary is the overall state of a Policy or PolicySet.
 type summary struct {
 	state State
-	// evaluating: it is unknown, but will be known. reason, if it is given, is why else it is unknown.
+	// evaluating is set where the state is not known yet. reason, if set, is another cause of an unknown state.
 	evaluating bool
 	reason     string
 	message    string
 }
 
-// setCondition writes condition Compliant. Its time changes only with its status.
+// setCondition writes condition Compliant. Its transition time changes only with its status.
 func setCondition(conditions *[]metav1.Condition, s summary, generation int64, now metav1.Time) {
 	c := metav1.Condition{Type: ConditionCompliant, Status: metav1.ConditionFalse, Reason: string(s.state),
 		Message: text.Truncate(s.message, maxMessage), ObservedGeneration: generation, LastTransitionTime: now}

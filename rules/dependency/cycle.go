@@ -8,9 +8,8 @@ import (
 
 // waitsFor returns what the state of an object waits for.
 //
-// A Policy waits for the dependencies of its templates, but for those with ignorePending: these leave its state alone. The
-// object that a template makes waits for what the template waits for. A PolicySet waits for its members. What a disabled
-// Policy has written down is not in force.
+// A Policy waits for the dependencies of its templates, except those with ignorePending, which do not affect its state. The object that a
+// template creates waits for what the template waits for. A PolicySet waits for its members. The spec of a disabled Policy has no effect.
 func (g *Graph) waitsFor(from Ref) []Ref {
 	var to []Ref
 	var last []Dependency
@@ -49,15 +48,15 @@ func (g *Graph) waitsFor(from Ref) []Ref {
 	return to
 }
 
-// Cycle returns a shortest way from an object back to itself along what is waited for: first and last are from. It is nil
-// where there is none.
+// Cycle returns a shortest path from an object back to itself along its dependencies; the first and last element are from. It is nil if
+// there is none.
 func (g *Graph) Cycle(from Ref) []Ref {
 	cycle, _ := g.cycle(from)
 	return cycle
 }
 
-// cycle looks in breadth, and also gives what it came across: in all that can be reached there is no cycle through from
-// if none is given.
+// cycle searches breadth-first and also returns the objects that it reached: without a cycle through from, these are all that from waits
+// for.
 func (g *Graph) cycle(from Ref) (cycle []Ref, reached map[Ref]Ref) {
 	cameFrom := map[Ref]Ref{}
 	for queue := []Ref{from}; len(queue) > 0; queue = queue[1:] {
@@ -75,7 +74,7 @@ func (g *Graph) cycle(from Ref) (cycle []Ref, reached map[Ref]Ref) {
 	return nil, cameFrom
 }
 
-// trail is the way from an object to one that was reached from it, and back.
+// trail is the path from an object to one that was reached from it, and back.
 func trail(from, last Ref, cameFrom map[Ref]Ref) []Ref {
 	way := []Ref{from}
 	for at := last; at != from; at = cameFrom[at] {
@@ -86,16 +85,16 @@ func trail(from, last Ref, cameFrom map[Ref]Ref) []Ref {
 	return way
 }
 
-// PolicyCycle returns a short cycle that a Policy, or the object that one of its templates makes, is part of; nil where
-// there is none. A template with ignorePending can wait for itself without its Policy waiting for it.
+// PolicyCycle returns a short cycle that contains a Policy, or the object that one of its templates creates; nil if there is none. A
+// template with ignorePending can wait for itself without its Policy waiting for it.
 func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	cycle, reached := g.cycle(PolicyRef(namespace, name))
 	p := g.Policy(namespace, name)
 	if cycle != nil || p == nil || p.Disabled {
 		return cycle
 	}
-	// An object that is on a cycle is reached from what it waits for itself. So the Policy reaches it, unless what the
-	// object waits for is not what the Policy does: with ignorePending, or where somebody else makes it too.
+	// An object on a cycle is reached from its own dependencies. So the Policy reaches it, unless the Policy does not depend on what the
+	// object depends on: with ignorePending, or where another Policy creates the object too.
 	var starts []Ref
 	suspect := false
 	for i := range p.Templates {
@@ -108,7 +107,7 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	if !suspect {
 		return nil
 	}
-	const enough = 5 // each has to be mended, and a hostile Policy can have hundreds
+	const enough = 5 // each must be fixed, and a hostile Policy can have hundreds
 	circles := g.cyclic(starts)
 	for _, start := range circles[:min(len(circles), enough)] {
 		if c := g.Cycle(start); c != nil && (cycle == nil || len(c) < len(cycle)) {
@@ -118,10 +117,10 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	return cycle
 }
 
-// shownSteps is how many objects of a cycle or a chain are shown.
+// shownSteps bounds the objects of a cycle or a chain that a message shows.
 const shownSteps = 10
 
-// ChainText shows a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a", a long one with its middle left out.
+// ChainText formats a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a"; the middle of a long one is left out.
 func ChainText(cycle []Ref) string {
 	parts := make([]string, 0, shownSteps+1)
 	for i, r := range cycle {

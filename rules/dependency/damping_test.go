@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestDamping plays a dependency that comes and goes.
+// TestDamping simulates a dependency that comes and goes.
 func TestDamping(t *testing.T) {
 	now := noon
 	var d Damping
@@ -25,7 +25,7 @@ func TestDamping(t *testing.T) {
 	step(time.Second, false, "a", 0)
 	step(time.Second, true, "a", 10*time.Second)
 	step(4*time.Second, true, "a", 6*time.Second) // time passes
-	step(time.Second, false, "a", 0)              // it goes before it counted: that is no loss
+	step(time.Second, false, "a", 0)              // lost before it counted: not a loss
 	step(time.Second, true, "a", 10*time.Second)
 	step(10*time.Second, true, "a", 0)
 	step(0, true, "a", 0)
@@ -38,7 +38,7 @@ func TestDamping(t *testing.T) {
 		step(delay*time.Second, true, "a", 0)
 	}
 	step(time.Second, false, "a", 0)
-	step(time.Second, true, "b", 0) // an edit ends it
+	step(time.Second, true, "b", 0) // an edit resets it
 	step(time.Second, false, "b", 0)
 	step(time.Second, true, "b", 0)
 	if d.Losses() != 1 {
@@ -50,8 +50,8 @@ func TestDamping(t *testing.T) {
 	step(10*time.Second, true, "b", 0)
 }
 
-// TestDampingOfAnything: however the dependencies come and go without an edit, what is applied is applied a few times an
-// hour, and once they hold, they count within the longest delay.
+// TestDampingOfAnything: however the dependencies come and go without an edit, the template is applied a few times an hour, and once they
+// hold, they count within the maximum delay.
 func TestDampingOfAnything(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))

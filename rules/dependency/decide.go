@@ -7,72 +7,72 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Decision is what is to be done with the object of a template.
+// Decision is the action for the object of a template.
 type Decision int
 
 // The decisions.
 const (
-	// DoKeep leaves it as it is.
+	// DoKeep leaves the object unchanged.
 	DoKeep Decision = iota
-	// DoApply creates it or brings it up to date, not suspended.
+	// DoApply creates or updates the object, not suspended.
 	DoApply
-	// DoSuspend creates it or brings it up to date, with AnnotationPending.
+	// DoSuspend creates or updates the object, with AnnotationPending.
 	DoSuspend
-	// DoDelete deletes it.
+	// DoDelete deletes the object.
 	DoDelete
-	// DoWait: it is not there and is not made.
+	// DoWait does not create the object, which does not exist.
 	DoWait
-	// DoFault: there is a template error; whatever is there is left as it is.
+	// DoFault reports a template error and leaves an existing object unchanged.
 	DoFault
 )
 
-// String is for tests and logs.
+// String returns the decision for tests and logs.
 func (d Decision) String() string {
 	return [...]string{"Keep", "Apply", "Suspend", "Delete", "Wait", "Fault"}[d]
 }
 
-// TemplateInput is all that deciding on one template needs.
+// TemplateInput is the input of Decide.
 type TemplateInput struct {
 	Policy   *Policy
 	Template Template
-	// Findings has one for each of the template's dependencies.
+	// Findings has one entry per dependency of the template.
 	Findings []Finding
-	// Cycle is one that the Policy is part of, for the message.
+	// Cycle is a cycle that the Policy is part of, for the message.
 	Cycle []Ref
-	// Damped, from Damping.Next, is how long the template is held back still. Damping is for the message.
+	// Damped, from Damping.Next, is the remaining delay of the template. Damping is for the message.
 	Damped  time.Duration
 	Damping Damping
-	// Mode says what becomes of guards; empty is Suspend.
+	// Mode is what happens to guards; empty is Suspend.
 	Mode PendingGuards
-	// Live is nil where there is none.
+	// Live is nil if the object does not exist.
 	Live *Live
-	// Edited says that the template has changed since it was written last; false where nobody knows.
+	// Edited is set where the template has changed since it was last applied; false if that is not known.
 	Edited bool
-	// KindFault is why no object of this kind can be made: it counts before what is waited for. WriteFault is why it
-	// cannot be written, and counts after it.
+	// KindFault is why no object of this kind can be created; it takes precedence over dependencies. WriteFault is why the object cannot be
+	// written; dependencies take precedence over it.
 	KindFault, WriteFault string
 }
 
-// TemplateOutcome is what becomes of one template.
+// TemplateOutcome is the decision on one template and the state to report.
 type TemplateOutcome struct {
 	Template string
 	Decision Decision
-	// State is empty where it is unknown.
+	// State is empty if unknown.
 	State State
-	// Message is "<State>; <text>", empty where the state is unknown.
+	// Message is "<State>; <text>", empty if the state is unknown.
 	Message string
-	// Fault: there is a template error.
+	// Fault is set for a template error.
 	Fault bool
-	// Evaluating: the state is unknown because the object has not been evaluated yet.
+	// Evaluating is set where the state is unknown because the object was not evaluated yet.
 	Evaluating bool
-	// Unmet are the findings that it waits for.
+	// Unmet are the findings of the dependencies that the template waits for.
 	Unmet []Finding
-	// Unread: it waits for what has not been read yet, and nothing else is known.
+	// Unread is set where it waits only for dependencies that have not been read yet.
 	Unread bool
 }
 
-// Decide decides on one template. A template error that no edit of something else can mend comes first, then what is
-// waited for, then everything that stands in the way of applying it.
+// Decide decides on one template. A template error that only an edit of the Policy can fix comes first, then unmet dependencies, then all
+// other reasons not to apply it.
 func Decide(in TemplateInput) TemplateOutcome {
 	for _, fault := range []string{in.Template.Fault, in.KindFault} {
 		if fault != "" {
@@ -91,7 +91,7 @@ func Decide(in TemplateInput) TemplateOutcome {
 	return in.met()
 }
 
-// met applies the template, unless something stands in the way.
+// met applies the template, unless something prevents it.
 func (in *TemplateInput) met() TemplateOutcome {
 	switch live := in.Live; {
 	case in.Template.HubError != "":
@@ -101,7 +101,7 @@ func (in *TemplateInput) met() TemplateOutcome {
 	case live != nil && !live.Ours:
 		return in.fault(in.foreign())
 	case live != nil && live.Deleting:
-		return TemplateOutcome{Template: in.Template.Name, Decision: DoKeep, Evaluating: true} // it is made anew once it is gone
+		return TemplateOutcome{Template: in.Template.Name, Decision: DoKeep, Evaluating: true} // recreated once it is deleted
 	case live != nil && live.notCreated():
 		out := in.fault("Gatekeeper has not accepted it: see status.byPod of " + in.Template.Ref.String())
 		out.Decision = DoApply
@@ -110,13 +110,12 @@ func (in *TemplateInput) met() TemplateOutcome {
 	out := in.live()
 	out.Decision = DoApply
 	if in.Live == nil || in.Live.Suspended || in.Edited {
-		out.State, out.Message, out.Evaluating = Unknown, "", true // what it says is from before
+		out.State, out.Message, out.Evaluating = Unknown, "", true // its status predates the edit
 	}
 	return out
 }
 
-// unmet takes the template back or does not make it. A guard stays, and holds approvals: without it nothing would
-// restrain what it is there for.
+// unmet deletes the object or does not create it. A guard stays and holds approvals: without it nothing would restrict what it governs.
 func (in *TemplateInput) unmet(text string) TemplateOutcome {
 	out := in.pending(text)
 	switch live := in.Live; {
@@ -134,8 +133,8 @@ func (in *TemplateInput) unmet(text string) TemplateOutcome {
 	return out
 }
 
-// undecided leaves everything as it is. Only a guard that is not there yet is made, suspended, for it does no harm. An
-// edit of what is applied waits like a new template: its state must not be told as if it were in force.
+// undecided leaves objects unchanged. Only a missing guard is created, suspended, which is always safe. An edited template waits like a new
+// one: its state must not be reported as if the edit were applied.
 func (in *TemplateInput) undecided() TemplateOutcome {
 	live := in.Live
 	if live != nil && live.Ours && !live.Suspended && !live.Deleting && !in.Edited {
@@ -173,7 +172,7 @@ func (in *TemplateInput) fault(text string) TemplateOutcome {
 		Message: message(NonCompliant, "template-error; "+text), Unmet: unmet(in.Findings)}
 }
 
-// pending is the outcome of a template that waits. With ignorePending only what is reported differs.
+// pending is the outcome of a waiting template. With ignorePending only the reported state differs.
 func (in *TemplateInput) pending(text string) TemplateOutcome {
 	out := TemplateOutcome{Template: in.Template.Name, Decision: DoWait, State: Pending, Unmet: unmet(in.Findings)}
 	if in.Template.IgnorePending {
@@ -183,12 +182,12 @@ func (in *TemplateInput) pending(text string) TemplateOutcome {
 	return out
 }
 
-// live is the outcome of a template whose object stays or is applied: its own state.
+// live is the outcome of a template whose object is kept or applied: the object's own state.
 func (in *TemplateInput) live() TemplateOutcome {
 	out := TemplateOutcome{Template: in.Template.Name}
 	out.State, out.Evaluating = in.Live.state()
 	if in.Template.Guard && out.State == Pending {
-		out.State, out.Evaluating = Unknown, true // it was suspended just now, and does not say yet what it says without that
+		out.State, out.Evaluating = Unknown, true // it was suspended until now, and its status does not say its state without that yet
 	}
 	if out.State != Unknown {
 		out.Message = in.Live.message(in.Template.Ref, out.State)
@@ -204,7 +203,7 @@ func (in *TemplateInput) foreign() string {
 	return in.Template.Ref.String() + " exists already and belongs to no Policy" + fix
 }
 
-// dampedText names the whole delay and not what is left of it: the message must not change while the time passes.
+// dampedText names the full delay, not the remaining one: the message must not change as time passes.
 func (in *TemplateInput) dampedText() string {
 	s := "Dependencies are satisfied again"
 	if n := in.Damping.Losses(); n > 0 {
@@ -218,7 +217,7 @@ func (in *TemplateInput) dampedText() string {
 	return s
 }
 
-// maxMessage is how long a message becomes, in bytes.
+// maxMessage bounds a message, in bytes.
 const maxMessage = 4096
 
 func message(state State, says string) string {

@@ -163,7 +163,7 @@ func TestDecideOnGatekeeper(t *testing.T) {
 	}
 }
 
-// TestMessageOfObject: it comes from where the object tells it, and never tells another state than the present one.
+// TestMessageOfObject: the message comes from the object's status, and is never that of another state than the present one.
 func TestMessageOfObject(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true}
@@ -188,7 +188,7 @@ func TestMessageOfObject(t *testing.T) {
 	}
 }
 
-// TestDecideNeverOpensTheGate goes through all inputs there are, and holds the decisions to what must never happen.
+// TestDecideNeverOpensTheGate enumerates all inputs, and checks that decisions never violate the invariants.
 func TestDecideNeverOpensTheGate(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app"}
 	db := dep("Policy", "db", Compliant)

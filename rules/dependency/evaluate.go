@@ -8,20 +8,20 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Finding is what one dependency comes to.
+// Finding is the result of evaluating one dependency.
 type Finding struct {
 	Dependency
 	Met bool
-	// Undecided: it is not met, but that may be about to change. It changes nothing.
+	// Undecided is set where the dependency is not met but may be soon. It changes nothing.
 	Undecided bool
-	// Unread: nothing has been read yet; an answer is on its way.
+	// Unread is set where the object has not been read yet.
 	Unread bool
 	Reason Reason
-	// State is what the object's status says, empty if nothing.
+	// State is the state in the object's status, empty if none.
 	State State
 	// Text explains the reason.
 	Text string
-	// UID and Generation are of the object, zero where there is none.
+	// UID and Generation are the object's, zero if it does not exist.
 	UID        types.UID
 	Generation int64
 }
@@ -31,7 +31,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 	f := Finding{Dependency: d, UID: o.UID, Generation: o.Generation, State: o.State}
 	switch {
 	case o.Reason == NotFound && d.Group == GatekeeperTemplateGroup && d.Kind == KindConstraintTemplate && d.Want != Compliant:
-		f.Met = true // it being there is what Compliant means for this kind
+		f.Met = true // for this kind, existing means Compliant
 	case o.Reason != "":
 		f.Reason, f.Text = o.Reason, notReadText(o)
 		f.Undecided = o.Reason == NotRead || o.Reason == TooMany
@@ -54,7 +54,7 @@ func Evaluate(d Dependency, o Observed) Finding {
 	return f
 }
 
-// notReadText says why an object could not be read.
+// notReadText returns why an object could not be read.
 func notReadText(o Observed) string {
 	if o.Detail != "" {
 		return text.Truncate(o.Detail, 500)
@@ -71,8 +71,8 @@ func notReadText(o Observed) string {
 	}
 }
 
-// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides, and one that
-// is stale or has not been read leaves it open.
+// Settled reports whether all dependencies are met, and whether that is decided: one that is not met decides it; one that is stale or not
+// read yet leaves it undecided.
 func Settled(findings []Finding) (met, decided bool) {
 	met, decided = true, true
 	for i := range findings {
@@ -87,7 +87,7 @@ func Settled(findings []Finding) (met, decided bool) {
 	return met, decided
 }
 
-// unmet leaves out those that are met.
+// unmet returns the findings that are not met.
 func unmet(findings []Finding) []Finding {
 	var rest []Finding
 	for i := range findings {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestObserve reads the state of anything. What is not there, or of another type, is never a state.
+// TestObserve reads the state of any object. A missing field, or one of another type, is never a state.
 func TestObserve(t *testing.T) {
 	for _, c := range []struct{ name, object, want string }{
 		{name: "nothing", object: "{}", want: "0/0 none"},

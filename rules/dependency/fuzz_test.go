@@ -14,8 +14,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-// FuzzRead: whatever a Policy has in it, it can be read, judged, decided on and reported, and what is told of it is
-// bounded, printable and consistent.
+// FuzzRead: any Policy can be read, judged, decided on and reported, and its status and events are bounded, printable and consistent.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		seed003,
@@ -38,7 +37,7 @@ func FuzzRead(f *testing.F) {
 		}
 		p.Namespace, p.Name = "shop", "app"
 		var live map[string]any
-		_ = json.Unmarshal(liveData, &live) // nil is an object that is not there
+		_ = json.Unmarshal(liveData, &live) // nil is a missing object
 
 		read := Read(p)
 		scoped := read.Scoped(func(_, kind string) bool { return len(kind)%2 == 0 })

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Graph says what depends on what. It is not changed once it is made; nil is an empty one.
+// Graph is the dependency graph of Policies and PolicySets. It is immutable; nil is an empty one.
 //
-// A graph with one Policy or PolicySet more or less shares nearly all with the one it was made from: a few changes are
-// kept beside an index of all, and are merged into a new index once there are many.
+// A changed Graph shares nearly all of its data with the one that it was made from: a few changes are kept beside a shared index, and
+// merged into a new index once there are many.
 type Graph struct {
 	all *index
-	// changes has nil for what is gone.
+	// changes has nil entries for deleted objects.
 	changes index
 }
 
-// maxChanges is how many changes are kept beside the index.
+// maxChanges bounds the changes that are kept beside the index.
 const maxChanges = 32
 
 type key struct{ namespace, name string }
 
-// index is what is looked up by name.
+// index finds Policies, PolicySets and templates by name.
 type index struct {
 	policies map[key]*Policy
 	sets     map[key]*Set
-	// makers are the templates by the object that they make; nearly always there is one.
+	// makers are the templates by the object that they create; nearly always one.
 	makers map[Ref][]maker
 }
 
@@ -34,7 +34,7 @@ type maker struct {
 	template int
 }
 
-// NewGraph makes the graph of these.
+// NewGraph returns the graph of Policies and PolicySets.
 func NewGraph(policies []*Policy, sets []*Set) *Graph {
 	all := &index{policies: make(map[key]*Policy, len(policies)), sets: make(map[key]*Set, len(sets))}
 	for _, p := range policies {
@@ -62,22 +62,22 @@ func makersOf(policies map[key]*Policy) map[Ref][]maker {
 	return makers
 }
 
-// WithPolicy returns the graph with this Policy in place of the one of its name.
+// WithPolicy returns the graph with a Policy added or replaced.
 func (g *Graph) WithPolicy(p *Policy) *Graph {
 	return g.changed(key{p.Namespace, p.Name}, p)
 }
 
-// WithoutPolicy returns the graph without that Policy.
+// WithoutPolicy returns the graph without a Policy.
 func (g *Graph) WithoutPolicy(namespace, name string) *Graph {
 	return g.changed(key{namespace, name}, nil)
 }
 
-// WithSet returns the graph with this PolicySet in place of the one of its name.
+// WithSet returns the graph with a PolicySet added or replaced.
 func (g *Graph) WithSet(s *Set) *Graph {
 	return g.changedSet(key{s.Namespace, s.Name}, s)
 }
 
-// WithoutSet returns the graph without that PolicySet.
+// WithoutSet returns the graph without a PolicySet.
 func (g *Graph) WithoutSet(namespace, name string) *Graph {
 	return g.changedSet(key{namespace, name}, nil)
 }
@@ -110,7 +110,7 @@ func with[T any](changes map[key]T, k key, v T) map[key]T {
 	return next
 }
 
-// merged puts the changes into an index of their own once there are many.
+// merged merges the changes into a new index once there are many.
 func (g *Graph) merged() *Graph {
 	if len(g.changes.policies)+len(g.changes.sets) <= maxChanges {
 		return g
@@ -132,7 +132,7 @@ func replaced[T any](all, changes map[key]*T) map[key]*T {
 	return next
 }
 
-// Policy returns a Policy, nil if there is none.
+// Policy returns a Policy, or nil.
 func (g *Graph) Policy(namespace, name string) *Policy {
 	if g == nil {
 		return nil
@@ -144,7 +144,7 @@ func (g *Graph) Policy(namespace, name string) *Policy {
 	return g.all.policies[k]
 }
 
-// Set returns a PolicySet, nil if there is none.
+// Set returns a PolicySet, or nil.
 func (g *Graph) Set(namespace, name string) *Set {
 	if g == nil {
 		return nil
@@ -156,7 +156,7 @@ func (g *Graph) Set(namespace, name string) *Set {
 	return g.all.sets[k]
 }
 
-// makers returns the templates that make an object, in a stable order.
+// makers returns the templates that create an object, in a stable order.
 func (g *Graph) makers(r Ref) []maker {
 	if g == nil {
 		return nil

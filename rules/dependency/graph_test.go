@@ -63,7 +63,7 @@ func TestCycle(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
-		// cycle is that of Policy app, for all of it and for the Policy alone.
+		// cycle is that of Policy app, for the graph and for the Policy alone.
 		cycle, alone string
 	}{
 		{name: "nothing"},
@@ -126,7 +126,7 @@ func TestCycle(t *testing.T) {
 	}
 }
 
-// chainOf is a chain p0 -> p1 -> ... -> p<n>, which is not there.
+// chainOf returns a chain p0 -> p1 -> ... -> p<n>, where the last does not exist.
 func chainOf(n int) []*Policy {
 	policies := make([]*Policy, n)
 	for i := range policies {
@@ -139,7 +139,7 @@ func chainOf(n int) []*Policy {
 	return policies
 }
 
-// TestLongCycle: no length is too long, and none makes a message too long.
+// TestLongCycle: cycles of any length are found, and their messages are bounded.
 func TestLongCycle(t *testing.T) {
 	const n = 10_000
 	policies := chainOf(n)
@@ -159,7 +159,7 @@ func TestLongCycle(t *testing.T) {
 	if got := ChainText(closed.Cycle(PolicyRef("shop", "p0"))); got != want {
 		t.Errorf("got %s", got)
 	}
-	// The templates alone make a cycle of that length, too, which recursion would not survive.
+	// The templates alone form a cycle of that length, too, which would overflow the stack of a recursion.
 	ignoring := make([]*Policy, n)
 	for i := range ignoring {
 		p := *policies[i]
@@ -192,7 +192,7 @@ func TestChainText(t *testing.T) {
 	}
 }
 
-// generated makes a graph of a few Policies and PolicySets at random, densely enough for cycles of all kinds.
+// generated returns a random graph of a few Policies and PolicySets, densely enough for cycles of all kinds.
 func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	n := 2 + r.IntN(6)
 	edges := r.IntN(3)
@@ -231,8 +231,7 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	return policies, sets
 }
 
-// distances returns, by Floyd and Warshall, how many steps it is at least from each object to each, with edges taken down
-// independently of the graph.
+// distances returns the minimum number of steps between all objects (Floyd-Warshall), with edges derived independently of the graph.
 func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 	dist := map[Ref]map[Ref]int{}
 	edge := func(from, to Ref) {
@@ -274,8 +273,7 @@ func distances(policies []*Policy, sets []*Set) map[Ref]map[Ref]int {
 	return dist
 }
 
-// TestCyclesOfGeneratedGraphs: a cycle is found exactly where there is one, it is a way along what is waited for, and no
-// other is shorter.
+// TestCyclesOfGeneratedGraphs: a cycle is found exactly if there is one, it follows dependencies, and there is no shorter one.
 func TestCyclesOfGeneratedGraphs(t *testing.T) {
 	const runs = 3000
 	found := map[string]int{}
@@ -340,8 +338,7 @@ func checkWay(t *testing.T, g *Graph, at Ref, cycle []Ref) {
 	}
 }
 
-// TestGraphOfManyChanges: a graph that has come about step by step is the one that is made at once, and those before it
-// stay as they were.
+// TestGraphOfManyChanges: a graph built step by step equals one that is built at once, and earlier graphs do not change.
 func TestGraphOfManyChanges(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 
-// stored is the Policy shop/app with this spec and status.
+// stored returns the Policy shop/app with this spec and status.
 func stored(t testing.TB, text string) *policyv1.Policy {
 	t.Helper()
 	p := &policyv1.Policy{}
@@ -36,7 +36,7 @@ func storedSet(name string, members ...string) *policyv1beta1.PolicySet {
 	return s
 }
 
-// template is a ConfigurationPolicy as a template, for spec.policy-templates.
+// template returns a ConfigurationPolicy as a template, for spec.policy-templates.
 func template(name string, extra ...string) string {
 	s := "  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: " + name + "}}\n"
 	if len(extra) > 0 {
@@ -48,7 +48,7 @@ func template(name string, extra ...string) string {
 	return s
 }
 
-// on is a dependency in one line: "Policy db", "Policy shop/db", "Policy db NonCompliant".
+// on returns a dependency from one line: "Policy db", "Policy shop/db", "Policy db NonCompliant".
 func on(text string) string {
 	words := strings.Fields(text)
 	namespace, name, found := strings.Cut(words[1], "/")
@@ -62,7 +62,7 @@ func on(text string) string {
 	return fmt.Sprintf("{kind: %s, name: %q, namespace: %q, compliance: %s}", words[0], name, namespace, want)
 }
 
-// spec is a spec with these dependencies and templates.
+// spec returns a spec with these dependencies and templates.
 func spec(dependencies []string, templates ...string) string {
 	s := "spec:\n"
 	if len(dependencies) > 0 {
@@ -74,7 +74,7 @@ func spec(dependencies []string, templates ...string) string {
 	return s + "  policy-templates:\n" + strings.Join(templates, "")
 }
 
-// waiting is a Policy shop/<name> that waits for others, as "Policy db", with one template of the name <name>-t.
+// waiting returns a Policy shop/<name> that waits for others, as "Policy db", with one template of the name <name>-t.
 func waiting(t testing.TB, name string, others ...string) *Policy {
 	t.Helper()
 	var deps []string
@@ -104,7 +104,7 @@ func refs(list []Dependency) []string {
 
 func app() Ref { return PolicyRef("shop", "app") }
 
-// dep is a dependency of a Policy in namespace shop.
+// dep returns a dependency of a Policy in namespace shop.
 func dep(kind, name string, want State) Dependency {
 	return Dependency{Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: name}, Want: want, Path: "spec.dependencies[0]"}
 }

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// maxHistory is how many messages are kept of each template, newest first.
+	// maxHistory is how many messages are kept per template, newest first.
 	maxHistory = 10
-	// maxDetails bounds, in bytes, the messages of all templates together, so that the object stays one that can be
-	// stored; minHistory is what each template has in any case.
+	// maxDetails bounds the messages of all templates together, in bytes, so that the object can be stored; minHistory is what each
+	// template keeps in any case.
 	maxDetails = 256 << 10
 	minHistory = 512
 )
 
-// nextHistory adds what is new. The newest message always tells the present state, unless that is unknown: then nothing
-// is added.
+// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then nothing is added.
 func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int) []policyv1.ComplianceHistory {
 	size = max(size, minHistory)
 	if out.State == Unknown {
@@ -38,7 +37,7 @@ func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, obje
 	return bounded(append(fresh, before...), size)
 }
 
-// newest is the newest message.
+// newest returns the newest message.
 func newest(history []policyv1.ComplianceHistory) string {
 	if len(history) == 0 {
 		return ""
@@ -46,8 +45,8 @@ func newest(history []policyv1.ComplianceHistory) string {
 	return history[0].Message
 }
 
-// objectHistory returns what the object's own history has beyond what is known, newest first: more may have happened than
-// was seen here. It gives nothing if what is to be told is not from there.
+// objectHistory returns the entries of the object's own history that are not in before, newest first: it may have changed more often than
+// Opgate has read it. It returns nothing if the message to report is not from there.
 func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv1.ComplianceHistory) []policyv1.ComplianceHistory {
 	list, _ := child(object, "status")["history"].([]any)
 	var fresh []policyv1.ComplianceHistory
@@ -64,7 +63,7 @@ func objectHistory(object map[string]any, out *TemplateOutcome, before []policyv
 	return fresh
 }
 
-// objectEntry reads an entry of an object's history. Only the newest may leave out its state: it is the present one.
+// objectEntry reads an entry of an object's history. Only the newest may omit its state: it is the present one.
 func objectEntry(entry any, state State, first bool) (policyv1.ComplianceHistory, bool) {
 	e, _ := entry.(map[string]any)
 	at, err := time.Parse(time.RFC3339, textOf(e, "lastTimestamp"))
@@ -82,7 +81,7 @@ func objectEntry(entry any, state State, first bool) (policyv1.ComplianceHistory
 	return policyv1.ComplianceHistory{LastTimestamp: metav1.NewTime(at.UTC()).Rfc3339Copy(), Message: said}, ok
 }
 
-// bounded keeps the newest messages that fit.
+// bounded returns the newest messages that fit into size.
 func bounded(history []policyv1.ComplianceHistory, size int) []policyv1.ComplianceHistory {
 	history = history[:min(len(history), maxHistory)]
 	for i := range history {

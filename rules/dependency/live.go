@@ -9,16 +9,16 @@ import (
 
 // Live is the object of a template as it is on the cluster.
 type Live struct {
-	// Ours: it belongs to the Policy. Owner is what else it belongs to, nil if nothing.
+	// Ours is set where it belongs to the Policy. Owner is another owner, nil if none.
 	Ours  bool
 	Owner *Ref
-	// Suspended: it has AnnotationPending. Deleting: it is being deleted.
+	// Suspended is set where it has AnnotationPending, Deleting where it is being deleted.
 	Suspended, Deleting bool
 	Object              map[string]any
 	Observed            Observed
 }
 
-// LiveOf returns what is known of the object of a template, nil where there is none.
+// LiveOf reads the object of a template; nil if it does not exist.
 func LiveOf(object map[string]any, p *Policy) *Live {
 	if object == nil {
 		return nil
@@ -30,8 +30,8 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	return live
 }
 
-// ParentOf returns the Policy that an object was made for, by its labels. Only what has no namespace of its own says in a
-// label in which the Policy is.
+// ParentOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the namespace of the Policy in a
+// label.
 func ParentOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
 	labels := child(meta, "labels")
@@ -43,8 +43,8 @@ func ParentOf(object map[string]any) (Ref, bool) {
 	return PolicyRef(namespace, name), name != "" && namespace != ""
 }
 
-// owns reports whether an object belongs to the Policy, by its controller or, where it has none, by its labels. A
-// controller of the same name is an earlier Policy: what it left is taken over.
+// owns reports whether an object belongs to the Policy, by its controller reference or, if it has none, by its labels. A controller of the
+// same name with another UID is an earlier Policy, whose objects are adopted.
 func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	parent, labelled := ParentOf(object)
 	if controller, uid := controllerOf(object); controller != nil {
@@ -64,7 +64,7 @@ func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	return false, &parent
 }
 
-// controllerOf returns the owner that controls an object.
+// controllerOf returns the owner that is the object's controller.
 func controllerOf(object map[string]any) (*Ref, types.UID) {
 	meta := child(object, "metadata")
 	owners, _ := meta["ownerReferences"].([]any)
@@ -84,7 +84,7 @@ func refOf(object map[string]any) Ref {
 	return Ref{Group: gv.Group, Kind: textOf(object, "kind"), Namespace: textOf(meta, "namespace"), Name: textOf(meta, "name")}
 }
 
-// state is that of the object for its present generation. What is none of the three states is unknown.
+// state returns the object's state for its present generation. Any other value than the three states is unknown.
 func (l *Live) state() (state State, evaluating bool) {
 	switch {
 	case l == nil, l.Observed.Stale(), !l.Observed.HasState, l.templateWithoutAnswer():
@@ -103,7 +103,7 @@ func (l *Live) notCreated() bool {
 	return l.constraintTemplate() && said && !created
 }
 
-// templateWithoutAnswer reports whether Gatekeeper has not looked at a ConstraintTemplate yet.
+// templateWithoutAnswer reports whether Gatekeeper has not processed a ConstraintTemplate yet.
 func (l *Live) templateWithoutAnswer() bool {
 	_, said := child(l.Object, "status")["created"].(bool)
 	return l.constraintTemplate() && !said
@@ -114,7 +114,7 @@ func (l *Live) constraintTemplate() bool {
 	return r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
-// message is what the object says of its state: in its history, else in its condition, else not at all.
+// message returns the object's own message for its state, from its history, else from its condition; "" if there is none.
 func (l *Live) message(ref Ref, state State) string {
 	status := child(l.Object, "status")
 	if list, _ := status["history"].([]any); len(list) > 0 {
@@ -133,7 +133,7 @@ func (l *Live) message(ref Ref, state State) string {
 	return message(state, ref.String()+" is "+string(state))
 }
 
-// stated puts the state before a message that does not begin with it. It is not ok if the message is of another state.
+// stated prefixes a message with the state unless it begins with it. It is not ok if the message is of another state.
 func stated(says string, state State) (string, bool) {
 	before, after, separated := strings.Cut(says, ";")
 	before = strings.TrimSpace(before)

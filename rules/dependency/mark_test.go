@@ -27,7 +27,7 @@ func markedPolicy(t *testing.T, text string) (*policyv1.Policy, Digest) {
 	return p, digest
 }
 
-// TestB2MarkIsOfOneSpec has a mark stand for what was verified, and nothing else (threat O21).
+// TestB2MarkIsOfOneSpec: a mark covers only what was verified (threat O21).
 func TestB2MarkIsOfOneSpec(t *testing.T) {
 	key := []byte("key")
 	p, digest := markedPolicy(t, markedText)
@@ -77,7 +77,7 @@ func TestB2MarkIsOfOneSpec(t *testing.T) {
 	}
 }
 
-// TestA8Covers wants dependencies to be verified as what they turn out to be on the cluster (threat O22).
+// TestA8Covers: dependencies must be verified with the scope that they have on the cluster (threat O22).
 func TestA8Covers(t *testing.T) {
 	narrow := Verification{Narrow: []schema.GroupKind{{Group: "example.com", Kind: "Zone"}}}
 	for _, tc := range []struct {

@@ -11,38 +11,38 @@ type Reason string
 const (
 	// NotFound: the object does not exist.
 	NotFound Reason = "NotFound"
-	// NoKind: no established CRD serves the kind, or not in that version.
+	// NoKind: no established CRD serves the kind, or not this version.
 	NoKind Reason = "NoKind"
-	// NoStatus: the object does not say how compliant it is.
+	// NoStatus: the status of the object has no compliance state.
 	NoStatus Reason = "NoStatus"
-	// WrongState: it is in another state than the wanted one.
+	// WrongState: its state is not the wanted one.
 	WrongState Reason = "WrongState"
-	// Forbidden: Opgate may not read it.
+	// Forbidden: RBAC does not let Opgate read it.
 	Forbidden Reason = "Forbidden"
-	// Stale: its status is of another generation. It changes nothing: what is applied stays, what waits goes on waiting.
+	// Stale: its status is of another generation. It changes nothing: applied objects stay, waiting templates keep waiting.
 	Stale Reason = "Stale"
-	// TooMany: it is beyond what is watched for the Policy, its namespace or all together. It changes nothing: what Opgate does not
-	// look at is no reason to take anything back.
+	// TooMany: it exceeds the watch limits of the Policy, its namespace or the total. It changes nothing: an object that is not watched is
+	// no reason to remove anything.
 	TooMany Reason = "TooMany"
-	// NotRead: nothing is known of it yet. It changes nothing either.
+	// NotRead: it has not been read yet. It changes nothing either.
 	NotRead Reason = "NotRead"
 )
 
-// Observed is what is known of one object that is depended on, or that a template made.
+// Observed is the observed state of one dependency, or of an object that a template created.
 type Observed struct {
-	// Reason is one of NotFound, NoKind, Forbidden, TooMany and NotRead where the object could not be read, and Detail what more
-	// there is to say. Empty where it was read.
+	// Reason is NotFound, NoKind, Forbidden, TooMany or NotRead if the object could not be read, with a detail in Detail. Empty if it was
+	// read.
 	Reason Reason
 	Detail string
-	// UID, Generation and the rest are of the object that was read.
+	// UID, Generation and the other fields are those of the object that was read.
 	UID                types.UID
 	Generation         int64
 	ObservedGeneration int64
 	HasObserved        bool
-	// State is what its status says. HasState is false where it says nothing.
+	// State is the state in its status. HasState is false if there is none.
 	State    State
 	HasState bool
-	// Evaluating says that the object itself tells that its state is not known yet.
+	// Evaluating is set where the object reports that its state is not known yet.
 	Evaluating bool
 }
 
@@ -52,14 +52,14 @@ func (o Observed) Found() bool { return o.Reason == "" }
 // Stale reports whether the status is of another generation than the object.
 func (o Observed) Stale() bool { return o.HasObserved && o.ObservedGeneration != o.Generation }
 
-// Observe reads the facts of an object that exists, whatever is in it.
+// Observe reads an existing object; it accepts any content.
 func Observe(object map[string]any) Observed {
 	meta, status := child(object, "metadata"), child(object, "status")
 	o := Observed{UID: types.UID(textOf(meta, "uid"))}
 	o.Generation, _ = number(meta, "generation")
 	o.ObservedGeneration, o.HasObserved = number(status, "observedGeneration")
 	r := refOf(object)
-	if !o.HasObserved && r.Group == PolicyGroup { // the name that ConfigurationPolicy has for it
+	if !o.HasObserved && r.Group == PolicyGroup { // ConfigurationPolicy's name of the field
 		o.ObservedGeneration, o.HasObserved = number(status, "lastEvaluatedGeneration")
 	}
 	switch {
@@ -85,7 +85,7 @@ func Observe(object map[string]any) Observed {
 	return o
 }
 
-// observeCondition reads condition Compliant, where the status says nothing else.
+// observeCondition reads condition Compliant if the status has no other state.
 func (o *Observed) observeCondition(status map[string]any) {
 	c := condition(status)
 	switch textOf(c, "status") {
@@ -101,7 +101,7 @@ func (o *Observed) observeCondition(status map[string]any) {
 	}
 }
 
-// condition returns condition Compliant of a status, nil if there is none.
+// condition returns condition Compliant of a status, or nil.
 func condition(status map[string]any) map[string]any {
 	list, _ := status["conditions"].([]any)
 	for _, entry := range list {
@@ -122,7 +122,7 @@ func textOf(object map[string]any, field string) string {
 	return s
 }
 
-// number reads a whole number, whichever way it was decoded.
+// number reads an integer, whichever type it was decoded to.
 func number(object map[string]any, field string) (int64, bool) {
 	switch n := object[field].(type) {
 	case int64:

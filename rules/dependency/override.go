@@ -7,8 +7,8 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-// Override writes into a template's object what its Policy decides: the namespace, unless the kind is known to be
-// cluster-scoped, and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
+// Override sets the fields of a template's object that its Policy decides: the namespace, unless the kind is known to be cluster-scoped,
+// and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
 func Override(object map[string]any, parent *policyv1.Policy) error {
 	meta, ok := object["metadata"].(map[string]any)
 	if !ok {
@@ -22,12 +22,12 @@ func Override(object map[string]any, parent *policyv1.Policy) error {
 	meta["namespace"] = parent.Namespace
 	spec, ok := object["spec"].(map[string]any)
 	if !ok {
-		return nil // its kind says whether that can be
+		return nil // depends on the scope of its kind
 	}
 	const field = "remediationAction"
 	action := string(parent.Spec.RemediationAction)
 	if strings.EqualFold(textOf(spec, field), "InformOnly") {
-		action = string(policyv1.Inform) // it informs, whatever the Policy does
+		action = string(policyv1.Inform) // inform is kept, whatever the Policy's action
 	}
 	if action != "" {
 		spec[field] = action

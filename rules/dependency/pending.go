@@ -8,12 +8,11 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// shownPending is how many dependencies a message names.
+// shownPending bounds the dependencies that a message names.
 const shownPending = 5
 
-// PendingText says what a template waits for: "Dependencies were not satisfied: 1 is still pending (Policy shop/db:
-// WrongState, it is NonCompliant and Compliant is wanted)". A cycle, if there is one, is shown after it. Findings that are
-// met are left out.
+// PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy shop/db: WrongState,
+// it is NonCompliant and Compliant is wanted)". It ends with the cycle, if there is one. Met findings are left out.
 func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	waits := unmet(findings)
 	slices.SortStableFunc(waits, func(a, b Finding) int { return a.Compare(b.Ref) })
@@ -35,7 +34,7 @@ func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
 	return s
 }
 
-// says returns the reason and what explains it.
+// says returns the reason and its explanation.
 func (f *Finding) says() string {
 	if f.Reason == NotFound {
 		return string(f.Reason)

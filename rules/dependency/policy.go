@@ -2,33 +2,33 @@ package dependency
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Policy is what ordering knows of one Policy. It is not changed once it is made.
+// Policy is what dependency evaluation reads of one Policy. It is immutable.
 type Policy struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Disabled asks that nothing of it is there; Deleting says that it is being deleted.
+	// Disabled is set where its objects are to be removed, Deleting while it is being deleted.
 	Disabled, Deleting bool
 	Templates          []Template
-	// Conflicts are objects that it waits for in two states at once, Duplicates those that it names in two API versions.
+	// Conflicts are objects that it wants in two states at once, Duplicates those that it names in two API versions.
 	Conflicts, Duplicates []Clash
-	// NamesKnown says that the name of every template could be read: without that, nobody can tell what is to be pruned.
+	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to prune.
 	NamesKnown bool
-	// Warnings are for its author.
+	// Warnings are for the author of the Policy.
 	Warnings []Warning
 
-	// State and Observed are from the status, and so are Waits: what its templates wait for.
+	// State, Observed and Waits are read from the status; Waits is what the templates wait for.
 	State              State
 	ObservedGeneration int64
-	// Evaluating says that its status tells that its templates are not evaluated yet.
+	// Evaluating is set where the status reports that templates are not evaluated yet.
 	Evaluating bool
 	Waits      []Wait
 }
 
-// Ref is the reference to the Policy.
+// Ref returns the reference to the Policy.
 func (p *Policy) Ref() Ref { return PolicyRef(p.Namespace, p.Name) }
 
-// Observed is what those that depend on the Policy see of it. A nil Policy does not exist.
+// Observed returns the Policy as its dependents see it. A nil Policy does not exist.
 func (p *Policy) Observed() Observed {
 	if p == nil {
 		return Observed{Reason: NotFound}
@@ -42,51 +42,50 @@ func (p *Policy) Observed() Observed {
 // Template is one of spec.policy-templates.
 type Template struct {
 	Index int
-	// Name is metadata.name, or template-<index> where there is none.
+	// Name is metadata.name, or template-<index> if there is none.
 	Name string
-	// Ref is the object that the template makes, Version the API version that it is written in. Empty where Readable is
-	// false.
+	// Ref is the object that the template creates, Version its API version. Both are empty if Readable is false.
 	Ref      Ref
 	Version  string
 	Readable bool
-	// Guard says that it is an OperatorPolicy or a Constraint.
+	// Guard is set for an OperatorPolicy or a Constraint.
 	Guard         bool
 	IgnorePending bool
-	// Dependencies are those of the Policy and those of the template, one per object, sorted.
+	// Dependencies are those of the Policy and of the template, one per object, sorted.
 	Dependencies []Dependency
-	// Fault is why the template cannot be applied, which only an edit of the Policy mends; empty if it can.
+	// Fault is why the template cannot be applied until the Policy is edited; empty if it can.
 	Fault string
-	// HubError is what the annotation AnnotationHubError says. Unlike Fault it counts only once nothing is waited for.
+	// HubError is the value of AnnotationHubError. Unlike Fault it counts only once the dependencies are met.
 	HubError string
 }
 
-// Dependency is one object that is waited for, and the state it is wanted in.
+// Dependency is an object that a template depends on, and its wanted state.
 type Dependency struct {
 	Ref
-	// Version is empty where any served version will do.
+	// Version is empty if any served version will do.
 	Version string
 	Want    State
-	// Path is where it is written.
+	// Path is the path of the field.
 	Path string
-	// IgnoredNamespace is the namespace that is written there and does not count.
+	// IgnoredNamespace is a namespace in the spec that is ignored.
 	IgnoredNamespace string
 }
 
-// Clash is one object that a Policy names in two ways.
+// Clash is one object that a Policy names inconsistently.
 type Clash struct {
 	Ref Ref
-	// Paths are where, Says what is said there: the states or the API versions.
+	// Paths are the fields, Says their values: states or API versions.
 	Paths, Says []string
 }
 
-// Wait is one unmet dependency, as the status of a Policy tells it.
+// Wait is one unmet dependency in the status of a Policy.
 type Wait struct {
 	Ref         Ref
 	Reason      Reason
 	Want, State State
-	// Templates names those that wait; it may be cut.
+	// Templates are the names of the waiting templates; the list may be truncated.
 	Templates []string
 }
 
-// Warning is something that the author of a Policy will not expect.
+// Warning is a consequence that the author of a Policy may not expect.
 type Warning struct{ Path, Text string }

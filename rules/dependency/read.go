@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Read reads a Policy, whatever is in it: what cannot be applied has a Fault that says why.
+// Read reads a Policy with any content: a template that cannot be applied has a Fault that says why.
 func Read(p *policyv1.Policy) *Policy {
 	out := &Policy{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, Generation: p.Generation,
@@ -38,7 +38,7 @@ func Read(p *policyv1.Policy) *Policy {
 	return out
 }
 
-// dependencies is one list of them, and what is wrong with the list.
+// dependencies is a list of dependencies, and the faults of the list.
 type dependencies struct {
 	list  []Dependency
 	fault string
@@ -76,13 +76,13 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 	return read
 }
 
-// ownNamespaceOnly reports whether only objects beside the Policy are meant, whatever namespace is written: those kinds are
-// what templates make, and templates make them there.
+// ownNamespaceOnly reports whether a reference always means an object in the namespace of the Policy, whatever namespace is written:
+// templates create objects of these kinds only there.
 func ownNamespaceOnly(r Ref) bool {
 	return r.Group == PolicyGroup && r.Kind != KindPolicy && strings.HasSuffix(r.Kind, "Policy")
 }
 
-// head is what of a template's object is read. The rest is the business of its kind.
+// head is the part of a template's object that is read. The rest is for the controller of its kind.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -92,7 +92,7 @@ type head struct {
 	} `json:"metadata"`
 }
 
-// maxName is the longest name that any object can have.
+// maxName is the maximum length of an object name.
 const maxName = 253
 
 func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Template {
@@ -146,7 +146,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	return t
 }
 
-// unreadable says what the library could not read, without what Go has to do with it: it has no type for such errors.
+// unreadable returns a decoding error without its Go specifics: the library has no type for such errors.
 func unreadable(err error) string {
 	value, place, found := strings.Cut(err.Error(), " into Go ")
 	if !found {
@@ -160,7 +160,7 @@ func unreadable(err error) string {
 	return field + " has the wrong type, " + text.Truncate(strings.TrimPrefix(value, "json: cannot unmarshal "), 200)
 }
 
-// MaxPolicyName is the longest name of a Policy: what its templates make has it as the value of a label.
+// MaxPolicyName is the maximum length of a Policy's name: its objects have it as a label value.
 const MaxPolicyName = 63
 
 func (p *Policy) labelled() error {
@@ -171,14 +171,14 @@ func (p *Policy) labelled() error {
 	return nil
 }
 
-// sameNames puts a fault on templates that share a name: the status tells templates apart by it. Neither is applied, for
-// nobody can tell which is meant.
+// sameNames sets a fault on templates that share a name, by which the status identifies templates. None of them is applied, since it is
+// ambiguous which is meant.
 func (p *Policy) sameNames() {
 	first := make(map[string]int, len(p.Templates))
 	for i := range p.Templates {
 		t := &p.Templates[i]
 		if t.Name == "template-"+strconv.Itoa(i) && !t.Readable {
-			continue // nearly always a name that was made up here
+			continue // nearly always a generated name
 		}
 		j, seen := first[t.Name]
 		if !seen {

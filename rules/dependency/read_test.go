@@ -117,7 +117,7 @@ func TestUnion(t *testing.T) {
 			tm := p.Templates[0]
 			got := refs(tm.Dependencies)
 			if c.name == "not an API version" {
-				got = c.want // whatever it means, the fault counts
+				got = c.want // with any meaning, the fault counts
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
@@ -129,7 +129,7 @@ func TestUnion(t *testing.T) {
 	}
 }
 
-// TestUnionIsPerTemplate: what one template adds is no business of the next, and what all share is told once.
+// TestUnionIsPerTemplate: dependencies of one template do not affect the next, and shared ones are reported once.
 func TestUnionIsPerTemplate(t *testing.T) {
 	p := Read(stored(t, spec([]string{on("Policy a")}, template("one", on("Policy b")), template("two", on("Policy b NonCompliant")), template("three"))))
 	var got []string
@@ -151,7 +151,7 @@ func TestUnionIsPerTemplate(t *testing.T) {
 	}
 }
 
-// TestReadTemplates has everything that a template can be wrong in. One that is wrong never keeps others from being read.
+// TestReadTemplates has every error that a template can have. A faulty template never prevents others from being read.
 func TestReadTemplates(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000)
 	for _, c := range []struct {
@@ -206,7 +206,7 @@ func TestReadTemplates(t *testing.T) {
 		}
 	}
 	if got := strings.Join(faulty, " "); got != "template-2 x x" {
-		t.Errorf("faulty are %s", got) // of the two that are called template-2, the one that is
+		t.Errorf("faulty are %s", got) // of the two named template-2, the faulty one
 	}
 	policy = stored(t, spec(nil, template("template-0"), template("template-0")))
 	if p := Read(policy); p.Templates[0].Fault == "" || p.Templates[1].Fault == "" {
@@ -274,7 +274,7 @@ status: {conditions: [{type: Compliant, status: "Unknown", reason: NotEvaluated,
 	}
 }
 
-// TestReadLongName: the name becomes the value of a label, so nothing could be made with it.
+// TestReadLongName: the name becomes a label value, so no object could be created with it.
 func TestReadLongName(t *testing.T) {
 	policy := stored(t, spec(nil, template("t")))
 	policy.Name = strings.Repeat("x", 64)
@@ -287,7 +287,7 @@ func TestReadLongName(t *testing.T) {
 	}
 }
 
-// TestUnionOfHostileSize: hundreds of dependencies for each of hundreds of templates are not multiplied.
+// TestUnionOfHostileSize: hundreds of dependencies for each of hundreds of templates do not multiply.
 func TestUnionOfHostileSize(t *testing.T) {
 	policy := stored(t, spec(nil))
 	for i := range 500 {
@@ -317,7 +317,7 @@ func TestUnionOfHostileSize(t *testing.T) {
 	}
 }
 
-// TestManyObjects: each object that is waited for is watched, so a Policy cannot have any number watched.
+// TestManyObjects: each dependency object is watched, so the number per Policy is bounded.
 func TestManyObjects(t *testing.T) {
 	policy := stored(t, spec(nil))
 	for i := range 3 {
@@ -327,7 +327,7 @@ func TestManyObjects(t *testing.T) {
 		}
 		policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, template)
 	}
-	again := *policy.Spec.PolicyTemplates[1] // what is watched already costs nothing
+	again := *policy.Spec.PolicyTemplates[1] // an object that is watched already costs nothing
 	again.ObjectDefinition.Raw = []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"again"}}`)
 	policy.Spec.PolicyTemplates = append(policy.Spec.PolicyTemplates, &again)
 	p := Read(policy)
@@ -338,7 +338,7 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// TestClashesAreBounded: they are told to a person.
+// TestClashesAreBounded: they appear in messages.
 func TestClashesAreBounded(t *testing.T) {
 	var own []string
 	for i := range 300 {

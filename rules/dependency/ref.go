@@ -7,12 +7,10 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Ref names one object. The API version does not count: the same object in two versions is one object. Namespace is
-// empty for kinds that are known to be cluster-scoped.
+// Ref names one object, regardless of the API version. Namespace is empty for kinds that are known to be cluster-scoped.
 type Ref struct{ Group, Kind, Namespace, Name string }
 
-// String shows "Policy shop/db", "Constraint curated", and other groups than Opgate's own as
-// "Widget.example.com shop/w".
+// String returns "Policy shop/db", "Constraint curated", and for groups other than Opgate's own "Widget.example.com shop/w".
 func (r Ref) String() string {
 	kind := r.Kind
 	if r.Group != PolicyGroup && r.Group != ConstraintGroup && r.Group != "" {
@@ -24,29 +22,29 @@ func (r Ref) String() string {
 	return text.Name(kind) + " " + text.Name(r.Namespace) + "/" + text.Name(r.Name)
 }
 
-// Compare orders by kind, as people read it, then by namespace and name.
+// Compare orders by the printed kind, then by namespace and name.
 func (r Ref) Compare(other Ref) int {
 	return cmp.Or(strings.Compare(r.Kind, other.Kind), strings.Compare(r.Group, other.Group),
 		strings.Compare(r.Namespace, other.Namespace), strings.Compare(r.Name, other.Name))
 }
 
-// PolicyRef is the Ref of a Policy.
+// PolicyRef returns the Ref of a Policy.
 func PolicyRef(namespace, name string) Ref {
 	return Ref{Group: PolicyGroup, Kind: KindPolicy, Namespace: namespace, Name: name}
 }
 
-// SetRef is the Ref of a PolicySet.
+// SetRef returns the Ref of a PolicySet.
 func SetRef(namespace, name string) Ref {
 	return Ref{Group: PolicyGroup, Kind: KindPolicySet, Namespace: namespace, Name: name}
 }
 
-// IsPolicy and IsSet tell the two kinds that have edges of their own.
+// IsPolicy reports whether the object is a Policy.
 func (r Ref) IsPolicy() bool { return r.Group == PolicyGroup && r.Kind == KindPolicy }
 
-// IsSet reports whether a PolicySet is meant.
+// IsSet reports whether the object is a PolicySet.
 func (r Ref) IsSet() bool { return r.Group == PolicyGroup && r.Kind == KindPolicySet }
 
-// Guard reports whether the object restrains what may be installed.
+// Guard reports whether the object restricts what may be installed.
 func (r Ref) Guard() bool {
 	return r.Group == PolicyGroup && r.Kind == KindOperatorPolicy || r.Group == ConstraintGroup && r.Kind == KindConstraint
 }
@@ -56,16 +54,16 @@ func (r Ref) Gatekeeper() bool {
 	return r.Group == GatekeeperConstraintGroup || r.Group == GatekeeperTemplateGroup && r.Kind == KindConstraintTemplate
 }
 
-// clusterScoped reports whether the kind is known to have no namespaces. Of other kinds only the cluster knows.
+// clusterScoped reports whether the kind is known to be cluster-scoped. The scope of other kinds only the cluster knows.
 func (r Ref) clusterScoped() bool {
 	return r.Group == ConstraintGroup && r.Kind == KindConstraint || r.Gatekeeper()
 }
 
-// State is a state of compliance, as written in a status. Empty is unknown. Objects of others may have other states than
-// the three.
+// State is a compliance state as written in a status. Empty is unknown. Objects of other controllers may have other states than these
+// three.
 type State string
 
-// The states that Opgate itself gives.
+// The states that Opgate itself sets.
 const (
 	Compliant    State = "Compliant"
 	NonCompliant State = "NonCompliant"

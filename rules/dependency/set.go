@@ -11,23 +11,23 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// Set is what ordering knows of one PolicySet. It is not changed once it is made.
+// Set is what dependency evaluation reads of one PolicySet. It is immutable.
 type Set struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Policies are the names of its members, each once, all in its own namespace.
+	// Policies are the names of its members, deduplicated, all in its own namespace.
 	Policies []string
-	// State and the rest are from its status.
+	// State and the fields below are read from its status.
 	State              State
 	ObservedGeneration int64
 	Evaluating         bool
 }
 
-// Ref is the reference to the PolicySet.
+// Ref returns the reference to the PolicySet.
 func (s *Set) Ref() Ref { return SetRef(s.Namespace, s.Name) }
 
-// Observed is what those that depend on the PolicySet see of it. A nil one does not exist.
+// Observed returns the PolicySet as its dependents see it. A nil PolicySet does not exist.
 func (s *Set) Observed() Observed {
 	if s == nil {
 		return Observed{Reason: NotFound}
@@ -55,7 +55,7 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 	return s
 }
 
-// ExcludedSetStatus returns the status of a PolicySet in a namespace that Opgate leaves out.
+// ExcludedSetStatus returns the status of a PolicySet in a namespace that Opgate excludes.
 func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta1.PolicySetStatus {
 	next := *set.Status.DeepCopy()
 	next.Compliant, next.StatusMessage, next.ObservedGeneration = "", excluded, set.Generation
@@ -63,11 +63,11 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 	return next
 }
 
-// shownMembers is how many members each part of a PolicySet's message names.
+// shownMembers bounds the members that each part of a PolicySet's message names.
 const shownMembers = 50
 
-// NextSetStatus returns the status of a PolicySet. Members gives nil for a Policy that does not exist. A member that is
-// missing, or of which nothing is known, leaves the set unknown: what depends on the set waits.
+// NextSetStatus returns the status of a PolicySet. members returns nil for a Policy that does not exist. If a member is missing or its
+// state is unknown, that of the set is unknown too, and what depends on the set waits.
 func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Policy, now time.Time) policyv1beta1.PolicySetStatus {
 	var pending, disabled, silent, gone, bad []string
 	evaluating := true

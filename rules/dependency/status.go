@@ -12,34 +12,34 @@ import (
 // EventReason is the reason of all events of Policies.
 const EventReason = "PolicyTemplateSync"
 
-// Event is to be told of the Policy.
+// Event is an event to record on the Policy.
 type Event struct {
-	// Warning: else it is a Normal one.
+	// Warning selects type Warning instead of Normal.
 	Warning bool
 	Message string
 }
 
-// maxEvent is how long the text of an event may be.
+// maxEvent bounds the text of an event, in bytes.
 const maxEvent = 1000
 
-// StatusInput is all that the status of a Policy comes from.
+// StatusInput is the input of NextStatus.
 type StatusInput struct {
-	// Policy has the status up to now.
+	// Policy has the present status.
 	Policy *policyv1.Policy
 	Read   *Policy
-	// Outcomes has one per template, in their order. Objects are what the templates made, nil where there is none.
+	// Outcomes has one entry per template, in their order. Objects are what the templates created, nil if missing.
 	Outcomes []TemplateOutcome
 	Objects  []map[string]any
-	// Excluded: the Policy is in a namespace that Opgate leaves out, and nothing is done for it.
+	// Excluded is set where Opgate excludes the namespace of the Policy, so that the Policy has no effect.
 	Excluded bool
 	Now      time.Time
 }
 
-// NextStatus returns the status of a Policy and the events that tell what changed. The same input gives the same status
-// and no events.
+// NextStatus returns the status of a Policy and the events for what changed. It is idempotent: the same input yields the same status and no
+// events.
 func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	next := *in.Policy.Status.DeepCopy()
-	now := metav1.NewTime(in.Now).Rfc3339Copy() // as it is stored
+	now := metav1.NewTime(in.Now).Rfc3339Copy() // the precision that is stored
 	next.ObservedGeneration = in.Policy.Generation
 	if in.Excluded || in.Read.Disabled {
 		s := summary{reason: ReasonDisabled, message: "the Policy is disabled"}
@@ -80,10 +80,10 @@ func (in *StatusInput) object(i int) map[string]any {
 	return nil
 }
 
-// shownTemplates is how many templates the condition names.
+// shownTemplates bounds the templates that the condition names.
 const shownTemplates = 10
 
-// sumUp returns the state of the whole: NonCompliant before Pending before unknown before Compliant.
+// sumUp returns the overall state: NonCompliant takes precedence over Pending, then unknown, then Compliant.
 func sumUp(outcomes []TemplateOutcome) summary {
 	names := map[State][]string{}
 	evaluating := true
@@ -115,7 +115,7 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	return s
 }
 
-// details are those of the status up to now, by the name of the template: templates may have changed places.
+// details are those of the present status, by the name of the template: the order of templates may have changed.
 type details map[string][]*policyv1.DetailsPerTemplate
 
 func detailsByName(list []*policyv1.DetailsPerTemplate) details {
@@ -128,7 +128,7 @@ func detailsByName(list []*policyv1.DetailsPerTemplate) details {
 	return d
 }
 
-// take returns the next one of a name, or a new one.
+// take removes and returns the next entry of a name, or returns a new one.
 func (d details) take(name string) *policyv1.DetailsPerTemplate {
 	if list := d[name]; len(list) > 0 {
 		d[name] = list[1:]

@@ -15,8 +15,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// told is the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name where the state is
-// unknown.
+// told returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if the state is unknown.
 func told(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
 	t.Helper()
 	p := &policyv1.Policy{Status: before}
@@ -90,7 +89,7 @@ func TestNextStatus(t *testing.T) {
 	}
 }
 
-// TestStatusOfUnknown: only if all that is unknown is being evaluated, is the whole.
+// TestStatusOfUnknown: the whole is evaluating only if everything unknown is.
 func TestStatusOfUnknown(t *testing.T) {
 	p := &policyv1.Policy{}
 	for _, evaluating := range []bool{true, false} {
@@ -109,7 +108,7 @@ func TestStatusOfUnknown(t *testing.T) {
 	}
 }
 
-// TestStatusIsNeverStale: what is not known is not told, whatever was told before.
+// TestStatusIsNeverStale: an unknown state is not reported, whatever was reported before.
 func TestStatusIsNeverStale(t *testing.T) {
 	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b Compliant; fine")
 	s, events := told(t, s, noon.Add(time.Minute), "a", "b Compliant; fine")
@@ -151,7 +150,7 @@ func TestStatusOfMovedTemplates(t *testing.T) {
 	}
 }
 
-// TestHistoryFromObjects: what happened to the object between two looks is told as well, with its times.
+// TestHistoryFromObjects: changes of the object between two reconciliations are reported too, with their times.
 func TestHistoryFromObjects(t *testing.T) {
 	entry := func(at, message string) string { return fmt.Sprintf("{lastTimestamp: %q, message: %q}", at, message) }
 	before := []policyv1.ComplianceHistory{{LastTimestamp: metav1.NewTime(time.Date(2026, 11, 21, 11, 0, 0, 0, time.UTC)), Message: "Pending; waits"}}
@@ -185,7 +184,7 @@ func TestHistoryFromObjects(t *testing.T) {
 	}
 }
 
-// TestFirstHistoryFromObject: an entry that cannot be read ends what is taken over, and makes no entry of its own.
+// TestFirstHistoryFromObject: an entry that cannot be read ends the import, and is not added itself.
 func TestFirstHistoryFromObject(t *testing.T) {
 	for _, second := range []string{"{message: NonCompliant; b}", "{lastTimestamp: yesterday, message: NonCompliant; b}", "x", `{lastTimestamp: "2026-11-21T11:02:00Z", message: b}`, `{lastTimestamp: "2026-11-21T11:02:00Z"}`} {
 		p := &policyv1.Policy{}
@@ -197,7 +196,7 @@ func TestFirstHistoryFromObject(t *testing.T) {
 	}
 }
 
-// TestWholeHistoryFromObject: of a template that nothing was told of yet, all is new.
+// TestWholeHistoryFromObject: for a template without history, all entries are new.
 func TestWholeHistoryFromObject(t *testing.T) {
 	p := &policyv1.Policy{}
 	o := made(t, `status: {history: [{lastTimestamp: "2026-11-21T11:03:00Z", message: Compliant; c}, {lastTimestamp: "2026-11-21T11:02:00Z", message: NonCompliant; b}]}`)
@@ -207,7 +206,7 @@ func TestWholeHistoryFromObject(t *testing.T) {
 	}
 }
 
-// TestStatusAtTheStart: after a restart nothing has been read, and nothing is written because of that.
+// TestStatusAtTheStart: after a restart nothing has been read, which causes no writes.
 func TestStatusAtTheStart(t *testing.T) {
 	p := &policyv1.Policy{}
 	p.Namespace, p.Name, p.Generation = "shop", "app", 3
@@ -281,8 +280,8 @@ func TestStatusOfDependencies(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnything: the same input gives the same status and no events; the status is bounded and keeps what others
-// wrote; the newest message of each template tells its present state.
+// TestStatusOfAnything: the same input yields the same status and no events; the status is bounded and keeps foreign fields; the newest
+// message of each template is that of its present state.
 func TestStatusOfAnything(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -337,7 +336,7 @@ func roundTrip(t *testing.T, s policyv1.PolicyStatus) policyv1.PolicyStatus {
 	return back
 }
 
-// TestStatusOfHostileSize: hundreds of templates with endless messages still give an object that can be stored.
+// TestStatusOfHostileSize: with hundreds of templates and endless messages the object can still be stored.
 func TestStatusOfHostileSize(t *testing.T) {
 	p := &policyv1.Policy{}
 	now := noon

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxUnion bounds how many dependencies the templates of one Policy have together, beyond those that all share: the
-	// union of two lists of a few hundred, for each of a few hundred templates, would be far larger than the Policy.
+	// maxUnion bounds the dependencies of all templates of one Policy together, except those that all share: the union of two lists of some
+	// hundreds, for each of some hundred templates, would be far larger than the Policy.
 	maxUnion = 20_000
-	// maxObjects bounds how many objects one Policy waits for: each is watched.
+	// maxObjects bounds the objects that one Policy depends on: each is watched.
 	maxObjects = 1_000
-	// maxClashes bounds how many clashes are told.
+	// maxClashes bounds the clashes that are reported.
 	maxClashes = 100
 )
 
-// unite returns each template the union of the dependencies of the Policy and its own: one per object.
+// unite sets the dependencies of each template to the union of the Policy's and its own: one per object.
 func (p *Policy) unite(own dependencies, extras []dependencies) {
 	shared := p.merge(own.list, nil)
 	spent, objects := 0, refsOf(shared.list)
@@ -56,14 +56,14 @@ func refsOf(list []Dependency) map[Ref]struct{} {
 	return refs
 }
 
-// fault records one, unless there is one already.
+// fault sets the fault of a template unless it has one.
 func (t *Template) fault(text string) {
 	if t.Fault == "" {
 		t.Fault = text
 	}
 }
 
-// merge makes one sorted list of two, with one entry per object, and records where they contradict one another.
+// merge merges two sorted lists into one, with one entry per object, and records contradictions.
 func (p *Policy) merge(own, extra []Dependency) dependencies {
 	if len(own)+len(extra) == 0 {
 		return dependencies{}
@@ -80,15 +80,15 @@ func (p *Policy) merge(own, extra []Dependency) dependencies {
 		if n > 1 {
 			one = p.mergeSame(same, len(extra) > 0, &merged)
 		}
-		merged.list = append(merged.list, one) // never overtakes what is read: all is behind it
+		merged.list = append(merged.list, one) // never overtakes the reads, which are ahead of it
 		all = all[n:]
 	}
 	merged.list = slices.Clip(merged.list)
 	return merged
 }
 
-// mergeSame makes one of several that name the same object, and records what they disagree on. Between templates nothing
-// is recorded again that the Policy's own list has already.
+// mergeSame merges entries that name the same object, and records their contradictions. For a template it does not repeat those of the
+// Policy's own list.
 func (p *Policy) mergeSame(same []Dependency, template bool, merged *dependencies) Dependency {
 	one := same[0]
 	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }), clash(same, func(d *Dependency) string { return d.Version })
@@ -115,7 +115,7 @@ func (p *Policy) mergeSame(same []Dependency, template bool, merged *dependencie
 	return one
 }
 
-// clash lists what is said of one object, and where each was said first. What says nothing is left out.
+// clash lists the different values for one object, each with its first path. Empty values are left out.
 func clash(same []Dependency, says func(d *Dependency) string) Clash {
 	c := Clash{Ref: same[0].Ref}
 	for i := range same {
@@ -126,7 +126,7 @@ func clash(same []Dependency, says func(d *Dependency) string) Clash {
 	return c
 }
 
-// Text shows "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
+// Text returns "Policy shop/db in states Compliant (spec.dependencies[0]) and NonCompliant (spec.dependencies[1])".
 func (c *Clash) Text(in string) string {
 	parts := make([]string, len(c.Says))
 	for i := range c.Says {
@@ -135,8 +135,8 @@ func (c *Clash) Text(in string) string {
 	return c.Ref.String() + " " + in + " " + strings.Join(parts, " and ")
 }
 
-// Scoped returns the same Policy with the namespaces left out of all references to kinds that cluster calls cluster-scoped.
-// Reading alone can tell that only of a few kinds.
+// Scoped returns the Policy without the namespaces of references to kinds that cluster reports as cluster-scoped. Read knows the scope of
+// only a few kinds.
 func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
 	scope := func(r Ref) Ref {
 		if r.Namespace != "" && cluster(r.Group, r.Kind) {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxWaits is how many dependencies a status lists, maxWaitTemplates how many templates each of them names.
+	// maxWaits bounds the dependencies that a status lists, maxWaitTemplates the templates that each of them names.
 	maxWaits         = 20
 	maxWaitTemplates = 5
 )
 
-// readWaits reads what a status says that templates wait for.
+// readWaits reads the pending dependencies of a status.
 func readWaits(list []policyv1.DependencyStatus) []Wait {
 	list = list[:min(len(list), maxWaits)]
 	waits := make([]Wait, 0, len(list))
@@ -34,14 +34,14 @@ func readWaits(list []policyv1.DependencyStatus) []Wait {
 	return waits
 }
 
-// wanted is one line of the list: an object may be waited for in one state by one template and in another by the next.
+// wanted identifies one entry of the list: two templates may want the same object in different states.
 type wanted struct {
 	Ref
 	want State
 }
 
-// listWaits returns the list for the status, one line for each object and state, and how many lines there are altogether.
-// Where something has not been read yet, what was said of it before is said again.
+// listWaits returns the list for the status, one entry per object and state, and the total number of entries. For an object that has not
+// been read yet, it repeats the previous entry.
 func listWaits(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
 	said := map[wanted]*policyv1.DependencyStatus{}
 	for i, w := range readWaits(before) {
