@@ -34,7 +34,7 @@ type Options struct {
 	Metrics *Metrics
 	// Wrote is called after every write with its result. Default: not called.
 	Wrote func(verb, kind string, err error)
-	// Escaped returns the number of operators that a Constraint refuses and that were installed while Opgate was not running. Default: none.
+	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
 	Escaped func(constraint string) int
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger

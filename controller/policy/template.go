@@ -69,7 +69,7 @@ func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served
 	return true
 }
 
-// asBefore makes the status of a template what it was before, while its state is not known. Without a previous status nothing is reported yet.
+// asBefore makes the status of a template what it was before, while its state is not known. Without one it is stale.
 func (l *look) asBefore(out *dependency.TemplateOutcome) {
 	for _, detail := range l.stored.Object.Status.Details {
 		if detail != nil && detail.TemplateMeta.Name == out.Template {
