@@ -1,4 +1,4 @@
-// Package catalog holds the types of what catalogs publish, and decodes them from PackageManifests. It is pure, so that
+// Package catalog holds the types of the contents of catalogs, and decodes them from PackageManifests. It is pure, so that
 // rules can judge by its types; package cache fetches them.
 package catalog
 
@@ -8,13 +8,13 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Package is what a PackageManifest states about a package in one catalog. PackageManifests lag behind the catalogs,
-// leave out deprecated versions, and describe little but the newest version of a channel.
+// Package is the content of a PackageManifest: a package in one catalog. PackageManifests lag behind the catalogs,
+// omit deprecated versions, and describe little but the newest version of a channel.
 type Package struct {
 	Name           string
 	Catalog        olm.Catalog
 	DefaultChannel string
-	// Deprecation is the catalog's message; "" where the package is not deprecated.
+	// Deprecation is the catalog's message; "" if the package is not deprecated.
 	Deprecation string
 	Channels    []Channel
 }
@@ -22,13 +22,13 @@ type Package struct {
 // Channel is a channel of a Package.
 type Channel struct {
 	Name string
-	// Deprecation is the catalog's message; "" where the channel is not deprecated.
+	// Deprecation is the catalog's message; "" if the channel is not deprecated.
 	Deprecation string
 	// SuggestedNamespace is annotation operatorframework.io/suggested-namespace of the newest version.
 	SuggestedNamespace string
-	// InstallModes are those that the newest version supports; nil where it lists none.
+	// InstallModes are those that the newest version supports; nil if it lists none.
 	InstallModes map[string]bool
-	// MinKubeVersion is the oldest Kubernetes version that the newest version runs on; "" where it requires none.
+	// MinKubeVersion is the oldest Kubernetes version that the newest version runs on; "" if it requires none.
 	MinKubeVersion string
 	// Entries are the versions, newest first.
 	Entries []Entry
@@ -38,13 +38,13 @@ type Channel struct {
 type Entry struct {
 	// Name is the name of the ClusterServiceVersion.
 	Name string
-	// Version is "" where the catalog does not state it.
+	// Version is "" if the catalog does not state it.
 	Version string
-	// Deprecation is the catalog's message; "" where the version is not deprecated.
+	// Deprecation is the catalog's message; "" if the version is not deprecated.
 	Deprecation string
 }
 
-// Channel returns the channel of a name, or the default channel where the name is empty. It is nil where the package is
+// Channel returns the channel with a name, or the default channel if the name is empty. It is nil if the package is
 // nil or has no such channel.
 func (p *Package) Channel(name string) *Channel {
 	if p == nil {

@@ -19,7 +19,7 @@ const (
 // suggestedNamespace is the annotation with the namespace that an operator's author recommends.
 const suggestedNamespace = "operatorframework.io/suggested-namespace"
 
-// Decode decodes a PackageManifest. Fields that are missing, of another type or too long are ignored. It returns nil where
+// Decode decodes a PackageManifest. Fields that are missing, of another type or too long are ignored. It returns nil if
 // the object does not name a package and its catalog.
 func Decode(object map[string]any) *Package {
 	status := child(object, "status")
@@ -85,7 +85,7 @@ func objects(from map[string]any, field string, limit int) []map[string]any {
 	return found
 }
 
-// name returns a string that identifies an object, or "" where it is too long: truncated it would identify another object.
+// name returns a string that identifies an object, or "" if it is too long: truncated it would identify another object.
 func name(from map[string]any, field string) string {
 	value, _ := from[field].(string)
 	if len(value) > MaxName {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// plan is a plan of 40 KiB, most of which are the manifests in its steps.
+// plan returns a plan of 40 KiB, most of which are the manifests in its steps.
 func plan(name string) []byte {
 	manifest := strings.Repeat("some words of a manifest, ", 150)
 	step := `{"resolving":"etcd.v1","status":"Unknown","resource":{"group":"","version":"v1","kind":"ConfigMap","name":"x","manifest":"` + manifest + `"}}`
@@ -17,7 +17,7 @@ func plan(name string) []byte {
 		strings.Repeat(step+",", 9) + step + `]}}`)
 }
 
-// crowded is a snapshot of n namespaces, each with a policy, a Subscription and a group.
+// crowded returns a snapshot of n namespaces, each with a policy, a Subscription and a group.
 func crowded(n int) *Builder {
 	b := &Builder{}
 	var objects []*Object
@@ -33,8 +33,8 @@ func crowded(n int) *Builder {
 	return b
 }
 
-// BenchmarkEvent is what one event costs: to read a small object, and to build a snapshot with its namespace made anew. The number of
-// namespaces may not show: an event at 10,000 costs at most twice one at 100.
+// BenchmarkEvent measures one event: decoding a small object, and building a snapshot with its namespace rebuilt. The cost must not
+// depend on the number of namespaces: an event at 10,000 costs at most twice one at 100.
 func BenchmarkEvent(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		builder := crowded(n)
@@ -55,8 +55,8 @@ func BenchmarkEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot is what one event of a plan costs. The number of plans in the namespace shows, by well under a microsecond
-// each; that of other namespaces does not.
+// BenchmarkSnapshot measures one event of a plan. Each plan in the namespace adds well under a microsecond;
+// those of other namespaces add nothing.
 func BenchmarkSnapshot(b *testing.B) {
 	for _, n := range []int{1, 2_000} {
 		var builder Builder
@@ -77,7 +77,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-// TestEventCost: the number of namespaces does not show in what an event allocates, which is what it costs at rest.
+// TestEventCost: the allocations of an event do not depend on the number of namespaces.
 func TestEventCost(t *testing.T) {
 	const budget = 150
 	for _, n := range []int{100, 2_000} {
@@ -89,7 +89,7 @@ func TestEventCost(t *testing.T) {
 	}
 }
 
-// TestMemory: a namespace with a policy, a Subscription and a group keeps a few KiB. 5 KiB were measured when it was set.
+// TestMemory: a namespace with a policy, a Subscription and a group takes a few KiB. 5 KiB were measured when the limit was set.
 func TestMemory(t *testing.T) {
 	const n, budget = 2_000, 8 << 10
 	heap := func() uint64 {

@@ -17,55 +17,55 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Change is what differs between a snapshot and the one before.
+// Change is the difference between a snapshot and the previous one.
 type Change struct {
 	Snapshot *Snapshot
-	// Namespaces are those in which something differs, sorted; "" stands for the policies that govern nothing yet.
+	// Namespaces are those that differ, sorted; "" stands for the policies that govern nothing yet.
 	Namespaces []string
-	// Workloads are those in which only what the leader alone reads differs, sorted.
+	// Workloads are those in which only kinds that the leader alone reads differ, sorted.
 	Workloads []string
-	// Constraints is set where Constraints, their annotations, or the facts about the cluster differ.
+	// Constraints is set if Constraints, their annotations, or the cluster versions differ.
 	Constraints bool
-	// Objects are those that concern the cluster and differ, in the order of their events.
+	// Objects are those in cluster scope that differ, in the order of their events.
 	Objects []ObjectChange
 }
 
-// ObjectChange is an object that appeared (there is no old one), changed, or disappeared (there is no new one).
+// ObjectChange is an object that was added (Old is nil), changed, or deleted (Now is nil).
 type ObjectChange struct{ Old, Now *Object }
 
-// Object is the new state, or the last one of an object that is gone.
+// Object returns the new state, or the last one of a deleted object.
 func (c *ObjectChange) Object() *Object { return cmp.Or(c.Now, c.Old) }
 
-// event is one thing that happened.
+// event is one input of the builder.
 type event struct {
 	// old and now are the states of an object; one of them may be nil.
 	old, now *Object
-	// completed is what was found for the policy key.
+	// completed is the completion of the policy key.
 	completed *Completion
 	key       types.NamespacedName
-	// cluster is what is known of the cluster.
+	// cluster has the cluster versions.
 	cluster *constraint.Cluster
 	// synced is a kind of which all objects have been read.
 	synced *Kind
 }
 
-// Builder turns events into snapshots. It is not safe for concurrent use.
+// Builder builds snapshots from events. It is not safe for concurrent use.
 type Builder struct {
-	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since it would not be
+	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
 	// enforced. Default: none.
 	Unjudged []string
-	// Needed reports whether the meaning of a policy depends on the cluster. Default: that of none does.
+	// Needed reports whether a policy depends on the cluster. Default: none does.
 	Needed func(*policyv1beta2.OperatorPolicy) bool
 
 	last *Snapshot
-	// incomplete are the policies whose meaning depends on the cluster.
+	// incomplete are the policies that depend on the cluster.
 	incomplete map[types.NamespacedName]*incompletePolicy
-	// clusterScoped are the kinds that are known to have no namespaces.
+	// clusterScoped are the kinds that are known to be cluster-scoped.
 	clusterScoped map[schema.GroupKind]bool
 	facts         constraint.Cluster
 }
 
-// Put adds an object, or replaces the one of its name, and returns a new snapshot.
+// Put adds or replaces objects and returns a new snapshot.
 func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
 	events := make([]event, len(objects))
 	for i, o := range objects {
@@ -75,30 +75,30 @@ func (b *Builder) Put(now time.Time, objects ...*Object) *Snapshot {
 	return next
 }
 
-// SetCluster takes what is known of the cluster: its versions.
+// SetCluster sets the cluster versions and returns a new snapshot.
 func (b *Builder) SetCluster(now time.Time, c constraint.Cluster) *Snapshot {
 	next, _ := b.build(now, []event{{cluster: &c}})
 	return next
 }
 
-// draft is a snapshot in the making.
+// draft is a snapshot that is being built.
 type draft struct {
 	*Builder
 	next   *Snapshot
 	change *Change
-	// entries are the namespaces that differ; the value reports whether anyone is to be notified.
+	// entries are the namespaces that differ; the value reports whether to notify subscribers.
 	entries map[string]*draftEntry
 	cluster [maxKinds]*edit[*Object]
-	// constraints is set where a Constraint, or a fact about the cluster, is new.
+	// constraints is set if a Constraint, or a cluster version, is new.
 	constraints bool
 	ordered     []ObjectChange
-	// scopeChanged is set where a kind is known, or known no longer, to have no namespaces.
+	// scopeChanged is set if the set of cluster-scoped kinds changed.
 	scopeChanged bool
 }
 
 type draftEntry struct {
 	objects []*Object
-	// judged is set where what is judged by differs, notify where anything that is read does.
+	// judged is set if the input of judging differs, notify if anything that is read does.
 	judged, notify bool
 }
 
@@ -145,7 +145,7 @@ func (d *draft) apply(e *event) {
 	}
 }
 
-// see counts objects and notes the newest version.
+// see counts objects and records the newest version.
 func (d *draft) see(old, now *Object) {
 	o := cmp.Or(now, old)
 	seen := &d.next.seen[o.kind.index]
@@ -160,9 +160,9 @@ func (d *draft) see(old, now *Object) {
 	}
 }
 
-// move puts the new state of an object in the place of the old one, which may concern something else.
+// move replaces the old state of an object with the new one, which may belong to another subject.
 func (d *draft) move(old, now *Object) {
-	// Objects that only the leader reads, such as a catalog that is polled, change all the time in fields that are not kept.
+	// Objects that only the leader reads, such as a catalog that is polled, change often in fields that are not stored.
 	notify := old == nil || now == nil || old.kind.Readers != Leader || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
 	if old != nil && (now == nil || old.concerns != now.concerns) {
 		d.take(old, notify)
@@ -238,7 +238,7 @@ func (d *draft) entryOf(namespace string) *draftEntry {
 	return e
 }
 
-// setNamespaces puts the namespaces that changed into the snapshot.
+// setNamespaces writes the namespaces that changed into the snapshot.
 func (d *draft) setNamespaces() {
 	namespaces := d.next.namespaces.edit()
 	for name, e := range d.entries {
@@ -265,7 +265,7 @@ func (d *draft) setNamespaces() {
 	slices.Sort(d.change.Workloads)
 }
 
-// judged makes what is judged by of the objects of a namespace, nil if none of them counts.
+// judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 	cluster := rules.Cluster{Constraints: d.next.constraints}
 	if slices.Contains(d.Unjudged, name) {
@@ -279,8 +279,8 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 	return cluster.Namespaces()[name]
 }
 
-// setConstraints makes the Constraints of the cluster ready for judging, for all namespaces, if anything that counts for that is
-// new. The loop writes their status all the time: that must not cost what has been judged already.
+// setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that
+// is new. The loop writes their status often: that must not discard cached results.
 func (d *draft) setConstraints() {
 	held := d.next.Objects(Constraints, InCluster())
 	slices.SortFunc(held, compare)
@@ -310,10 +310,10 @@ func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
 }
 
-// manyOrdered is how many changes of Policies and PolicySets make the graph be made anew.
+// manyOrdered is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
 const manyOrdered = 64
 
-// order puts what changed of Policies and PolicySets into the graph.
+// order applies changes of Policies and PolicySets to the graph.
 func (d *draft) order() {
 	if len(d.ordered) > manyOrdered || d.scopeChanged && d.next.order != nil {
 		d.next.order = d.graph()
@@ -350,7 +350,7 @@ func (d *draft) graph() *dependency.Graph {
 	return dependency.NewGraph(policies, sets)
 }
 
-// Scoped returns what was read of a Policy, with namespaces only where kinds have them, as far as that is known: only the leader
+// Scoped returns a parsed Policy, with namespaces only for namespaced kinds, as far as these are known: only the leader
 // reads CustomResourceDefinitions.
 func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
 	if len(b.clusterScoped) == 0 {
@@ -359,7 +359,7 @@ func (b *Builder) Scoped(read *dependency.Policy) *dependency.Policy {
 	return read.Scoped(func(group, kind string) bool { return b.clusterScoped[schema.GroupKind{Group: group, Kind: kind}] })
 }
 
-// rescope notes which kinds have no namespaces.
+// rescope records which kinds are cluster-scoped.
 func (d *draft) rescope(c ObjectChange) {
 	scoped := func(o *Object) (schema.GroupKind, bool) {
 		if o == nil || o.Definition() == nil || !o.Definition().Established || o.Definition().Namespaced {
@@ -384,8 +384,8 @@ func (d *draft) rescope(c ObjectChange) {
 	d.scopeChanged = true
 }
 
-// judgeWaiting judges the plans that wait for approval, off the request path: the Constraints remember what they have
-// judged, and approving one takes less time.
+// judgeWaiting judges the pending plans outside of the request path: the Constraints cache the results, so
+// approving a plan takes less time.
 func (s *Snapshot) judgeWaiting(namespaces []string) {
 	if s.constraints.Empty() {
 		return

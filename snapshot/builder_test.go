@@ -16,15 +16,15 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// TestConstraintsCountEverywhere also in a namespace that nothing is known of yet.
+// TestConstraintsCountEverywhere covers a namespace of which nothing is known yet.
 func TestConstraintsCountEverywhere(t *testing.T) {
 	if snapshotOf(encode(Constraints, certifiedOnly(1, ""))).Namespace("nowhere").Constraints().Empty() {
 		t.Error("no Constraint counts there")
 	}
 }
 
-// TestSetConstraints makes Constraints ready anew when something counts for judging, and only then: what has been judged is
-// remembered with them.
+// TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they hold the
+// cached results.
 func TestSetConstraints(t *testing.T) {
 	cluster := constraint.Cluster{Version: "1.36.3"}
 	var b Builder
@@ -87,7 +87,7 @@ func policyIn(namespace, version string, generation int64) *Object {
 	return encode(OperatorPolicies, op)
 }
 
-// TestCompletions: what was found for a policy counts for the state that it was found for, in the namespace that it says, and a
+// TestCompletions: a completion counts for the state of the policy that it was made for, in the namespace that it names, and a
 // policy is in one namespace only.
 func TestCompletions(t *testing.T) {
 	b := Builder{Needed: func(op *policyv1beta2.OperatorPolicy) bool { return op.Spec.Subscription.Namespace == "" }}
@@ -126,7 +126,7 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestChanges: a change names what it concerns, and nothing else.
+// TestChanges: a change names what it affects, and nothing else.
 func TestChanges(t *testing.T) {
 	var b Builder
 	sub := func(version string) *Object {

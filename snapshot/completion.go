@@ -10,36 +10,36 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Completer completes policies: template text, and what the author left to the cluster.
+// Completer completes policies: template text, and fields that the author omitted.
 type Completer interface {
-	// Needed reports whether the meaning of a policy depends on the cluster at all.
+	// Needed reports whether a policy depends on the cluster at all.
 	Needed(op *policyv1beta2.OperatorPolicy) bool
-	// Policy takes each new state of a policy and returns at once. What comes of it goes to Feed.Completed.
+	// Policy is called with each new state of a policy and must not block. The result is passed to Feed.Completed.
 	Policy(op *policyv1beta2.OperatorPolicy)
-	// Forget ends the work for a policy that is gone.
+	// Forget ends the work for a deleted policy.
 	Forget(key types.NamespacedName)
 }
 
-// Completion is what one state of a policy means on this cluster.
+// Completion is the result of completing one state of a policy on this cluster.
 type Completion struct {
-	// Generation and UID say which state of which policy this is; for any other it means nothing.
+	// Generation and UID identify the state and the policy; it does not count for any other.
 	Generation int64
 	UID        types.UID
 	// Policy is a copy of the policy with its spec completed as far as possible. Its status may be older than the stored one.
 	Policy *policyv1beta2.OperatorPolicy
-	// Problems are why the spec is not complete, as whole sentences with field paths; nil where it is. The fields that they name
-	// are as they were written. While there are any the policy holds what it governs.
+	// Problems are why the spec is not complete, as complete sentences with field paths; nil if it is. The fields that they name
+	// are as they were written. With any problem the policy holds what it governs.
 	Problems []string
 }
 
-// incompletePolicy is a policy whose meaning depends on the cluster.
+// incompletePolicy is a policy that depends on the cluster.
 type incompletePolicy struct {
-	// stored is the policy as it is stored, placed what stands for it in the snapshot.
+	// stored is the policy as it is stored, placed the object that represents it in the snapshot.
 	stored, placed *Object
 	completion     *Completion
 }
 
-// policy takes the new state of an OperatorPolicy.
+// policy applies a new state of an OperatorPolicy.
 func (d *draft) policy(old, now *Object) {
 	key := cmp.Or(now, old).Key()
 	known := d.incomplete[key]
@@ -67,11 +67,11 @@ func (d *draft) needed(o *Object) bool {
 	return op != nil && d.Needed != nil && d.Needed(op)
 }
 
-// complete takes what was found for a policy. It counts until the policy changes.
+// complete applies a completion of a policy. It counts until the policy changes.
 func (d *draft) complete(key types.NamespacedName, c *Completion) {
 	known := d.incomplete[key]
 	if known == nil {
-		return // it is gone, or needs none any more
+		return // the policy was deleted, or needs none any more
 	}
 	known.completion = c
 	old := known.placed
@@ -79,15 +79,15 @@ func (d *draft) complete(key types.NamespacedName, c *Completion) {
 	d.move(old, known.placed)
 }
 
-// completed is the policy with what was found for it, where that was found for the policy as it is now. A policy that changed
-// since stands as it was written, and so holds what it governs.
+// completed returns the policy with its completion, if that was made for its present state. A policy that changed
+// since is used as it was written, and so holds what it governs.
 func completed(o *Object, c *Completion) *Object {
 	stored := o.value.(*storedPolicy)
 	op := stored.object
 	if c == nil || op.UID != c.UID || op.Generation != c.Generation || rules.TemplatesEnabled(op) != rules.TemplatesEnabled(c.Policy) {
 		return o
 	}
-	now := *op // with the status of now
+	now := *op // with the present status
 	now.Spec = c.Policy.Spec
 	p := rules.CompletedPolicy(&now, slices.Concat(c.Problems, stored.faults))
 	next := *o

@@ -21,27 +21,27 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// storedPolicy is an OperatorPolicy as it is stored, and made ready for judging.
+// storedPolicy is an OperatorPolicy as it is stored, and prepared for judging.
 type storedPolicy struct {
-	// object is nil for one that does not decode.
+	// object is nil if it does not decode.
 	object *policyv1beta2.OperatorPolicy
-	// faults are fields that do not exist, or are there twice.
+	// faults are unknown or duplicate fields.
 	faults []string
 	policy *rules.Policy
 }
 
-// storedConstraint is a Constraint as it is stored, and made ready for judging.
+// storedConstraint is a Constraint as it is stored, and prepared for judging.
 type storedConstraint struct {
 	object     *constraintv1.Constraint
 	definition *constraint.Definition
 }
 
-// Key names the Policy.
+// Key returns the namespace and name of the Policy.
 func (p *Policy) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 }
 
-// Known is what was read, nil where there is no Policy or nothing could be read.
+// Known returns the parsed Policy, nil if it does not exist or does not decode.
 func (p *Policy) Known() *dependency.Policy {
 	if p == nil {
 		return nil
@@ -52,12 +52,12 @@ func (p *Policy) Known() *dependency.Policy {
 // Disabled reports whether the Policy is disabled.
 func (p *Policy) Disabled() bool { return p.Read != nil && p.Read.Disabled }
 
-// Key names the PolicySet.
+// Key returns the namespace and name of the PolicySet.
 func (s *PolicySet) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 }
 
-// Known is what was read, nil where there is no PolicySet or nothing could be read.
+// Known returns the parsed PolicySet, nil if it does not exist or does not decode.
 func (s *PolicySet) Known() *dependency.Set {
 	if s == nil {
 		return nil
@@ -65,15 +65,15 @@ func (s *PolicySet) Known() *dependency.Set {
 	return s.Read
 }
 
-// Policy is a Policy as it is stored, and what was read of it.
+// Policy is a Policy as it is stored, and in parsed form.
 type Policy struct {
 	metav1.ObjectMeta
-	// Object is nil if the Policy does not decode: then there is no status that could be written without losing something.
+	// Object is nil if the Policy does not decode: writing a status could lose fields.
 	Object *policyv1.Policy
 	Read   *dependency.Policy
 }
 
-// PolicySet is a PolicySet as it is stored, and what was read of it.
+// PolicySet is a PolicySet as it is stored, and in parsed form.
 type PolicySet struct {
 	metav1.ObjectMeta
 	// Object is nil if the PolicySet does not decode.
@@ -81,20 +81,20 @@ type PolicySet struct {
 	Read   *dependency.Set
 }
 
-// storedNamespace is what is kept of a namespace.
+// storedNamespace is the part of a namespace that is stored.
 type storedNamespace struct {
 	labels, annotations map[string]string
 	deleting            bool
 }
 
-// storedCSV is what is kept of a ClusterServiceVersion; here is false for one that is installed elsewhere, or installs nothing.
+// storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere, or installs nothing.
 type storedCSV struct {
 	installed             rules.Installed
 	here, virtual, copied bool
 }
 
-// decodeObject reads an object that must not be kept from the status, finalizers and annotations that controllers write. What
-// nobody reads and is large is left out: managed fields, and the manifest that kubectl keeps.
+// decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large
+// metadata that is not read is dropped: managed fields, and the last-applied annotation of kubectl.
 func decodeObject(raw []byte, into metav1.Object) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
 		return err
@@ -118,7 +118,7 @@ func decodeOrdered(raw []byte) (any, Subject, error) {
 	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.Read(object)}, InCluster(), nil
 }
 
-// salvageOrdered keeps the head of a Policy that does not decode: nothing of it can be relied on, and nothing is touched.
+// salvageOrdered retains the metadata of a Policy that does not decode: its content cannot be trusted, so nothing is changed.
 func salvageOrdered(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
 	return &Policy{ObjectMeta: *m}, InCluster()
 }
@@ -141,7 +141,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	leaveOut(op)
-	// Admission refuses these; one that was stored before there was any must not read as a policy without them.
+	// Admission refuses these; one that was stored before Opgate was installed must not read as a policy without them.
 	var faults []string
 	for _, fault := range strict {
 		faults = append(faults, fault.Error()+"; correct it or remove it")
@@ -153,12 +153,12 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
 }
 
-// salvagePolicy keeps a stored policy that does not decode as one that holds what it governs: it must not
+// salvagePolicy retains a stored policy that does not decode as one that holds what it governs: it must not
 // disappear (threat G5).
 func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
 	picked := stream.Pick(raw, stream.Fields{"spec": {"subscription": {"namespace": nil, "name": nil}}})
 	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type names nothing
+		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type counts as unset
 		return s
 	}
 	p := rules.UnreadablePolicy(m.Namespace, m.Name,
@@ -177,7 +177,7 @@ func decodeConstraint(raw []byte) (any, Subject, error) {
 	return &storedConstraint{object, rules.NewDefinition(object, strict)}, InCluster(), nil
 }
 
-// salvageConstraint keeps a stored Constraint that does not decode as one that holds everything (threat G5).
+// salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5).
 func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
 	return &storedConstraint{object, rules.NewDefinition(object, []error{cause})}, InCluster()
@@ -205,7 +205,7 @@ func decodeSubscription(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not of a Subscription
+	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not used for a Subscription
 	return s, InNamespace(s.Metadata.Namespace), nil
 }
 
@@ -238,8 +238,8 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		InNamespace(csv.Metadata.Namespace), nil
 }
 
-// salvageCSV keeps what does not decode as something that is installed, of a package that is not known. The copies that OLM makes of
-// it are left out, as in decodeCSV.
+// salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
+// are omitted, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
 	copied := pickText(raw, "labels", olm.CopiedFromLabel) != ""
 	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
@@ -251,7 +251,7 @@ func addCSV(to *rules.Cluster, in string, value any) {
 	}
 }
 
-// decodeOperatorGroup leaves out one that does not decode: without any, operators of the namespace count as those for all.
+// decodeOperatorGroup omits one that does not decode: without a group, operators of the namespace count as those for all.
 func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
@@ -265,7 +265,7 @@ func addOperatorGroup(to *rules.Cluster, _ string, value any) {
 	to.AddOperatorGroup(value.(*olm.OperatorGroup))
 }
 
-// concernsNamespace is for kinds of which only fields are kept.
+// concernsNamespace is for kinds of which only fields are stored.
 func concernsNamespace(raw []byte) (any, Subject, error) {
 	return nil, InNamespace(pickText(raw, "namespace")), nil
 }
@@ -279,13 +279,13 @@ func hasLabel(raw []byte, label string) bool {
 	return found && err == nil
 }
 
-// pickText returns a string field of the metadata, "" where there is none.
+// pickText returns a string field of the metadata, "" if it is not set.
 func pickText(raw []byte, path ...string) string {
 	path = append([]string{"metadata"}, path...)
 	var fields stream.Fields
 	for _, name := range slices.Backward(path) {
 		fields = stream.Fields{name: fields}
 	}
-	s, _, _ := unstructured.NestedString(stream.Pick(raw, fields), path...) // of another type, it says nothing
+	s, _, _ := unstructured.NestedString(stream.Pick(raw, fields), path...) // of another type, it counts as unset
 	return s
 }

@@ -2,7 +2,7 @@ package snapshot
 
 import "testing"
 
-// TestStoredPlanKeepsDefinitions makes sure that a snapshot keeps of a plan what shows which definitions it created.
+// TestStoredPlanKeepsDefinitions checks that a snapshot retains the steps of a plan that show which definitions it created.
 func TestStoredPlanKeepsDefinitions(t *testing.T) {
 	const plan = `{
 		"metadata": {"namespace": "shop", "name": "install-1", "creationTimestamp": "2026-11-21T09:00:00Z"},

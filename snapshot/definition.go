@@ -13,23 +13,23 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Definition is what is kept of a CustomResourceDefinition. Schemas are most of them, and are not read.
+// Definition is the part of a CustomResourceDefinition that is stored. Schemas are most of its size, and are not read.
 type Definition struct {
 	Group, Kind, Plural string
-	// Versions are those that are served, the preferred one first.
+	// Versions are the served versions, the preferred one first.
 	Versions []string
-	// Storage is the version that objects are stored in. It may be one that is not served.
+	// Storage is the storage version. It may be one that is not served.
 	Storage    string
 	Namespaced bool
-	// Template reports whether the definition says that templates may be of its kind.
+	// Template reports whether the definition declares that templates may contain its kind.
 	Template bool
 	// Established reports whether the kind is served.
 	Established bool
-	// Operators are the labels by which OLM marks the operators that it belongs to.
+	// Operators are OLM's labels for the operators that it belongs to.
 	Operators []string
 }
 
-// GroupKind is the kind that is defined.
+// GroupKind returns the kind that is defined.
 func (d *Definition) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: d.Group, Kind: d.Kind}
 }
@@ -67,7 +67,7 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 	}
 	d := &Definition{
 		Group: o.Spec.Group,
-		// Names that are asked for may be taken; those that are accepted count.
+		// Requested names may be taken; the accepted ones count.
 		Kind:       cmp.Or(o.Status.AcceptedNames.Kind, o.Spec.Names.Kind),
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
 		Namespaced: o.Spec.Scope == "Namespaced",

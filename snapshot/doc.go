@@ -1,9 +1,9 @@
-// Package snapshot is the only store of the process: what admission judges by and what controllers work on.
+// Package snapshot is the only store of the process: admission judges by it and controllers work on it.
 //
-// A declared table (Kinds) names each kind that is watched, how its objects are decoded, what they concern (a namespace
-// or the cluster), what stands in for an object that does not decode, and who reads it: every replica or only the
+// A declared table (Kinds) names each kind that is watched, how its objects are decoded, which subject they belong to (a namespace
+// or the cluster), what replaces an object that does not decode, and who reads it: every replica or only the
 // leader. Feed watches these kinds; a builder turns their events into immutable Snapshots, of which the Store holds the
-// current one. A snapshot shares all that did not change with the one before: an event costs what it concerns holds.
+// current one. A snapshot shares all that did not change with the previous one: the cost of an event is that of its subject.
 //
-// Whoever has written an object calls Store.Wait, so that nothing is decided on a state from before its own write.
+// After a write call Store.Wait, so that nothing is decided on a state from before that write.
 package snapshot

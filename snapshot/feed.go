@@ -17,13 +17,13 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// Feed keeps a Store's snapshot current from watches.
+// Feed updates a Store's snapshot from watches.
 type Feed struct {
 	FeedOptions
 	builder Builder
 	reader  Reader
 
-	// changed wakes the builder; it holds one token, so that any number of events while it builds cost one
+	// changed triggers a build; it holds one token, so that any number of events during a build cost one
 	// more build.
 	changed chan struct{}
 	// led is closed when this replica leads for the first time.
@@ -32,8 +32,8 @@ type Feed struct {
 
 	mu      sync.Mutex
 	pending []event
-	// awaited is since when policies are all that is missing for the first snapshot, denied whether the API
-	// server says that we cannot have them.
+	// awaited is the time since when only policies are missing for the first snapshot, denied reports whether the API
+	// server answers that they are not served or forbidden.
 	awaited time.Time
 	denied  bool
 }
@@ -42,28 +42,28 @@ type Feed struct {
 type FeedOptions struct {
 	// Client lists and watches. Required.
 	Client *stream.Client
-	// Store is filled. Required.
+	// Store is updated. Required.
 	Store *Store
-	// Unjudged are namespaces that the webhook configurations leave out: no Constraint counts there, since it would not be
+	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
 	// enforced. Default: none.
 	Unjudged []string
-	// Ordering watches Policies and PolicySets as well, for what depends on what. Default: no Policy is known.
+	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
-	// Completer completes policies whose meaning depends on the cluster. Default: none; such policies hold
-	// what they govern, as far as they say what that is.
+	// Completer completes policies that depend on the cluster. Default: none; such policies hold
+	// what they govern, as far as they state that.
 	Completer Completer
-	// Interrupted is called when a watch ended with an error: the API server may come back as another version. It must
-	// return at once. Default: nothing.
+	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
+	// not block. Default: not called.
 	Interrupted func()
-	// Panics records panics of reading an object, which then counts as unreadable. Default: a panic ends the process.
+	// Panics records panics of decoding an object, which then counts as unreadable. Default: a panic ends the process.
 	Panics *panics.Recorder
-	// Log takes what cannot be read at V(0) and every snapshot at V(1). Default: none.
+	// Log receives decoding errors at V(0) and every snapshot at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
 }
 
-// NewFeed makes a feed. Start runs it.
+// NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
 	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged}}
 	if o.Completer != nil {
@@ -78,18 +78,18 @@ func NewFeed(o FeedOptions) *Feed {
 	return f
 }
 
-// SetCluster takes what is known of the cluster: its versions.
+// SetCluster sets the cluster versions.
 func (f *Feed) SetCluster(c constraint.Cluster) { f.happened(event{cluster: &c}) }
 
-// Completed takes what the Completer found. It counts until the policy changes.
+// Completed is called with the Completer's result. It counts until the policy changes.
 func (f *Feed) Completed(key types.NamespacedName, c Completion) {
 	f.happened(event{key: key, completed: &c})
 }
 
-// Lead adds the kinds that only the leader needs. They stay: a replica that has led may lead again.
+// Lead adds the kinds that only the leader needs. They are not removed: a replica that has led may lead again.
 func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 
-// Start follows the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
+// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
 // have been listed; a kind that the API server does not serve yet keeps the gate closed.
 func (f *Feed) Start(ctx context.Context) error {
 	var policies cache.DoneChecker
@@ -152,7 +152,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 }
 
-// wait waits until handlers have all that was listed, and reports whether they have.
+// wait waits until handlers have received everything that was listed, and reports whether they have.
 func wait(ctx context.Context, handlers ...cache.DoneChecker) bool {
 	for _, handled := range handlers {
 		select {
@@ -164,7 +164,7 @@ func wait(ctx context.Context, handlers ...cache.DoneChecker) bool {
 	return true
 }
 
-// NeedLeaderElection is false: every replica judges, so every replica needs a snapshot.
+// NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
 func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecker, error) {
@@ -198,35 +198,35 @@ func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecke
 	return informer, registration.HasSyncedChecker(), nil
 }
 
-// conversionGrace is how long policies may be all that is missing before this process offers itself to convert
-// them. If another replica is ready they come within a moment.
+// conversionGrace is how long only policies may be missing before this process reports ready to convert
+// them. If another replica is ready they are listed much earlier.
 const conversionGrace = 10 * time.Second
 
-// AwaitsConversion reports whether there is no snapshot because the API server keeps policies, and only these, waiting
-// for a while. They may be stored in v1beta1, and there may be no process to convert them but this one, which the
-// API server finds only if the process says that it is ready. Until there is a snapshot reviews are refused all
-// the same.
+// AwaitsConversion reports whether there is no snapshot because policies, and only these, have not been listed
+// for some time. They may be stored in v1beta1, and this process may be the only one to convert them, which the
+// API server reaches only if the process reports ready. Until there is a snapshot reviews are still
+// refused.
 func (f *Feed) AwaitsConversion() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
 }
 
-// await notes that policies are all that is missing.
+// await records that only policies are missing.
 func (f *Feed) await() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.awaited = f.Now()
 }
 
-// noteFailure records a list or watch error of policies. No conversion helps where they are not served, or forbidden.
+// noteFailure records a list or watch error of policies. Conversion does not help if they are not served, or forbidden.
 func (f *Feed) noteFailure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// note takes an event of an object. The builder has to know of a policy before what completes it.
+// note queues an event of an object. The builder must receive a policy before its completion.
 func (f *Feed) note(old, now *Object) {
 	f.happened(event{old: old, now: now})
 	if f.Completer == nil {
@@ -255,7 +255,7 @@ func (f *Feed) happened(e event) {
 	}
 }
 
-// build stores a snapshot with what has happened since the last one.
+// build stores a snapshot with the events since the last one.
 func (f *Feed) build() {
 	f.mu.Lock()
 	events := f.pending

@@ -9,15 +9,15 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// The fields that are kept for controllers. Tenants write objects of these kinds, as large as the API server takes them. What
-// is too large in a field is kept as a text that stands for it (stream.Withheld).
+// The fields that are stored for controllers. Tenants write objects of these kinds, as large as the API server accepts. A field
+// that is too large is replaced by a placeholder text (stream.Withheld).
 
 const (
 	managedMark    = "operatorpolicy.policy.open-cluster-management.io/managed"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 )
 
-// head are the fields of the metadata that are kept of every kind; labels and annotations are kept besides. The resourceVersion
+// head returns the fields of the metadata that are stored of every kind, with labels and annotations. The resourceVersion
 // is that of the Object.
 func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 	more["metadata"] = stream.Fields{"name": nil, "generateName": nil, "namespace": nil, "uid": nil, "generation": nil, "creationTimestamp": nil,
@@ -25,7 +25,7 @@ func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 	return more
 }
 
-// none keeps no member of a map.
+// none stores no member of a map.
 var none = stream.Fields{}
 
 var (
@@ -42,7 +42,7 @@ var (
 		"spec":   {"installModes": nil, "version": nil},
 		"status": {"phase": nil, "reason": nil, "message": nil},
 	})
-	// keptOfVirtualOperator is what Opgate itself writes of one.
+	// keptOfVirtualOperator is what Opgate itself writes to a virtual operator.
 	keptOfVirtualOperator = head(stream.Fields{olm.CopiedFromLabel: nil, rules.VirtualOperatorLabel: nil, labelManagedBy: nil},
 		stream.Fields{olm.OperatorNamespaceAnnotation: nil, olm.PropertiesAnnotation: nil}, stream.Fields{
 			"spec":   {stream.Any: nil},
@@ -64,7 +64,7 @@ func keeping(fields stream.Fields) func(raw []byte) map[string]any {
 	return func(raw []byte) map[string]any { return stream.Pick(raw, fields) }
 }
 
-// keepCSV also keeps the names of the Deployments in the install strategy, as spec.deployments.
+// keepCSV also stores the names of the Deployments in the install strategy, as spec.deployments.
 func keepCSV(raw []byte) map[string]any {
 	if hasLabel(raw, rules.VirtualOperatorLabel) {
 		return stream.Pick(raw, keptOfVirtualOperator)
@@ -76,10 +76,10 @@ func keepCSV(raw []byte) map[string]any {
 	return picked
 }
 
-// maxDeployments bounds the Deployments of one operator. Those in use have a dozen.
+// maxDeployments bounds the Deployments of one operator. Operators in use have a dozen.
 const maxDeployments = 1000
 
-// deploymentsOf names the Deployments in the install strategy of a ClusterServiceVersion.
+// deploymentsOf returns the names of the Deployments in the install strategy of a ClusterServiceVersion.
 func deploymentsOf(raw []byte) []string {
 	var object struct {
 		Spec struct {
@@ -93,7 +93,7 @@ func deploymentsOf(raw []byte) []string {
 		} `json:"spec"`
 	}
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
-		return nil // of another shape, there are none
+		return nil // of another type: there are none
 	}
 	var names []string
 	for _, d := range object.Spec.Install.Spec.Deployments {

@@ -9,10 +9,10 @@ import (
 
 var reader Reader
 
-// read reads an object from its JSON.
+// read decodes an object from JSON.
 func read(kind *Kind, raw string) *Object { return reader.Read(kind, []byte(raw)) }
 
-// encode reads an object of a Go value.
+// encode returns an object of a Go value.
 func encode(kind *Kind, value any) *Object {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -21,7 +21,7 @@ func encode(kind *Kind, value any) *Object {
 	return reader.Read(kind, raw)
 }
 
-// snapshotOf is a snapshot of objects.
+// snapshotOf returns a snapshot of objects.
 func snapshotOf(objects ...*Object) *Snapshot {
 	var b Builder
 	b.Put(time.Time{}, objects...)

@@ -20,45 +20,45 @@ type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the name in the API, such as installplans.
 	Resource string
-	// ClusterScoped is set for kinds whose objects lie in no namespace.
+	// ClusterScoped is set for cluster-scoped kinds.
 	ClusterScoped bool
-	// Readers are those who need the kind.
+	// Readers are the components that need the kind.
 	Readers Readers
 
 	index int
-	// decode reads an object and returns what it concerns. A nil value counts for nothing.
+	// decode decodes an object and returns its subject. A nil value counts for nothing.
 	decode func(raw []byte) (value any, concerns Subject, err error)
-	// salvage stands in for decode where that fails; nil leaves the value out, in the object's own namespace.
+	// salvage replaces decode if that fails; nil omits the value, in the object's own namespace.
 	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any, concerns Subject)
-	// add adds a value to what is judged by; nil for kinds that do not count for that.
+	// add adds a value to the input of judging; nil for kinds that are not judged.
 	add func(to *rules.Cluster, in string, value any)
-	// keep returns the fields that controllers read besides; nil for none.
+	// keep returns the further fields that controllers read; nil for none.
 	keep func(raw []byte) map[string]any
 }
 
-// Readers are those who need a kind.
+// Readers are the components that need a kind.
 type Readers int
 
 const (
-	// EveryReplica judges by the kind: there is no snapshot before all objects of it have been read.
+	// EveryReplica judges by the kind: there is no snapshot before all its objects have been listed.
 	EveryReplica Readers = iota
-	// Ordering is every replica that looks at Policies. No snapshot waits for the kind: a suspended object says so itself.
+	// Ordering is every replica that evaluates Policies. No snapshot waits for the kind: a suspended object is marked itself.
 	Ordering
-	// Leader alone needs the kind. It is watched from the first time on that this replica leads.
+	// Leader alone needs the kind. It is watched from the first time that this replica leads.
 	Leader
 )
 
-// Subject is what an object concerns: one namespace, or the cluster. The zero value stands for the policies that govern
+// Subject is what an object belongs to: one namespace, or the cluster. The zero value stands for the policies that govern
 // nothing yet.
 type Subject struct {
 	cluster   bool
 	namespace string
 }
 
-// InNamespace is one namespace.
+// InNamespace returns the subject for one namespace.
 func InNamespace(name string) Subject { return Subject{namespace: name} }
 
-// InCluster is the cluster: what concerns every namespace, or none.
+// InCluster returns the subject for the cluster: objects that affect every namespace, or none.
 func InCluster() Subject { return Subject{cluster: true} }
 
 // The kinds of the store.
@@ -113,7 +113,7 @@ func KindOf(gvk schema.GroupVersionKind) *Kind {
 	return kinds[i]
 }
 
-// subject is what an object of the kind concerns by its name. OperatorPolicies are in the namespace that they say.
+// subject returns the subject of an object of the kind, from its name. OperatorPolicies belong to the namespace that they name.
 func (k *Kind) subject(key types.NamespacedName) Subject {
 	switch k {
 	case Namespaces:
@@ -124,7 +124,7 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	return InNamespace(key.Namespace)
 }
 
-// GroupVersionResource is where the API server serves the kind.
+// GroupVersionResource returns the resource of the kind in the API.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
 }

@@ -17,35 +17,35 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// Object is what the store keeps of one object. It is immutable.
+// Object is the part of one object that is stored. It is immutable.
 type Object struct {
-	// ObjectMeta has the identity, the resourceVersion, the generation, and when it was created and deleted.
+	// ObjectMeta has the identity, the resourceVersion, the generation, and the times of creation and deletion.
 	metav1.ObjectMeta
 
 	kind     *Kind
 	concerns Subject
 	// value is what decode of the kind returned.
 	value any
-	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of what the
-	// decoded fields would.
+	// content is the JSON of the fields that controllers read, without the resourceVersion. It takes a fifth of the memory of
+	// the decoded fields.
 	content []byte
 }
 
-// GetObjectKind is nothing: an Object is not sent anywhere.
+// GetObjectKind returns an empty kind: an Object is never encoded.
 func (o *Object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject returns the object, which is immutable.
 func (o *Object) DeepCopyObject() runtime.Object { return o }
 
-// Key names the object among those of its kind.
+// Key returns the namespace and name of the object.
 func (o *Object) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 }
 
-// Kind is that of the object.
+// Kind returns the kind of the object.
 func (o *Object) Kind() *Kind { return o.kind }
 
-// Unstructured decodes the fields that are kept of the object. The caller may change them.
+// Unstructured decodes the stored fields of the object. The caller may modify them.
 func (o *Object) Unstructured() *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if len(o.content) > 0 {
@@ -63,24 +63,24 @@ func compare(a, b *Object) int {
 	return cmp.Or(cmp.Compare(a.kind.index, b.kind.index), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// identity are the fields by which an informer knows an object.
+// identity are the fields by which an informer identifies an object.
 var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil, "generation": nil,
 	"creationTimestamp": nil, "deletionTimestamp": nil,
 	"annotations": {metav1.InitialEventsAnnotationKey: nil}}}
 
-// Reader reads objects from their JSON. The zero value lets panics of decoding pass.
+// Reader decodes objects from JSON. The zero value does not recover panics of decoding.
 type Reader struct {
 	// Guard runs a function and reports whether it panicked. Default: a panic is not recovered.
 	Guard func(resource string, run func()) (panicked bool)
-	// Unreadable is called for each object that does not decode. Default: nothing.
+	// Unreadable is called for each object that does not decode. Default: not called.
 	Unreadable func(kind *Kind, key types.NamespacedName, err error)
 }
 
-// Read makes an Object of the JSON of one. What does not decode is salvaged, so that it is total.
+// Read returns an Object from its JSON. It is total: an object that does not decode is salvaged.
 func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	picked := stream.Pick(raw, identity)
 	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...) // the API server writes them
+		s, _, _ := unstructured.NestedString(picked, append([]string{"metadata"}, fields...)...) // the API server validates the types
 		return s
 	}
 	o := &Object{kind: kind, ObjectMeta: metav1.ObjectMeta{Namespace: text("namespace"), Name: text("name"), UID: types.UID(text("uid")),
@@ -92,7 +92,7 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 		o.DeletionTimestamp = new(metav1.NewTime(at))
 	}
 	o.Generation, _, _ = unstructured.NestedInt64(picked, "metadata", "generation")
-	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends a list that comes by a watch
+	if end := text("annotations", metav1.InitialEventsAnnotationKey); end != "" { // a bookmark, which ends the initial list of a watch
 		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
 	}
 	err := r.decode(o, raw)
@@ -109,7 +109,7 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	return o
 }
 
-// decode turns a panic into an error: one stored object must not end the process, and every next one as well.
+// decode returns a panic as an error: one stored object must not end the process, and after a restart the next one.
 func (r *Reader) decode(o *Object, raw []byte) (err error) {
 	read := func() {
 		if o.kind.keep != nil {
@@ -128,12 +128,12 @@ func (r *Reader) decode(o *Object, raw []byte) (err error) {
 func encoded(kept map[string]any) []byte {
 	content, err := json.Marshal(kept)
 	if err != nil {
-		panic(err) // made of what was decoded from JSON
+		panic(err) // built from decoded JSON
 	}
 	return content
 }
 
-// sameContent reports whether nothing that is kept of an object has changed but its resourceVersion.
+// sameContent reports whether no stored field of an object has changed but its resourceVersion.
 func sameContent(a, b *Object) bool {
 	return a.UID == b.UID && string(a.content) == string(b.content)
 }
@@ -142,37 +142,37 @@ func metaOf(key types.NamespacedName) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 }
 
-// Policy is the Policy; nil for other kinds. It must not be changed.
+// Policy returns the Policy; nil for other kinds. It must not be modified.
 func (o *Object) Policy() *Policy {
 	p, _ := o.value.(*Policy)
 	return p
 }
 
-// PolicySet is the PolicySet; nil for other kinds. It must not be changed.
+// PolicySet returns the PolicySet; nil for other kinds. It must not be modified.
 func (o *Object) PolicySet() *PolicySet {
 	s, _ := o.value.(*PolicySet)
 	return s
 }
 
-// Definition is what a CustomResourceDefinition defines; nil for other kinds. It must not be changed.
+// Definition returns what a CustomResourceDefinition defines; nil for other kinds. It must not be modified.
 func (o *Object) Definition() *Definition {
 	d, _ := o.value.(*Definition)
 	return d
 }
 
-// VirtualOperator reports whether a ClusterServiceVersion has the label of those that Opgate makes.
+// VirtualOperator reports whether a ClusterServiceVersion has the label of virtual operators.
 func (o *Object) VirtualOperator() bool {
 	csv, ok := o.value.(*storedCSV)
 	return ok && csv.virtual
 }
 
-// Copied reports whether a ClusterServiceVersion is a copy that OLM made of one that is installed elsewhere.
+// Copied reports whether a ClusterServiceVersion is OLM's copy of one that is installed elsewhere.
 func (o *Object) Copied() bool {
 	csv, ok := o.value.(*storedCSV)
 	return ok && csv.copied
 }
 
-// Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty where there are none.
+// Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty if it has none.
 func (o *Object) Bundle() (pkg, version string) {
 	if csv, ok := o.value.(*storedCSV); ok {
 		return csv.installed.Package, csv.installed.Version

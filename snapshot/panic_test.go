@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestPanicsWhileReading has the feed read a stored policy at which the decoder panics: it holds what it governs, and the process
-// goes on.
+// TestPanicsWhileReading makes the decoder panic on a stored policy: the policy holds what it governs, and the process
+// continues.
 func TestPanicsWhileReading(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	recorder := panics.NewRecorder(registry, logr.Discard())

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// notInStore are resources that every replica watches and that are no kinds of the store: the cluster's version, and the account of OLM.
+// notInStore are resources that every replica watches and that are no kinds of the store: the cluster version, and OLM's service account.
 var notInStore = []string{"clusterversions", "serviceaccounts"}
 
 // TestRBAC: every replica, or the leader, may list and watch exactly the kinds that it needs.

@@ -17,16 +17,16 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Snapshot is everything that is known of the cluster at one moment. It is immutable: it is read without locks while the
+// Snapshot is the observed state of the cluster at one time. It is immutable: it is read without locks while the
 // feed builds the next one.
 type Snapshot struct {
 	namespaces *table[*entry]
-	// cluster has the objects of each kind that concern the cluster, by namespace/name.
+	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
 	cluster [maxKinds]*table[*Object]
-	// constraints are in every namespace as well; constraintObjects are what they were made from, sorted by name.
+	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	constraintObjects []*constraintv1.Constraint
-	// order is what depends on what; nil where no Policy is known.
+	// order is the dependency graph; nil if no Policy is known.
 	order      *dependency.Graph
 	generation uint64
 	built      time.Time
@@ -37,15 +37,15 @@ type Snapshot struct {
 // maxKinds bounds the kinds of the store.
 const maxKinds = 16
 
-// entry is what concerns one namespace.
+// entry is the observed state of one namespace.
 type entry struct {
-	// judged is nil where nothing counts for judging.
+	// judged is nil if nothing counts for judging.
 	judged *rules.Namespace
 	// objects are sorted by kind, namespace and name.
 	objects []*Object
 }
 
-// of returns the objects of a kind. They must not be changed.
+// of returns the objects of a kind. They must not be modified.
 func (e *entry) of(kind *Kind) []*Object {
 	if e == nil {
 		return nil
@@ -56,15 +56,15 @@ func (e *entry) of(kind *Kind) []*Object {
 	return e.objects[at(kind.index):at(kind.index+1):at(kind.index+1)]
 }
 
-// Seen says how far a snapshot has followed one kind.
+// Seen reports how far a snapshot has followed one kind.
 type Seen struct {
-	// ResourceVersion is the newest that the snapshot includes, "" where it includes no object.
+	// ResourceVersion is the newest that the snapshot includes, "" if it includes no object.
 	ResourceVersion string
-	// Objects is how many objects of the kind exist.
+	// Objects is the number of existing objects of the kind.
 	Objects int
 }
 
-// Namespace returns what is known of a namespace; nil, which rules read as an empty one, where nothing is and no
+// Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and no
 // Constraint applies.
 func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
@@ -76,12 +76,12 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
 }
 
-// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy waits for.
+// WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy depends on.
 func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
 	return s.Namespace(name).WithDependencies(s.order)
 }
 
-// All yields every namespace that is known, sorted by name.
+// All yields every known namespace, sorted by name.
 func (s *Snapshot) All() iter.Seq[*rules.Namespace] {
 	return func(yield func(*rules.Namespace) bool) {
 		for _, name := range s.names() {
@@ -101,8 +101,8 @@ func (s *Snapshot) names() []string {
 	return names
 }
 
-// Objects returns the objects of a kind that concern a subject; those of a namespace are sorted by namespace and name. They
-// must not be changed.
+// Objects returns the objects of a kind that belong to a subject; those of a namespace are sorted by namespace and name. They
+// must not be modified.
 func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	if concern.cluster {
 		var all []*Object
@@ -115,7 +115,7 @@ func (s *Snapshot) Objects(kind *Kind, concern Subject) []*Object {
 	return e.of(kind)
 }
 
-// Each yields all objects of a kind, namespace by namespace where they concern namespaces. They must not be changed.
+// Each yields all objects of a kind, grouped by namespace if they belong to namespaces. They must not be modified.
 func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		for _, o := range s.cluster[kind.index].all() {
@@ -133,7 +133,7 @@ func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 	}
 }
 
-// Object returns an object of a kind that concerns a subject, nil if there is none.
+// Object returns an object of a kind that belongs to a subject, nil if there is none.
 func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName) *Object {
 	if concern.cluster {
 		o, _ := s.cluster[kind.index].get(key.String())
@@ -147,7 +147,7 @@ func (s *Snapshot) Object(kind *Kind, concern Subject, key types.NamespacedName)
 	return objects[i]
 }
 
-// NamespaceAnnotations are the annotations opgate.io/... of a namespace. They must not be changed.
+// NamespaceAnnotations returns the annotations opgate.io/... of a namespace. They must not be modified.
 func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
 	o := s.Object(Namespaces, InNamespace(name), types.NamespacedName{Name: name})
 	if o == nil || o.value == nil {
@@ -156,7 +156,7 @@ func (s *Snapshot) NamespaceAnnotations(name string) map[string]string {
 	return o.value.(*storedNamespace).annotations
 }
 
-// Policy returns a Policy, nil if there is none. It must not be changed.
+// Policy returns a Policy, nil if there is none. It must not be modified.
 func (s *Snapshot) Policy(key types.NamespacedName) *Policy {
 	if o := s.Object(Policies, InCluster(), key); o != nil {
 		return o.Policy()
@@ -164,7 +164,7 @@ func (s *Snapshot) Policy(key types.NamespacedName) *Policy {
 	return nil
 }
 
-// PolicySet returns a PolicySet, nil if there is none. It must not be changed.
+// PolicySet returns a PolicySet, nil if there is none. It must not be modified.
 func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
 	if o := s.Object(PolicySets, InCluster(), key); o != nil {
 		return o.PolicySet()
@@ -172,8 +172,8 @@ func (s *Snapshot) PolicySet(key types.NamespacedName) *PolicySet {
 	return nil
 }
 
-// OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace that it governs something in, nil if it is not
-// there, or does not decode.
+// OperatorPolicy returns an OperatorPolicy as it is stored, with the namespace in which it governs something, nil if it does
+// not exist or does not decode.
 func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *policyv1beta2.OperatorPolicy {
 	if o := s.Object(OperatorPolicies, InNamespace(governs), key); o != nil {
 		return o.value.(*storedPolicy).object
@@ -181,16 +181,16 @@ func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *pol
 	return nil
 }
 
-// Order is what depends on what; nil where no Policy is known.
+// Order returns the dependency graph; nil if no Policy is known.
 func (s *Snapshot) Order() *dependency.Graph { return s.order }
 
-// Constraints are those of the cluster, made ready for judging, and what is known of the cluster.
+// Constraints returns those of the cluster, prepared for judging, and the cluster versions.
 func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }
 
-// ConstraintObjects are the stored Constraints, sorted by name. They must not be changed.
+// ConstraintObjects returns the stored Constraints, sorted by name. They must not be modified.
 func (s *Snapshot) ConstraintObjects() []*constraintv1.Constraint { return s.constraintObjects }
 
-// Governed lists the namespaces that policies concern, sorted; "" is there if some govern nothing yet.
+// Governed lists the namespaces that policies govern, sorted; it contains "" if some govern nothing yet.
 func (s *Snapshot) Governed() []string {
 	var names []string
 	for name, e := range s.namespaces.all() {
@@ -202,13 +202,13 @@ func (s *Snapshot) Governed() []string {
 	return names
 }
 
-// Generation counts the snapshots of the process, from 1.
+// Generation returns the number of the snapshot in this process, from 1.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Built is when the snapshot was built.
+// Built returns when the snapshot was built.
 func (s *Snapshot) Built() time.Time { return s.built }
 
-// Synced reports whether all objects of kinds have been read once.
+// Synced reports whether all objects of kinds have been listed once.
 func (s *Snapshot) Synced(kinds ...*Kind) bool {
 	return !slices.ContainsFunc(kinds, func(k *Kind) bool { return !s.synced[k.index] })
 }
@@ -220,13 +220,13 @@ func sameAnnotations(a, b []*constraintv1.Constraint) bool {
 	})
 }
 
-// Find returns an object by its name alone, nil if there is none. OperatorPolicies are not found by theirs.
+// Find returns an object by its name alone, nil if there is none. It does not find OperatorPolicies.
 func (s *Snapshot) Find(kind *Kind, key types.NamespacedName) *Object {
 	return s.Object(kind, kind.subject(key), key)
 }
 
-// Shows reports whether a snapshot shows a write: the object at least in the version that was answered or, where it was deleted,
-// that it is gone or on its way out.
+// Shows reports whether a snapshot shows a write: the object at least in the returned version or, if it was deleted,
+// that it is gone or being deleted.
 func (s *Snapshot) Shows(kind *Kind, written metav1.Object, deleted bool) bool {
 	now := s.Find(kind, types.NamespacedName{Namespace: written.GetNamespace(), Name: written.GetName()})
 	if deleted {

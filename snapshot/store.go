@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/internal/signal"
 )
 
-// Store holds the current snapshot. The zero value holds none: until the first full snapshot nothing may
-// be judged, since a list of policies that is not complete must not read as one (threat G2).
+// Store holds the current snapshot. The zero value holds none: before the first full snapshot nothing may
+// be judged, since an incomplete list of policies must not count as a complete one (threat G2).
 type Store struct {
 	current atomic.Pointer[Snapshot]
 
@@ -24,7 +24,7 @@ type Store struct {
 	subscribers map[*func(*Change)]struct{}
 }
 
-// NewStore returns a store of one snapshot; nil is none yet.
+// NewStore returns a store with a snapshot; nil for none yet.
 func NewStore(s *Snapshot) *Store {
 	store := &Store{}
 	if s != nil {
@@ -36,8 +36,8 @@ func NewStore(s *Snapshot) *Store {
 // Load returns the current snapshot, or nil before the first.
 func (s *Store) Load() *Snapshot { return s.current.Load() }
 
-// Subscribe calls a function, which must return at once, with each change of the snapshot from now on, in order, until the returned
-// function is called. It also returns the snapshot of now, nil before the first.
+// Subscribe calls a function, which must not block, with each later change of the snapshot, in order, until the returned
+// function is called. It also returns the current snapshot, nil before the first.
 func (s *Store) Subscribe(changed func(*Change)) (current *Snapshot, unsubscribe func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Store) Subscribe(changed func(*Change)) (current *Snapshot, unsubscribe
 	}
 }
 
-// replace stores the next snapshot and notifies those who wait for it.
+// replace stores the next snapshot and notifies subscribers and waiters.
 func (s *Store) replace(next *Snapshot, change *Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Store) Until(ctx context.Context, condition func(*Snapshot) bool) error
 	return s.replaced.Until(ctx, s.satisfies(condition))
 }
 
-// Wait waits until the snapshot shows what was just written, so that nothing is decided on a state from before that write.
+// Wait waits until the snapshot shows a write, so that nothing is decided on a state from before that write.
 func (s *Store) Wait(ctx context.Context, condition func(*Snapshot) bool) error {
 	return s.replaced.Wait(ctx, s.satisfies(condition))
 }
@@ -80,14 +80,14 @@ func (s *Store) satisfies(condition func(*Snapshot) bool) func() bool {
 	}
 }
 
-// Older reports whether a resourceVersion is from before another.
+// Older reports whether a resourceVersion is older than another.
 func Older(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err == nil && order < 0
 }
 
-// ServeHTTP shows, as JSON, how far the snapshot has followed the API server, for tests and for people who
-// wonder whether a policy is in force yet. It names no object.
+// ServeHTTP writes, as JSON, how far the snapshot has followed the API server, for tests and for users who
+// check whether a policy is in force yet. It names no object.
 func (s *Store) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	view := struct {
 		Ready            bool              `json:"ready"`
@@ -104,5 +104,5 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(view) // the reader has gone
+	_ = json.NewEncoder(w).Encode(view) // the client has disconnected
 }

@@ -6,11 +6,11 @@ import (
 	"maps"
 )
 
-// shardCount is how many maps a table consists of. A change copies one of them: with 10,000 entries that is some 20.
+// shardCount is the number of maps in a table. A change copies one of them: with 10,000 entries that is some 20.
 const shardCount = 512
 
-// table is a map of which each version shares nearly all with the one that it was made from. It is not changed once it is
-// made; nil is an empty one.
+// table is a map of which each version shares nearly all data with the previous one. It is immutable; nil is an
+// empty one.
 type table[V any] struct {
 	shards [shardCount]map[string]V
 	size   int
@@ -35,7 +35,7 @@ func (t *table[V]) len() int {
 	return t.size
 }
 
-// all yields the entries in no order.
+// all yields the entries in no particular order.
 func (t *table[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		if t == nil {
@@ -51,7 +51,7 @@ func (t *table[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// edit changes a table into another one.
+// edit builds a new version of a table.
 type edit[V any] struct {
 	next   *table[V]
 	copied [shardCount]bool

@@ -12,15 +12,15 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Fields are the members of an object that are kept: with nil a member as a whole, else only those fields of it.
+// Fields are the members of an object to store: with nil the whole member, else only those fields of it.
 type Fields map[string]Fields
 
-// Any stands for all members that Fields does not name. It is for objects of which the API server prunes what their schema does not have.
+// Any stands for all members that Fields does not name. It is for objects whose unknown fields the API server prunes.
 const Any = "*"
 
-// Limits of one member that is kept as a whole. Beyond them Pick keeps a text in its place that differs where the member does.
+// Limits of one member that is stored as a whole. Beyond them Pick stores a placeholder text that differs if the member does.
 const (
-	// maxTextBytes bounds a text. Annotations together may take 256 KiB.
+	// maxTextBytes bounds a string. All annotations together may take 256 KiB.
 	maxTextBytes = 256 << 10
 	// maxMemberBytes and maxMemberValues bound a list or an object.
 	maxMemberBytes  = 64 << 10
@@ -29,8 +29,8 @@ const (
 
 const withheld = "too large to be kept: "
 
-// Pick decodes some fields of a JSON object, as unstructured objects have them, and allocates nothing for the others. The JSON must be
-// valid. Of two members of one name the last one counts.
+// Pick decodes some fields of a JSON object, in the form of unstructured objects, and allocates nothing for the others. The JSON must be
+// valid. Of two members with one name the last one counts.
 func Pick(raw []byte, fields Fields) map[string]any {
 	picked := map[string]any{}
 	members(raw, func(name, value []byte) {
@@ -49,7 +49,7 @@ func Pick(raw []byte, fields Fields) map[string]any {
 	return picked
 }
 
-// member decodes what is kept as a whole.
+// member decodes a member that is stored as a whole.
 func member(raw []byte) any {
 	large := len(raw) > maxMemberBytes || olm.CountValues(raw) > maxMemberValues
 	if raw[0] == '"' {
@@ -60,18 +60,18 @@ func member(raw []byte) any {
 	}
 	var value any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &value); err != nil {
-		return withheld + err.Error() // a number beyond all ranges
+		return withheld + err.Error() // a number out of range
 	}
 	return value
 }
 
-// Withheld reports whether a value that Pick returned stands for one that was too large.
+// Withheld reports whether a value that Pick returned is the placeholder of one that was too large.
 func Withheld(value any) bool {
 	text, ok := value.(string)
 	return ok && strings.HasPrefix(text, withheld)
 }
 
-// members goes through the members of a JSON object.
+// members calls do for the members of a JSON object.
 func members(raw []byte, do func(name, value []byte)) {
 	i := skip(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {
@@ -80,7 +80,7 @@ func members(raw []byte, do func(name, value []byte)) {
 	for i = skip(raw, i+1); i < len(raw) && raw[i] == '"'; i = skip(raw, i+1) {
 		end := endOf(raw, i)
 		name := raw[i+1 : end-1]
-		i = skip(raw, skip(raw, end)+1) // behind the colon
+		i = skip(raw, skip(raw, end)+1) // after the colon
 		if bytes.IndexByte(name, '\\') >= 0 {
 			var text string
 			if json.Unmarshal(raw[end-len(name)-2:end], &text) != nil {
@@ -100,7 +100,7 @@ func members(raw []byte, do func(name, value []byte)) {
 	}
 }
 
-// skip goes on to what is not white space.
+// skip returns the next position that is not white space.
 func skip(raw []byte, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
 		i++
@@ -108,7 +108,7 @@ func skip(raw []byte, i int) int {
 	return i
 }
 
-// endOf is where the JSON value ends that begins at i.
+// endOf returns the end of the JSON value that begins at i.
 func endOf(raw []byte, i int) int {
 	depth := 0
 	for ; i < len(raw); i++ {
@@ -128,7 +128,7 @@ func endOf(raw []byte, i int) int {
 			if depth--; depth == 0 {
 				return i + 1
 			}
-			if depth < 0 { // of what a number, true, false or null stands in
+			if depth < 0 { // the end of the object or list around a number, true, false or null
 				return i
 			}
 		case ',', ' ', '\t', '\r', '\n':

@@ -36,7 +36,7 @@ func TestPickWithholdsWhatIsLarge(t *testing.T) {
 	}
 }
 
-// FuzzPick compares with a decoder.
+// FuzzPick compares the result with that of a decoder.
 func FuzzPick(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,"\"}"]},"c":null,"a":{"\\":""}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// errorsOnly decodes what the API server answers in the place of objects: metav1.Status.
+// errorsOnly decodes the metav1.Status that the API server returns for errors.
 var errorsOnly = func() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})

@@ -1,8 +1,8 @@
-// Package stream lists and watches objects one at a time: each is decoded from its JSON straight into what is kept of it.
+// Package stream lists and watches objects one at a time: each is decoded from its JSON directly into the form that is stored.
 //
-// The clients of client-go decode an object in full before anything may be dropped of it. An object of 1.3 MB that a tenant may store
+// The clients of client-go decode a complete object before any field can be dropped. An object of 1.3 MB that a tenant may store
 // becomes 40 MiB that way, and a list in one piece as much for each of its objects. Here a list takes the size of its largest object,
-// as JSON, besides what is kept (threat G18).
+// as JSON, in addition to what is stored (threat G18).
 package stream
 
 import (
@@ -21,15 +21,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Decode makes what is kept of an object from its JSON. It must always return the same type. The JSON is valid only until it
-// returns. Bookmarks, which have metadata and nothing else, come to it like any other object; their annotation
-// metav1.InitialEventsAnnotationKey must stay.
+// Decode returns the form of an object that is stored. It must always return the same type. The JSON is valid only until it
+// returns. Bookmarks, which have only metadata, are passed to it like any other object; their annotation
+// metav1.InitialEventsAnnotationKey must be retained.
 type Decode func(raw []byte) (runtime.Object, error)
 
 // Client lists and watches.
 type Client struct{ rest rest.Interface }
 
-// NewForConfig makes a client with the transport of a configuration.
+// NewForConfig returns a client with the transport of a configuration.
 func NewForConfig(config *rest.Config) (*Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -38,7 +38,7 @@ func NewForConfig(config *rest.Config) (*Client, error) {
 	return NewForConfigAndClient(config, httpClient)
 }
 
-// NewForConfigAndClient makes a client that shares a transport.
+// NewForConfigAndClient returns a client that shares a transport.
 func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -54,7 +54,7 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 	return &Client{rest: client}, nil
 }
 
-// ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports the streaming of lists by a watch.
+// ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
 func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
 	r := &source{client: c, path: []string{"/apis", resource.Group, resource.Version, resource.Resource}, decode: decode}
 	if resource.Group == "" {
@@ -73,21 +73,21 @@ func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.Read
 	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
 }
 
-// List is a list of what is kept.
+// List is a list of objects in the form that is stored.
 type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []runtime.Object
 }
 
-// DeepCopyObject copies the list and not what is kept, which is immutable.
+// DeepCopyObject copies the list but not the objects, which are immutable.
 func (l *List) DeepCopyObject() runtime.Object {
 	copied := *l
 	copied.Items = append([]runtime.Object(nil), l.Items...)
 	return &copied
 }
 
-// list reads a list element by element.
+// list decodes a list element by element.
 func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	body, err := s.open(ctx, &options)
 	if err != nil {
@@ -173,7 +173,7 @@ type events struct {
 	decode Decode
 }
 
-// Decode reads one event.
+// Decode decodes one event.
 func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 	var event struct {
 		Type   watch.EventType `json:"type"`

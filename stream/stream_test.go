@@ -29,7 +29,7 @@ func decodeWidget(raw []byte) (runtime.Object, error) {
 	return u, nil
 }
 
-// serve answers as an API server does.
+// serve returns a client of a server with these responses.
 func serve(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -41,7 +41,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *Client {
 	return client
 }
 
-// TestInformer: an informer learns by a watch what there is, and what changes.
+// TestInformer: an informer receives the existing objects, and changes, by a watch.
 func TestInformer(t *testing.T) {
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/apis/example.com/v1/widgets" || r.URL.Query().Get("watch") != "true" || r.Header.Get("Accept") != "application/json" {
@@ -98,7 +98,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestErrors: what the API server refuses is an error of its kind, also in the midst of a watch.
+// TestErrors: a refusal by the API server is returned as its error type, also during a watch.
 func TestErrors(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":%q,"code":%d}`
 	client := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -25,15 +25,15 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
-	// wantedFor is how long one Get keeps a package wanted. It is longer than the longest pause of readers that retry
+	// wantedFor is how long one Get keeps a package wanted. It is longer than the longest backoff of readers that retry
 	// while the package is not known.
 	wantedFor = 15 * time.Minute
 	// spacing is the minimum time between two fetches of one package, however often its catalog changes.
 	spacing = time.Second
-	// absences is the number of failures in a row after which a package that is missing from its catalog is given up: a
+	// absences is the number of failures in a row after which retries for a package that is missing from its catalog end: a
 	// package server that has just started knows no packages.
 	absences = 7
-	// maxEntries bounds the memory; beyond it the package that was asked for least recently is dropped.
+	// maxEntries bounds the memory; beyond it the package that was requested least recently is dropped.
 	maxEntries = 1000
 	// maxFetches is the number of concurrent requests, so that a slow one does not delay the others.
 	maxFetches = 4
@@ -43,7 +43,7 @@ const (
 type Options struct {
 	// Client reads PackageManifests. Required.
 	Client dynamic.Interface
-	// Changed is called with each package whose content differs from before. It must return at once, and may call the
+	// Changed is called with each package whose content differs from before. It must not block, and may call the
 	// cache. Default: none.
 	Changed func(pkg string)
 	// Settle is the delay after which the packages of a changed catalog are fetched a second time, since the package
@@ -80,7 +80,7 @@ type entry struct {
 	fetched time.Time
 	// pending reports whether the next run of the query fetches.
 	pending bool
-	// settle is when to fetch once more; zero where that is not needed.
+	// settle is when to fetch once more; zero for never.
 	settle time.Time
 	// abandoned reports whether retries ended because the package was not wanted any more.
 	abandoned bool
@@ -99,8 +99,8 @@ func New(o Options) *Cache {
 }
 
 // Get returns a package of a catalog; a zero source, or one with an empty part, stands for any catalog that has the package.
-// It never sends a request: the answer is nil while the package is not known, and then it is being fetched. The answer is
-// shared and must not be changed.
+// It never sends a request: the result is nil while the package is not known, and then it is being fetched. The result is
+// shared and must not be modified.
 func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	if pkg == "" || len(pkg) > catalog.MaxName {
 		return nil
@@ -125,8 +125,8 @@ func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	return e.content
 }
 
-// Channel returns a channel of a package, or its default channel where the name is empty. It never sends a request: the
-// answer is nil while the package is not known, and then it is being fetched.
+// Channel returns a channel of a package, or its default channel if the name is empty. It never sends a request: the
+// result is nil while the package is not known, and then it is being fetched.
 func (c *Cache) Channel(pkg, channel string, source olm.Catalog) *catalog.Channel {
 	if source.Name == "" || source.Namespace == "" {
 		return nil
@@ -161,7 +161,7 @@ func (c *Cache) Forget(pkg string) {
 	}
 }
 
-// NeedLeaderElection is false: every replica completes policies, and a replica that nobody asks fetches nothing.
+// NeedLeaderElection returns false: every replica completes policies, and a replica without reads fetches nothing.
 func (c *Cache) NeedLeaderElection() bool { return false }
 
 // Start fetches until the context ends.
@@ -198,14 +198,14 @@ func (c *Cache) process(ctx context.Context) bool {
 	return true
 }
 
-// begin reports whether a query is to be fetched now. Where it is due later, it is queued for then.
+// begin reports whether to fetch a query now. If it is due later, it is queued for then.
 func (c *Cache) begin(q query) bool {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[q]
 	if e == nil {
-		return false // dropped meanwhile
+		return false // dropped in the meantime
 	}
 	if c.queue.NumRequeues(q) > 0 && !e.wanted(now) {
 		c.queue.Forget(q)
@@ -231,7 +231,7 @@ func (c *Cache) begin(q query) bool {
 	return true
 }
 
-// update stores the result of a fetch and reports whether the content changed. On an error the last good content stays,
+// update stores the result of a fetch and reports whether the content changed. On an error the last good content is retained,
 // and the fetch is retried.
 func (c *Cache) update(q query, content *catalog.Package, err error) (changed bool) {
 	now := c.Now()
@@ -239,7 +239,7 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	defer c.mu.Unlock()
 	e := c.entries[q]
 	if e == nil {
-		return false // dropped meanwhile
+		return false // dropped in the meantime
 	}
 	e.fetched = now
 	defer c.queueSettle(q, e, now)
@@ -286,7 +286,7 @@ func (c *Cache) logProblem(q query, e *entry, err error) {
 	e.problem = problem
 }
 
-// makeRoom drops the query that was asked least recently, where the cache is full.
+// makeRoom drops the query that was requested least recently if the cache is full.
 func (c *Cache) makeRoom() {
 	if len(c.entries) < maxEntries {
 		return
@@ -308,7 +308,7 @@ func (c *Cache) drop(q query) {
 
 func (e *entry) wanted(now time.Time) bool { return now.Sub(e.asked) < wantedFor }
 
-// matches reports whether a catalog is one that a query, which may leave parts of it open, asks for.
+// matches reports whether a catalog matches a query, which may have empty parts.
 func matches(asked, source olm.Catalog) bool {
 	return (asked.Name == "" || asked.Name == source.Name) && (asked.Namespace == "" || asked.Namespace == source.Namespace)
 }

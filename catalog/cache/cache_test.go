@@ -38,7 +38,7 @@ func (s *server) fetch(_ context.Context, q query) (*catalog.Package, error) {
 	return s.answer(q)
 }
 
-// say sets the answer.
+// say sets the response.
 func (s *server) say(answer func(q query) (*catalog.Package, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +317,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// A flood of names, such as of Subscriptions that are created and refused, must not fill the queue while the package server
+// A flood of names, for example of Subscriptions that are created and refused, must not fill the queue while the package server
 // hangs.
 func TestQueueIsBounded(t *testing.T) {
 	c := New(Options{Now: time.Now})
@@ -330,7 +330,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A retry that was waiting when a changed catalog ended the outage must not fetch again.
+// A retry that was queued when a changed catalog ended the outage must not fetch again.
 func TestNoFetchAfterRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := start(t, down)

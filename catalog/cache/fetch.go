@@ -38,7 +38,7 @@ func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error)
 	if p := catalog.Decode(got.Object); p != nil && p.Name == q.pkg && matches(q.catalog, p.Catalog) {
 		return p, nil
 	}
-	// A package that several catalogs have is several objects of one name, and GET returns any of them.
+	// A package in several catalogs is several objects of one name, and GET returns any of them.
 	selector := labels.Set{}
 	if q.catalog.Name != "" {
 		selector["catalog"] = q.catalog.Name

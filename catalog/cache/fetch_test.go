@@ -19,7 +19,7 @@ func manifest(catalog string) string {
 		"packageName":"etcd","catalogSource":"` + catalog + `","catalogSourceNamespace":"olm"}}`
 }
 
-// TestFetch talks to a server that answers as the package server does: GET returns any of several catalogs.
+// TestFetch uses a server that responds like the package server: GET returns the package of any catalog.
 func TestFetch(t *testing.T) {
 	const base = "/apis/packages.operators.coreos.com/v1/namespaces/"
 	notThere := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found","details":{"name":"etcd","kind":"packagemanifests"}}`

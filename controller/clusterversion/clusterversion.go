@@ -18,10 +18,10 @@ import (
 
 // Options configure a Watcher.
 type Options struct {
-	// Config reaches the API server. Required.
+	// Config is the configuration of the API client. Required.
 	Config *rest.Config
-	// Changed is called with the versions once all of them are known, and again whenever one changes. It must return at once.
-	// OpenShift is empty where the cluster is not OpenShift, or its version may not be read, which is logged. Required.
+	// Changed is called with the versions once all of them are known, and again when one changes. It must not block.
+	// OpenShift is empty if the cluster is not OpenShift, or if reading its version is forbidden, which is logged. Required.
 	Changed func(constraint.Cluster)
 	// Interval is how often the version of Kubernetes is read without a call of Refresh. Default: an hour. The version of
 	// OpenShift is watched.
@@ -70,11 +70,11 @@ func New(o Options) (*Watcher, error) {
 	return &Watcher{Options: o, discovery: versions, objects: objects, refresh: make(chan struct{}, 1)}, nil
 }
 
-// NeedLeaderElection is false: every replica judges by the versions.
+// NeedLeaderElection returns false: every replica judges by the versions.
 func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It returns at
-// once.
+// Refresh triggers a read of the version of Kubernetes, after events that may be an upgrade of the control plane. It does not
+// block.
 func (w *Watcher) Refresh() {
 	select {
 	case w.refresh <- struct{}{}:
@@ -141,7 +141,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// update changes the state under the lock, and calls Changed where all versions are known and one differs. It waits for all of
+// update changes the state under the lock, and calls Changed if all versions are known and one differs. It waits for all of
 // them: a cluster whose version of OpenShift is not known yet would be taken for one that is not OpenShift.
 func (w *Watcher) update(change func()) {
 	w.mu.Lock()

@@ -37,14 +37,14 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
-// server answers as API servers that the tests do not have: OpenShift, and one that fails.
+// server responds like API servers that the tests do not have: OpenShift, and one that fails.
 type server struct {
 	mu        sync.Mutex
 	version   string        // "" fails
-	openShift string        // "" is not OpenShift
-	forbidden bool          // to read ClusterVersions
-	read      chan struct{} // has one for each read
-	events    chan string   // versions of OpenShift that a watch shows
+	openShift string        // "" for a cluster that is not OpenShift
+	forbidden bool          // reading ClusterVersions is forbidden
+	read      chan struct{} // receives a token for each read
+	events    chan string   // versions of OpenShift that a watch returns
 }
 
 func (s *server) set(change func()) {

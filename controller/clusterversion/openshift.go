@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// clusterVersions state the version of OpenShift, or the one it is being upgraded to.
+// clusterVersions contain the version of OpenShift, or the one that it is being upgraded to.
 var clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
 
-// clusterVersionName is the name of the only one.
+// clusterVersionName is the name of the only ClusterVersion.
 const clusterVersionName = "version"
 
 // isOpenShift reports whether the API server serves ClusterVersions.
@@ -36,11 +36,11 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 	informer := dynamicinformer.NewFilteredDynamicInformer(w.objects, clusterVersions, "", 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = only
 	}).Informer()
-	// These fail on a running informer only.
+	// These return an error on a running informer only.
 	_ = informer.SetTransform(onlyVersion)
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		w.Log.Info("OpenShift version watch interrupted, retrying with backoff", "error", err.Error())
-		// Otherwise a missing permission would hide the version of Kubernetes for good.
+		// Otherwise a missing permission would hide the version of Kubernetes permanently.
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) {
 			w.update(func() { w.openShiftKnown = true })
 		}
@@ -65,7 +65,7 @@ func (w *Watcher) watchOpenShift(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// onlyVersion trims a ClusterVersion to the fields that are used; its history and conditions are long.
+// onlyVersion trims a ClusterVersion to the fields that are used; its history and conditions are large.
 func onlyVersion(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

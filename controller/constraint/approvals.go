@@ -16,8 +16,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// switchApprovals makes the Subscriptions of a namespace wait for approval where a Constraint came after them, and
-// lets them go where none binds any more. Webhooks see to those that are written in the meantime.
+// switchApprovals makes the Subscriptions of a namespace require approval if they were created before a Constraint that applies, and
+// switches them back when none applies any more. Webhooks handle those that are written in the meantime.
 func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) error {
 	var errs []error
 	for _, sub := range ns.Subscriptions() {
@@ -33,7 +33,7 @@ func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, 
 	if err != nil {
 		return err
 	}
-	object := &metav1.PartialObjectMetadata{} // the answer is not needed
+	object := &metav1.PartialObjectMetadata{} // the response is not needed
 	object.SetGroupVersionKind(olm.SubscriptionGVK)
 	object.SetNamespace(sub.Metadata.Namespace)
 	object.SetName(sub.Metadata.Name)
@@ -41,7 +41,7 @@ func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, 
 	r.Wrote("patch", olm.KindSubscription, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // it changed, which wakes the loop
+		return nil // the object changed: its event enqueues the namespace
 	case err != nil:
 		return fmt.Errorf("switch the approval of Subscription %s/%s: %w", sub.Metadata.Namespace, sub.Metadata.Name, err)
 	}
@@ -49,8 +49,8 @@ func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, 
 	return nil
 }
 
-// locked makes a patch one of the very state that was judged. To write the resourceVersion that is expected is answered
-// with a conflict if there is another by now; a test of it would be answered as a patch that cannot be processed.
+// locked makes a patch apply only to the state that was judged. Writing the expected resourceVersion fails with a conflict
+// if the object has changed; a JSON patch test would fail as a patch that cannot be processed.
 func locked(resourceVersion string, patch []rules.PatchOperation) []rules.PatchOperation {
 	return append([]rules.PatchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}}, patch...)
 }

@@ -17,42 +17,42 @@ import (
 )
 
 const (
-	// workers is how many namespaces and statuses are worked on at once.
+	// workers is the number of namespaces and statuses that are reconciled concurrently.
 	workers = 4
-	// gathering is how long what happens in namespaces is gathered before it is counted again: an installation is a
-	// dozen events.
+	// gathering is how long the events of namespaces are batched before operators are counted again: an installation causes
+	// a dozen events.
 	gathering = time.Second
-	// soon is how long to wait for other virtual operators of a Constraint before they are counted.
+	// soon is the delay for batching virtual operators of a Constraint before they are counted.
 	soon = 100 * time.Millisecond
 )
 
 // Options configure the Controller.
 type Options struct {
-	// Store gives the snapshot that admission judges by. Required.
+	// Store provides the snapshot that admission judges by. Required.
 	Store *snapshot.Store
-	// Metrics show what installed operators violate. Required.
+	// Metrics export what installed operators violate. Required.
 	Metrics *Metrics
-	// Wrote is told of every write and what became of it. Default: nobody is told.
+	// Wrote is called after every write with its result. Default: not called.
 	Wrote func(verb, kind string, err error)
-	// Escaped counts the operators that were installed while Opgate was not running and that a Constraint refuses. Default: none.
+	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
 	Escaped func(constraint string) int
-	// Log takes writes at V(0). Default: none.
+	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
 }
 
-// Controller looks after Constraints while this replica leads.
+// Controller reconciles Constraints while this replica leads.
 type Controller struct {
 	options Options
 
 	mu sync.Mutex
-	// queue is that of the manager that leads now; nil while none does.
+	// queue is that of the manager that leads now; nil if none does.
 	queue       queue
 	unsubscribe func()
 }
 
-// New makes a Controller. AddTo has it run.
+// New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
 	if o.Store == nil || o.Metrics == nil || o.Now == nil {
 		return nil, errors.New("constraint controller options: Store, Metrics and Now are required")
@@ -66,10 +66,10 @@ func New(o Options) (*Controller, error) {
 	return &Controller{options: o}, nil
 }
 
-// Everything enqueues all namespaces and statuses. It returns at once.
+// Everything enqueues all namespaces and statuses. It does not block.
 func (c *Controller) Everything() { c.add(work{subject: everything}, 0) }
 
-// changed enqueues what a change of the snapshot concerns.
+// changed enqueues what a change of the snapshot affects.
 func (c *Controller) changed(change *snapshot.Change) {
 	for _, name := range change.Namespaces {
 		if name != "" {
@@ -97,7 +97,7 @@ func (c *Controller) add(w work, after time.Duration) {
 	}
 }
 
-// follow takes the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
+// follow sets the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
 func (c *Controller) follow(q queue, unsubscribe func()) {
 	c.mu.Lock()
 	last := c.unsubscribe
@@ -108,8 +108,8 @@ func (c *Controller) follow(q queue, unsubscribe func()) {
 	}
 }
 
-// AddTo adds the controller to a manager whose leader works. There must be a snapshot before the manager starts. It
-// may be added to one manager after another.
+// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot before the manager starts. AddTo
+// may be called for one manager after another.
 func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err := constraintv1.AddToScheme(mgr.GetScheme()); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	ctrl, err := controller.NewTyped("constraint", mgr, controller.TypedOptions[work]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: workers,
-		SkipNameValidation:      new(true), // there is one again after a lease was lost
+		SkipNameValidation:      new(true), // the name is used again after a lease was lost
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of Constraints: %w", err)

@@ -6,18 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics show what installed operators violate, while this replica leads.
+// Metrics export what installed operators violate, while this replica leads.
 type Metrics struct {
 	violations *prometheus.GaugeVec
 	number     *prometheus.GaugeVec // without labels: no series while another replica leads
 
 	mu      sync.Mutex
 	leading bool
-	// violated are the Constraints that an installed operator violates.
+	// violated are the Constraints that at least one installed operator violates.
 	violated map[string]bool
 }
 
-// NewMetrics registers the metrics; those that name Constraints with a registry of their own, which not everybody may read.
+// NewMetrics registers the metrics; those that name Constraints with a registry of their own, since not every user may read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_constraint_violations",
 		Help: "Number of violations of a Constraint by installed operators."}, []string{"constraint"}),
@@ -32,7 +32,7 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 func (m *Metrics) set(constraint string, violations int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leading { // what was counted while the lease was lost is the next leader's to show
+	if m.leading { // what was counted while the lease was lost is for the next leader to export
 		m.violations.WithLabelValues(constraint).Set(float64(violations))
 		if delete(m.violated, constraint); violations > 0 {
 			m.violated[constraint] = true
@@ -56,7 +56,7 @@ func (m *Metrics) started() {
 	m.leading = true
 }
 
-// stopped forgets what the replica that leads now shows.
+// stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

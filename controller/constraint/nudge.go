@@ -15,11 +15,11 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// soonSeen is long enough for OLM to have a virtual operator in its cache.
+// soonSeen is long enough for a virtual operator to reach OLM's cache.
 const soonSeen = time.Second
 
-// nudge makes OLM resolve a namespace again. What cannot be satisfied it takes for final: it looks again when a Subscription, an
-// OperatorGroup or the namespace changes, or after a quarter of an hour, and never because of a ClusterServiceVersion.
+// nudge makes OLM resolve a namespace again. OLM treats an unsatisfiable resolution as final: it resolves again when a Subscription, an
+// OperatorGroup or the namespace changes, or after 15 minutes, but not when a ClusterServiceVersion changes.
 func (r *reconciler) nudge(ctx context.Context, ns *rules.Namespace) error {
 	for _, sub := range ns.Subscriptions() {
 		if sub.Metadata.DeletionTimestamp != "" {

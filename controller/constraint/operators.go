@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// nameTaken is the reason of namespaces in which something else has the name of a virtual operator.
+// nameTaken is the reason for namespaces in which another object has the name of a virtual operator.
 const nameTaken = "NameTaken"
 
 // virtualOperators returns the virtual operators of a namespace.
@@ -31,8 +31,8 @@ func virtualOperators(current *snapshot.Snapshot, namespace string) []*unstructu
 	return live
 }
 
-// reconcileOperators makes the virtual operators of a namespace what they should be. Until it is known what the
-// cluster is they stay as they are: they say which version of Kubernetes it has.
+// reconcileOperators brings the virtual operators of a namespace to the desired state. It leaves them unchanged until the
+// cluster version is known, since they contain the version of Kubernetes.
 func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.Snapshot, name string, ns *rules.Namespace) error {
 	if current.Constraints().Cluster().Version == "" {
 		return nil
@@ -69,8 +69,8 @@ func (r *reconciler) reconcileOperators(ctx context.Context, current *snapshot.S
 	return errors.Join(errs...)
 }
 
-// write carries out one action and waits until the snapshot shows it, so that it is not done twice. What it was decided
-// on may have changed in the meantime: then the change wakes the loop. Otherwise reason is why it could not be written.
+// write carries out one action and waits until the snapshot shows it, so that it is not done twice. A conflict is no error:
+// the change that caused it enqueues the namespace. Otherwise reason says why the object could not be written.
 func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string, err error) {
 	object := a.Object
 	switch a.Verb {
@@ -94,7 +94,7 @@ func (r *reconciler) write(ctx context.Context, a virtual.Action) (reason string
 	}
 	log.FromContext(ctx).Info("virtual operator written", "verb", a.Verb, "constraint", a.Constraint, "namespace", object.GetNamespace(), "name", object.GetName())
 	if a.Verb == virtual.Delete {
-		return "", nil // done twice, it finds nothing
+		return "", nil // done twice, it has no effect
 	}
 	return "", r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
 		return s.Shows(snapshot.ClusterServiceVersions, object, false)

@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// reconciler works for one manager.
+// reconciler reconciles for one manager.
 type reconciler struct {
 	*Options
 	client   client.Client
@@ -25,11 +25,11 @@ type reconciler struct {
 	tallies  tallies
 
 	mu sync.Mutex
-	// known are the Constraints that there were when all were looked at last.
+	// known are the Constraints that existed when everything was enqueued last.
 	known []string
 }
 
-// Reconcile does one piece of work.
+// Reconcile processes one item of work.
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	current := r.Store.Load()
 	switch w.subject {
@@ -51,7 +51,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	}
 }
 
-// eachNamespace has every namespace looked at in which there may be something to do.
+// eachNamespace enqueues every namespace that may need a write.
 func (r *reconciler) eachNamespace(current *snapshot.Snapshot) {
 	names := map[string]bool{}
 	for ns := range current.All() {
@@ -75,7 +75,7 @@ func (r *reconciler) eachStatus(current *snapshot.Snapshot) {
 	}
 }
 
-// forgetGone drops what is shown and remembered of Constraints that are gone.
+// forgetGone drops metrics and state of deleted Constraints.
 func (r *reconciler) forgetGone(current *snapshot.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *reconciler) forgetGone(current *snapshot.Snapshot) {
 	r.troubles.forget(func(name string) bool { return slices.Contains(r.known, name) })
 }
 
-// find gives a Constraint and what was read of it, nil where there is none.
+// find returns a Constraint and its definition, nil if it does not exist.
 func find(current *snapshot.Snapshot, name string) (*constraintv1.Constraint, *constraint.Definition) {
 	objects, definitions := current.ConstraintObjects(), current.Constraints().Definitions()
 	i := slices.IndexFunc(objects, func(c *constraintv1.Constraint) bool { return c.Name == name })

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// The reasons of conditions, besides those of package virtual.
+// The reasons of conditions, in addition to those of package virtual.
 const (
 	reasonValid      = "Valid"
 	reasonInvalid    = "Invalid"
@@ -29,33 +29,33 @@ const (
 )
 
 const (
-	// shownFaults is how many faults a condition names.
+	// shownFaults is the number of faults that a condition lists.
 	shownFaults = 3
-	// maxMessage is how long, in bytes, texts of others become in a status.
+	// maxMessage limits, in bytes, texts from other objects in a status.
 	maxMessage = 1024
 )
 
-// statusInput is all that the status of a Constraint is made of.
+// statusInput is everything that the status of a Constraint is computed from.
 type statusInput struct {
-	// Object is the Constraint with its present status, Definition what was read of it.
+	// Object is the Constraint with its present status, Definition its parsed form.
 	Object     *constraintv1.Constraint
 	Definition *constraint.Definition
 	// Counts are over Installed operators.
 	Counts    []rules.Count
 	Installed int
-	// Operator is the virtual operator that it asks for, or nil.
+	// Operator is the virtual operator that it requires, or nil.
 	Operator *virtual.Operator
-	// Wanted is in how many namespaces the virtual operator should be, Made in how many one is, Missing in how many it
-	// should be and is not.
+	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of those that
+	// should have one and do not.
 	Wanted, Made, Missing int
-	// Troubles counts, by reason, the namespaces in which it could not be written.
+	// Troubles counts, by reason, the namespaces in which it cannot be written.
 	Troubles map[string]int
-	// Escaped is how many operators were installed while Opgate was not running and are refused.
+	// Escaped is the number of refused operators that were installed while Opgate was not running.
 	Escaped int
 	Now     time.Time
 }
 
-// evaluate gives the status of a Constraint. It names no namespaces: everybody may read Constraints.
+// evaluate returns the status of a Constraint. It names no namespaces: every user may read Constraints.
 func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next := *in.Object.Status.DeepCopy()
 	next.ObservedGeneration = in.Definition.Generation
@@ -65,7 +65,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 			ObservedGeneration: in.Definition.Generation, LastTransitionTime: metav1.NewTime(in.Now)})
 	}
 	if faults := faultsOf(in.Definition); len(faults) > 0 {
-		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults)) // the counts stay those of before
+		set(constraintv1.ConditionReady, metav1.ConditionFalse, reasonInvalid, faultText(faults)) // the counts stay as they were
 		next.Compliant = string(policyv1.NonCompliant)
 	} else {
 		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
@@ -95,8 +95,8 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	return next
 }
 
-// compliantOf sums up what is installed, for Policies that wait for the Constraint or apply it. Where something could not be
-// told it is not known.
+// compliantOf summarizes what is installed, for Policies that depend on the Constraint or apply it. It is unknown if a check
+// could not be decided.
 func compliantOf(violating, unknown int) string {
 	switch {
 	case violating > 0:
@@ -107,7 +107,7 @@ func compliantOf(violating, unknown int) string {
 	return string(policyv1.Compliant)
 }
 
-// faultsOf leaves out the faults that only warn.
+// faultsOf returns the faults without the warnings.
 func faultsOf(d *constraint.Definition) []constraint.Fault {
 	return slices.DeleteFunc(slices.Clone(d.Faults), constraint.Fault.Warning)
 }
@@ -158,7 +158,7 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 	return metav1.ConditionTrue, reasonCurrent, "the selector names " + count(in.Wanted, "namespace") + " with Subscriptions, and OLM is shown the properties there"
 }
 
-// count gives a number and what it counts, such as 2 properties.
+// count returns a number with its unit, such as 2 properties.
 func count(n int, what string) string {
 	switch {
 	case n == 1:

@@ -27,7 +27,7 @@ func two() *constraint.Definition {
 		Constraints: []*constraint.Constraint{{Index: 0, Message: "must be certified"}, {Index: 1}}}
 }
 
-// input is a Constraint of two constraints that 14 installed operators are held against.
+// input is a Constraint of two constraints that is checked against 14 installed operators.
 func input(change func(in *statusInput)) *statusInput {
 	in := &statusInput{
 		Object:     &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: "one", Generation: 3}},
@@ -113,7 +113,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCompliant is what a Policy reads that applies the Constraint, or waits for it.
+// TestCompliant checks what a Policy reads that applies the Constraint or depends on it.
 func TestCompliant(t *testing.T) {
 	counted := func(counts ...rules.Count) func(in *statusInput) {
 		return func(in *statusInput) {

@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// tallies remembers what was counted over a snapshot: all statuses are made of one count. The zero value is ready for use.
+// tallies caches the counts of one snapshot, so that all statuses are computed from one count. The zero value is ready for use.
 type tallies struct {
 	mu      sync.Mutex
 	current *snapshot.Snapshot
@@ -57,8 +57,8 @@ func (t *tallies) count(current *snapshot.Snapshot) {
 	}
 }
 
-// reconcileStatus writes the status of a Constraint if it differs. Until it is known what the cluster is, the last one
-// stays: what is counted depends on it.
+// reconcileStatus writes the status of a Constraint if it differs. It leaves the status unchanged until the cluster version is
+// known, since the counts depend on it.
 func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snapshot, name string) error {
 	object, definition := find(current, name)
 	if object == nil {
@@ -98,9 +98,9 @@ func (r *reconciler) countOperators(current *snapshot.Snapshot, in *statusInput)
 	}
 }
 
-// writeStatus writes a status and waits until the snapshot shows it: the next one builds on it.
+// writeStatus writes a status and waits until the snapshot shows it, since the next status is computed from it.
 func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Constraint, status constraintv1.ConstraintStatus) error {
-	// The spec is not written, and large.
+	// Without the spec: it is not written, and large.
 	before := &constraintv1.Constraint{ObjectMeta: object.ObjectMeta, Status: object.Status}
 	next := before.DeepCopy()
 	next.Status = status
@@ -108,7 +108,7 @@ func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Const
 	r.Wrote("patch", constraintv1.Kind, err)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // it changed, which wakes the loop
+		return nil // the object changed: its event enqueues the status
 	case err != nil:
 		return fmt.Errorf("write the status of Constraint %s: %w", object.Name, err)
 	}

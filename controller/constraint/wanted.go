@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// wanted remembers the virtual operators that the Constraints of a snapshot ask for. They are made once, however many
-// namespaces there are, and anew only where a Constraint has changed. The zero value is ready for use.
+// wanted caches the virtual operators that the Constraints of a snapshot require. They are built once for all namespaces, and
+// rebuilt only for Constraints that changed. The zero value is ready for use.
 type wanted struct {
 	mu        sync.Mutex
 	current   *snapshot.Snapshot
@@ -21,14 +21,14 @@ type wanted struct {
 	operators []*virtual.Operator
 }
 
-// madeOperator is a virtual operator, nil if the Constraint asks for none, and what it was made from.
+// madeOperator is a virtual operator, nil if the Constraint requires none, and what it was built from.
 type madeOperator struct {
 	object     *constraintv1.Constraint
 	definition *constraint.Definition
 	operator   *virtual.Operator
 }
 
-// by gives the virtual operators that the Constraints of a snapshot ask for, sorted by Constraint.
+// by returns the virtual operators that the Constraints of a snapshot require, sorted by Constraint.
 func (w *wanted) by(current *snapshot.Snapshot) []*virtual.Operator {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +58,7 @@ func (w *wanted) by(current *snapshot.Snapshot) []*virtual.Operator {
 	return w.operators
 }
 
-// of gives the virtual operator that one Constraint asks for, nil if it asks for none.
+// of returns the virtual operator that one Constraint requires, nil if it requires none.
 func (w *wanted) of(current *snapshot.Snapshot, name string) *virtual.Operator {
 	for _, o := range w.by(current) {
 		if o.Constraint == name {

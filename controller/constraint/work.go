@@ -8,10 +8,10 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[work]
 
-// work is one thing to look at.
+// work is one item of the queue.
 type work struct {
 	subject subject
-	// name is that of the namespace or the Constraint.
+	// name is the name of the namespace or of the Constraint.
 	name string
 }
 
@@ -23,19 +23,19 @@ const (
 	statuses   subject = "statuses"
 	namespace  subject = "namespace"
 	status     subject = "status"
-	// nudge stands for a namespace in which OLM is to resolve again.
+	// nudge stands for a namespace that OLM should resolve again.
 	nudge subject = "nudge"
 )
 
-// troubles remembers why the virtual operator of a Constraint cannot be written in a namespace. The zero value is
-// ready for use.
+// troubles records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is ready for
+// use.
 type troubles struct {
 	mu sync.Mutex
 	in map[string]map[string]string // Constraint, namespace, reason
 }
 
-// set takes why the virtual operator of a Constraint is not as it should be in a namespace, "" for nothing, and tells
-// whether that is new.
+// set records why the virtual operator of a Constraint cannot be written in a namespace, "" for no problem, and reports
+// whether that is a change.
 func (t *troubles) set(constraint, namespace, reason string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *troubles) set(constraint, namespace, reason string) bool {
 	return true
 }
 
-// of counts the namespaces with trouble by reason.
+// of returns the number of namespaces with problems, by reason.
 func (t *troubles) of(constraint string) map[string]int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +67,7 @@ func (t *troubles) of(constraint string) map[string]int {
 	return counts
 }
 
-// forget drops what is remembered of Constraints that are gone.
+// forget drops the entries of deleted Constraints.
 func (t *troubles) forget(exists func(constraint string) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

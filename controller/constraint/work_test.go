@@ -83,7 +83,7 @@ func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
 	m.forget("two")
 	expect("1", "one=1")
 	m.stopped()
-	m.set("one", 1) // a worker that had not ended yet
+	m.set("one", 1) // a worker that has not returned yet
 	expect("", "")
 }
 

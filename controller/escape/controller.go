@@ -21,20 +21,20 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Mode says what becomes of an escape.
+// Mode is what to do with an escape.
 type Mode string
 
 const (
 	// Report reports it.
 	Report Mode = "report"
-	// Remove also deletes it, where that is safe.
+	// Remove also deletes it, if that is safe.
 	Remove Mode = "remove"
 )
 
 const (
-	// skew is how far the clocks of replicas and of the API server may differ. Where they differ by less, what was judged is judged again.
+	// skew is the tolerated difference between the clocks of replicas and of the API server. Within it, objects are judged again.
 	skew = 5 * time.Second
-	// settling is how long after its start a replica may not be called yet: endpoints and proxies follow its readiness.
+	// settling is the time after its start in which a replica may not receive reviews yet: endpoints and proxies follow its readiness.
 	settling = time.Minute
 )
 
@@ -42,43 +42,43 @@ var gvkCSV = snapshot.ClusterServiceVersions.GroupVersionKind
 
 // Options configure the Controller.
 type Options struct {
-	// Store has the snapshot that admission judges by. Required.
+	// Store provides the snapshot that admission judges by. Required.
 	Store *snapshot.Store
 	// Lease is that of the background loop. Required.
 	Lease *Lease
-	// Mode says what becomes of an escape. Default: Report.
+	// Mode is what to do with an escape. Default: Report.
 	Mode Mode
-	// ExcludedNamespaces are those that the webhook configurations leave out.
+	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Metrics count escapes. Required.
 	Metrics *Metrics
 	// Identity names this process in events. Default: none.
 	Identity string
-	// Changed is called with the namespace of an escape that was found, or that is none any more. Default: nothing.
+	// Changed is called with the namespace of an escape that was found, or that is resolved. Default: not called.
 	Changed func(namespace string)
-	// Wrote is called with every write and its error. Default: nothing.
+	// Wrote is called after every write with its error. Default: not called.
 	Wrote func(verb, kind string, err error)
-	// Log takes writes at V(0). Default: none.
+	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
 }
 
-// Controller looks for escapes while this replica leads.
+// Controller detects escapes while this replica leads.
 type Controller struct {
 	options Options
 
 	mu sync.Mutex
 	// ready is when this process had its first snapshot.
 	ready time.Time
-	// queue is that of the manager that leads now; nil while none does.
+	// queue is that of the manager that leads now; nil if none does.
 	queue       queue
 	unsubscribe func()
 }
 
 type queue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-// New makes a Controller. AddTo runs it.
+// New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
 	if o.Store == nil || o.Lease == nil || o.Metrics == nil || o.Now == nil {
 		return nil, errors.New("escape controller options: Store, Lease, Metrics and Now are required")
@@ -92,10 +92,10 @@ func New(o Options) (*Controller, error) {
 	return &Controller{options: o}, nil
 }
 
-// Records are the escapes. They are read from the Lease when this replica starts to lead.
+// Records returns the escapes. They are read from the Lease when this replica starts to lead.
 func (l *Lease) Records() *Records { return &l.records }
 
-// changed enqueues the escapes, and the candidates, in namespaces in which something has changed, and all escapes where Constraints have.
+// changed enqueues the escapes, and the candidates, in namespaces that changed, and all escapes if Constraints changed.
 func (c *Controller) changed(r *reconciler, change *snapshot.Change) {
 	for _, name := range change.Namespaces {
 		for _, o := range change.Snapshot.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(name)) {
@@ -119,7 +119,7 @@ func (c *Controller) add(key types.NamespacedName) {
 	}
 }
 
-// follow takes the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
+// follow sets the queue of the manager that leads now, nil for none, and ends the subscription of the last one.
 func (c *Controller) follow(q queue, unsubscribe func()) {
 	c.mu.Lock()
 	last := c.unsubscribe
@@ -130,7 +130,7 @@ func (c *Controller) follow(q queue, unsubscribe func()) {
 	}
 }
 
-// started returns when this process had its first snapshot, which is the first time that it is asked.
+// started returns when this process had its first snapshot, which is the time of the first call.
 func (c *Controller) started() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,14 +140,15 @@ func (c *Controller) started() time.Time {
 	return c.ready
 }
 
-// AddTo adds the controller to a manager whose leader works. There must be a snapshot. It may be added to one manager after another.
+// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called for one manager
+// after another.
 func (c *Controller) AddTo(mgr manager.Manager) error {
 	r := &reconciler{Options: &c.options, reader: mgr.GetAPIReader(), client: mgr.GetClient(), until: c.started().Add(settling),
 		proven: provenBy(c.options.Store.Load()), judged: map[types.UID]bool{}}
 	ctrl, err := controller.NewTyped("escape", mgr, controller.TypedOptions[types.NamespacedName]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: 1,
-		SkipNameValidation:      new(true), // there is one again after a lease was lost
+		SkipNameValidation:      new(true), // the name is used again after a lease was lost
 	})
 	if err != nil {
 		return fmt.Errorf("make the controller of escapes: %w", err)

@@ -11,7 +11,7 @@ import (
 
 var curated = rules.PolicyRef{Kind: rules.KindConstraint, Name: "curated"}
 
-// TestRemovable decides what --escapes=remove may delete.
+// TestRemovable checks what --escapes=remove may delete.
 func TestRemovable(t *testing.T) {
 	refusal := func(generation int64, deny bool) rules.Escape {
 		return rules.Escape{Source: curated, Generation: generation, Deny: deny, Message: "no"}
@@ -44,7 +44,7 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
-// TestCandidate decides which ClusterServiceVersions admission may not have been asked about.
+// TestCandidate checks which ClusterServiceVersions admission may not have reviewed.
 func TestCandidate(t *testing.T) {
 	renewed := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	ready := renewed.Add(10 * time.Minute)

@@ -16,14 +16,14 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// annotation of the Lease holds the records.
+// annotation is the annotation of the Lease with the records.
 const annotation = "opgate.io/escapes"
 
 // requestTimeout is that of controller-runtime's own locks: half the time in which a leader has to renew.
 const requestTimeout = 5 * time.Second
 
-// Lease is the Lease of the background loop: what replicas agree by on who leads, the last proof that a replica was
-// alive, and the records. It is safe for concurrent use.
+// Lease is the Lease of the background loop: the lock of leader election, the last proof that a replica was
+// running, and the records. It is safe for concurrent use.
 type Lease struct {
 	client          coordinationv1client.LeasesGetter
 	namespace, name string
@@ -35,7 +35,7 @@ type Lease struct {
 	renewed time.Time
 }
 
-// NewLease makes a Lease. Nothing is read or written.
+// NewLease returns a Lease. Nothing is read or written.
 func NewLease(config *rest.Config, namespace, name string, log logr.Logger) (*Lease, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = requestTimeout
@@ -46,7 +46,7 @@ func NewLease(config *rest.Config, namespace, name string, log logr.Logger) (*Le
 	return &Lease{client: client, namespace: namespace, name: name, log: log}, nil
 }
 
-// Lock makes a lock with an identity of its own, for one manager.
+// Lock returns a lock with an identity of its own, for one manager.
 func (l *Lease) Lock(holder string) resourcelock.Interface {
 	return &lock{lease: l, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name}, Client: l.client,
@@ -54,7 +54,7 @@ func (l *Lease) Lock(holder string) resourcelock.Interface {
 	}}
 }
 
-// lock notes when others have renewed the Lease: once it is taken over, the Lease itself does not say so any more.
+// lock records when others have renewed the Lease: after it is acquired, the Lease itself does not contain that time any more.
 type lock struct {
 	resourcelock.Interface
 	lease  *Lease
@@ -72,7 +72,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, raw, err
 }
 
-// Update takes the Lease, or renews it. The records are read before the new leader starts, so that no status is written without them.
+// Update acquires or renews the Lease. The records are read before the new leader starts, so that no status is written without them.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := l.Interface.Update(ctx, record); err != nil {
 		return err
@@ -81,13 +81,13 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 		return nil
 	}
 	if err := l.lease.load(ctx); err != nil {
-		return err // leader election tries again
+		return err // leader election retries
 	}
 	l.loaded = true
 	return nil
 }
 
-// lastRenewal returns when a replica last renewed the Lease before the present leader took it; zero where none ever did.
+// lastRenewal returns when a replica last renewed the Lease before the present leader acquired it; zero for never.
 func (l *Lease) lastRenewal() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Lease) load(ctx context.Context) error {
 	return nil
 }
 
-// save writes the records. The leader renews the Lease at the same time; either write that loses is repeated.
+// save writes the records. The leader renews the Lease at the same time; a write that fails with a conflict is repeated.
 func (l *Lease) save(ctx context.Context, records []record) error {
 	text, err := json.Marshal(records)
 	if err != nil {

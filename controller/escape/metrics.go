@@ -48,7 +48,7 @@ func (m *Metrics) started() {
 	m.leading = true
 }
 
-// stopped forgets what the replica that leads now shows.
+// stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

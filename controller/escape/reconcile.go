@@ -21,27 +21,27 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// retryDelay is how long to wait for what is not known yet.
+// retryDelay is the requeue delay while the input is not complete.
 const retryDelay = time.Second
 
 // component is the source of events.
 const component = "opgate"
 
-// reconciler works for one manager.
+// reconciler reconciles for one manager.
 type reconciler struct {
 	*Options
-	// reader reads ClusterServiceVersions whole, client writes.
+	// reader reads complete ClusterServiceVersions, client writes.
 	reader client.Reader
 	client client.Client
-	// until is when this replica is called for certain.
+	// until is the time from which this replica is sure to receive reviews.
 	until time.Time
-	// proven are the generations in which guards were in force before the outage.
+	// proven are the generations of policies that were in force before the outage.
 	proven map[rules.PolicyRef]int64
 	// judged are the candidates that were judged. There is one worker.
 	judged map[types.UID]bool
 }
 
-// candidate reports whether admission may not have been asked about a ClusterServiceVersion. Times of creation have seconds.
+// candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution of seconds.
 func (r *reconciler) candidate(o *snapshot.Object) bool {
 	last := r.Lease.lastRenewal()
 	if last.IsZero() || o.Copied() || slices.Contains(r.ExcludedNamespaces, o.Namespace) {
@@ -81,14 +81,14 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
 	switch {
-	case !known: // its plan is gone
+	case !known: // its plan was deleted
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
 		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return slices.ContainsFunc(old.Reasons, func(why reason) bool { return why.guard() == g && why.Generation == generation })
 		})
 	default:
-		// What was written shortly before the outage counts as written in it; a guard may have changed since.
+		// What was written shortly before the outage counts as written in it; a policy may have changed since.
 		later := head.CreationTimestamp.After(r.Lease.lastRenewal().Add(skew))
 		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
@@ -116,7 +116,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	return reconcile.Result{}, nil
 }
 
-// read reads a ClusterServiceVersion whole; nil where it is not the same any more.
+// read reads a complete ClusterServiceVersion; nil if it has changed.
 func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.CSV, resourceVersion string, err error) {
 	u := csvKind()
 	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
@@ -133,8 +133,8 @@ func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.
 	return csv, u.GetResourceVersion(), err
 }
 
-// before reports whether a guard was there before a ClusterServiceVersion. Times of creation have seconds: what was created in the
-// same one as the guard is not reported.
+// before reports whether a policy existed before a ClusterServiceVersion. Creation times have a resolution of seconds: one created in
+// the same second as the policy is not reported.
 func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g rules.PolicyRef, csv *snapshot.Object) bool {
 	at := csv.CreationTimestamp
 	var created metav1.Time
@@ -160,7 +160,7 @@ func (r *reconciler) keep(ctx context.Context, one *record) error {
 	return r.store(ctx, append(all, *one), one.Namespace)
 }
 
-// drop forgets one.
+// drop removes one.
 func (r *reconciler) drop(ctx context.Context, one *record) error {
 	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "clusterserviceversion", one.Name)
 	all := slices.DeleteFunc(r.Lease.records.list(), func(other record) bool { return other.key() == one.key() })
@@ -179,7 +179,7 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 	return nil
 }
 
-// remove deletes an escape, if it is still what was judged.
+// remove deletes an escape, if it is unchanged since it was judged.
 func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version string, one *record) error {
 	err := r.client.Delete(ctx, head.Unstructured(), client.Preconditions{UID: &one.UID, ResourceVersion: &version})
 	r.Wrote("delete", gvkCSV.Kind, err)
@@ -187,14 +187,14 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also where it has changed: it is judged again
+		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again
 	}
 	r.Log.Info("deleted", "namespace", one.Namespace, "clusterserviceversion", one.Name, "reasons", one.message())
 	r.event(ctx, one, "EscapeRemoved", one.message()+"; Opgate has deleted it")
 	return nil
 }
 
-// event reports on the ClusterServiceVersion. One that cannot be sent is logged, the status says the same.
+// event reports on the ClusterServiceVersion, best effort: the status has the same text, so a failure is only logged.
 func (r *reconciler) event(ctx context.Context, one *record, reason, message string) {
 	at := r.Now()
 	now := metav1.NewTime(at)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxRecords bounds what is kept in the Lease; what is beyond is counted and reported until the next restart.
+	// maxRecords bounds the records in the Lease; further ones are counted and reported until the next restart.
 	maxRecords = 100
 	// maxMessage bounds a message, in bytes.
 	maxMessage = 512
-	// maxNote is how long the API server takes the message of an event, in bytes.
+	// maxNote is the maximum length of the message of an event in the API, in bytes.
 	maxNote = 1024
 )
 
@@ -28,12 +28,12 @@ type record struct {
 	Reasons   []reason  `json:"reasons"`
 }
 
-// reason is why one guard refuses it.
+// reason is why one policy refuses it.
 type reason struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Generation is that in which the guard was in force before the outage; 0 where that is not known, or where it only holds.
+	// Generation is that of the policy in force before the outage; 0 if it is not known, or if the policy only holds.
 	Generation int64  `json:"generation,omitempty"`
 	Message    string `json:"message"`
 }
@@ -62,7 +62,7 @@ func (r *record) message() string {
 	return text
 }
 
-// removable reports whether a guard refuses it now that refused it when it was recorded, in the form in which it was in force before the outage.
+// removable reports whether a policy refuses it now that refused it when it was recorded, in the generation in force before the outage.
 func (r *record) removable(now []rules.Escape) bool {
 	return slices.ContainsFunc(now, func(e rules.Escape) bool {
 		return e.Deny && e.Generation > 0 && slices.ContainsFunc(r.Reasons, func(why reason) bool {
@@ -71,7 +71,7 @@ func (r *record) removable(now []rules.Escape) bool {
 	})
 }
 
-// reasonsOf turns reasons into what is recorded of them. Proven are the generations in which guards were in force before the outage.
+// reasonsOf returns the records of reasons. Proven are the generations of policies that were in force before the outage.
 func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation int64) bool) []reason {
 	var reasons []reason
 	for _, e := range escapes {
@@ -84,14 +84,14 @@ func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation
 	return reasons
 }
 
-// Records are the ClusterServiceVersions that admission would have refused, as the leader knows them. The zero value is empty and ready
+// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. The zero value is empty and ready
 // for use; it is safe for concurrent use.
 type Records struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]record
 }
 
-// ByConstraint returns how many a Constraint refuses.
+// ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.
 func (r *Records) ByConstraint(name string) int {
 	n := 0
 	for _, one := range r.list() {

@@ -20,8 +20,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// act carries out the actions of an outcome until one fails, and puts what was found by then into its
-// findings. It waits until the snapshot shows each write, so that nothing is done twice.
+// act carries out the actions of an outcome until one fails, and updates its findings accordingly. It waits until the
+// snapshot shows each write, so that nothing is done twice.
 func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, out *compliance.Outcome) (acted bool, err error) {
 	for _, a := range out.Actions {
 		object := &unstructured.Unstructured{Object: a.Live}
@@ -49,14 +49,14 @@ func (r *reconciler) act(ctx context.Context, op *policyv1beta2.OperatorPolicy, 
 	return acted, nil
 }
 
-// do sends one write. The object is filled in from the answer.
+// do sends one write. The object is filled in from the response.
 func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstructured.Unstructured) error {
 	live := &unstructured.Unstructured{Object: a.Live}
 	switch a.Verb {
 	case compliance.Create:
 		err := r.client.Create(ctx, object)
 		if apierrors.IsAlreadyExists(err) && object.GroupVersionKind() == gvkNamespace {
-			return nil // somebody else was first, which is as good
+			return nil // another client was first, with the same result
 		}
 		return err
 	case compliance.Update:
@@ -76,8 +76,8 @@ func (r *reconciler) do(ctx context.Context, a compliance.Action, object *unstru
 	return fmt.Errorf("verb %q is not known", a.Verb)
 }
 
-// patch sends what differs between two states of an object, of which only some fields are known, if it has not changed since. Of
-// the answer the metadata is enough: the object may be large.
+// patch sends the difference between two states of an object, of which only some fields are stored, if it has not changed since. The
+// response is limited to metadata: the object may be large.
 func (r *reconciler) patch(live, object *unstructured.Unstructured, send func(client.Object, client.Patch) error) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if whole := replaced(live, object); len(whole) > 0 {
@@ -98,9 +98,9 @@ func (r *reconciler) patch(live, object *unstructured.Unstructured, send func(cl
 	return nil
 }
 
-// replaced are the fields of the spec that are to change and are too large to be known. No merge can remove what is in them.
+// replaced returns the fields of the spec that change and are too large to be stored. A merge patch cannot remove what they contain.
 func replaced(live, object *unstructured.Unstructured) map[string]any {
-	before, _ := live.Object["spec"].(map[string]any) // of another type, there are none
+	before, _ := live.Object["spec"].(map[string]any) // of another type: it has no fields
 	after, _ := object.Object["spec"].(map[string]any)
 	whole := map[string]any{}
 	for field, value := range before {
@@ -111,7 +111,7 @@ func replaced(live, object *unstructured.Unstructured) map[string]any {
 	return whole
 }
 
-// replacing is a patch that puts values in the place of those fields. What else is to change is seen when the object comes back.
+// replacing returns a patch that replaces those fields. Other differences are found when the patched object is observed.
 func replacing(live *unstructured.Unstructured, fields map[string]any) client.Patch {
 	type operation struct {
 		Op    string `json:"op"`
@@ -124,7 +124,7 @@ func replacing(live *unstructured.Unstructured, fields map[string]any) client.Pa
 	}
 	data, err := json.Marshal(operations)
 	if err != nil {
-		panic(err) // made of what was decoded from JSON
+		panic(err) // built from decoded JSON
 	}
 	return client.RawPatch(types.JSONPatchType, data)
 }

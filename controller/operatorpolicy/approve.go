@@ -18,17 +18,17 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// approvals are what became of the plans of a namespace that wait.
+// approvals are the results for the pending plans of a namespace.
 type approvals struct {
 	byPlan map[string]compliance.Approval
-	// done are those that were approved.
+	// done are the plans that were approved.
 	done []*olm.InstallPlan
-	// stale is set where a plan has changed since it was judged. Its new state wakes the loop.
+	// stale is set if a plan has changed since it was judged. Its event enqueues the namespace.
 	stale bool
 }
 
-// approve approves the plans of a namespace that the rules let the loop approve, and tells of every plan that
-// waits what became of it.
+// approve approves the plans of a namespace that the rules let the loop approve, and returns the result for each pending
+// plan.
 func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode) (*approvals, error) {
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
@@ -57,7 +57,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 	return all, errors.Join(errs...)
 }
 
-// ungoverned is what the namespace says, else what the options say. What is neither is read as hold.
+// ungoverned returns the mode of the namespace's annotation, else that of the options. An unknown value counts as hold.
 func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
 	if mode := current.NamespaceAnnotations(namespace)[UngovernedAnnotation]; mode != "" {
 		return rules.UngovernedMode(mode)
@@ -65,8 +65,8 @@ func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) ru
 	return r.Ungoverned
 }
 
-// approvePlan stores the approval of the very state that was judged: if OLM, or another replica, has changed
-// the plan since, it fails with a conflict.
+// approvePlan stores the approval only if the plan is in the state that was judged: if OLM or another replica has changed
+// it since, it fails with a conflict.
 func (r *reconciler) approvePlan(ctx context.Context, plan *olm.InstallPlan) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
@@ -75,7 +75,7 @@ func (r *reconciler) approvePlan(ctx context.Context, plan *olm.InstallPlan) err
 	if err != nil {
 		return err
 	}
-	object := headOnly(gvkPlan) // the answer is not needed, and plans are large
+	object := headOnly(gvkPlan) // the response is not needed, and plans are large
 	object.SetNamespace(plan.Metadata.Namespace)
 	object.SetName(plan.Metadata.Name)
 	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
@@ -87,7 +87,7 @@ func (r *reconciler) approvePlan(ctx context.Context, plan *olm.InstallPlan) err
 	return nil
 }
 
-// seenApprovals waits until the snapshot shows approvals, so that none is sent twice.
+// seenApprovals waits until the snapshot shows the approvals, so that none is sent twice.
 func (r *reconciler) seenApprovals(ctx context.Context, approved []*olm.InstallPlan) error {
 	if len(approved) == 0 {
 		return nil

@@ -10,13 +10,13 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// leaderKinds are those that the leader alone reads.
+// leaderKinds are the kinds that only the leader reads.
 var leaderKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
 
-// changes turns changes of the store into namespaces to reconcile, while this replica leads. It is the source of the queue.
+// changes enqueues namespaces for changes of the store, while this replica leads. It is the source of the queue.
 type changes struct {
 	*Options
-	// origins are the namespaces that copies name, which are read beside their own.
+	// origins are the namespaces in copiedFrom labels, whose contents are read in addition.
 	origins dependents
 
 	mu sync.Mutex
@@ -46,8 +46,8 @@ func (c *changes) stop() {
 	}
 }
 
-// WaitForSync keeps the loop from working until what only the leader reads is known, and enqueues all namespaces then. OLM may be installed after Opgate: its kinds are
-// waited for.
+// WaitForSync blocks the loop until the kinds that only the leader reads are synced, and then enqueues all namespaces. OLM may be
+// installed after Opgate: it waits for the CRDs.
 func (c *changes) WaitForSync(ctx context.Context) error {
 	err := c.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(leaderKinds...) })
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *changes) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// enqueue enqueues namespaces while this replica leads; "" stands for the policies that govern nothing yet. It returns at once.
+// enqueue enqueues namespaces while this replica leads; "" stands for the policies that govern nothing yet. It does not block.
 func (c *changes) enqueue(namespaces ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *changes) changed(change *snapshot.Change) {
 	}
 }
 
-// ownersOf lists the namespaces of the operators that a CustomResourceDefinition is marked as belonging to.
+// ownersOf returns the namespaces of the operators in the labels of a CustomResourceDefinition.
 func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	d := o.Definition()
 	if d == nil || len(d.Operators) == 0 {

@@ -21,7 +21,7 @@ import (
 const (
 	// LeaseName is the Lease that the leading replica holds.
 	LeaseName = "opgate-loop"
-	// restartDelay keeps a loop that cannot start, or lost its lease, from trying at once.
+	// restartDelay is the delay before a loop that cannot start, or lost its lease, retries.
 	restartDelay = 5 * time.Second
 )
 
@@ -31,7 +31,7 @@ type Loop struct {
 	changes changes
 }
 
-// New makes a loop. Start runs it.
+// New returns a loop. Start runs it.
 func New(o Options) (*Loop, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -41,19 +41,19 @@ func New(o Options) (*Loop, error) {
 	return l, nil
 }
 
-// Enqueue enqueues a namespace while this replica leads. It returns at once.
+// Enqueue enqueues a namespace while this replica leads. It does not block.
 func (l *Loop) Enqueue(namespace string) { l.changes.enqueue(namespace) }
 
-// PackageChanged enqueues the namespaces with policies for a package. It returns at once.
+// PackageChanged enqueues the namespaces with policies for a package. It does not block.
 func (l *Loop) PackageChanged(pkg string) { l.changes.packageChanged(pkg) }
 
-// NeedLeaderElection is false: the loop sees to that itself.
+// NeedLeaderElection returns false: the loop has its own leader election.
 func (l *Loop) NeedLeaderElection() bool { return false }
 
-// Start waits for the lease and runs the loop until the context ends. It has a manager of its own, which ends
-// when the lease is lost and is then made anew: a replica that may not write for a while goes on judging.
+// Start waits for the lease and runs the loop until the context ends. It has a manager of its own, which stops
+// when the lease is lost and is then recreated: a replica that loses the lease continues to serve admission.
 func (l *Loop) Start(ctx context.Context) error {
-	// Without a snapshot there is nothing to work on; below, there always is one.
+	// The loop needs a snapshot; after this there always is one.
 	_ = l.options.Store.Until(ctx, func(*snapshot.Snapshot) bool { return true })
 	for ctx.Err() == nil {
 		if err := l.lead(ctx); err != nil {
@@ -89,8 +89,8 @@ func (l *Loop) lead(ctx context.Context) error {
 	c, err := controller.NewTyped("operatorpolicy", mgr, controller.TypedOptions[string]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: o.Workers,
-		SkipNameValidation:      new(true), // there is one again after a lease was lost
-		// OLM may be installed after Opgate: its kinds are waited for.
+		SkipNameValidation:      new(true), // the name is used again after a lease was lost
+		// OLM may be installed after Opgate: the controller waits for its CRDs.
 		CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package operatorpolicy is the background loop: it approves the InstallPlans that the rules allow, carries
-// out what enforced OperatorPolicies ask for, and writes their status.
+// out the actions of enforced OperatorPolicies, and writes their status.
 //
-// It is driven by events alone and works on one namespace at a time, since that is what OLM resolves as a
-// whole: one reconcile approves the namespace's plans and evaluates all its policies. What is observed comes
-// from the snapshot that admission judges by (policies, plans) and from a cache of watches (the rest); what
-// is to be done is decided by packages rules and compliance.
+// It is driven by events alone and reconciles one namespace at a time, since OLM resolves a namespace as a
+// whole: one reconciliation approves the namespace's plans and evaluates all its policies. The observed state
+// comes from the snapshot that admission judges by (policies, plans) and from a cache of watches (the rest);
+// packages rules and compliance decide what to do.
 package operatorpolicy

@@ -10,13 +10,13 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// stored is an object as the store keeps it.
+// stored returns an object in the form that the store retains.
 func stored(kind *snapshot.Kind, raw string) *snapshot.Object {
 	var reader snapshot.Reader
 	return reader.Read(kind, []byte(raw))
 }
 
-// TestA4Kept: of the largest objects that tenants may store next to nothing is kept, and reading them takes no more than their size.
+// TestA4Kept: of the largest objects that tenants may store almost nothing is retained, and reading them takes no more than their size.
 func TestA4Kept(t *testing.T) {
 	large := strings.TrimSuffix(strings.Repeat(`{"key":""},`, 120_000), ",")
 	for name, raw := range map[string]string{
@@ -43,7 +43,7 @@ func TestA4Kept(t *testing.T) {
 	}
 }
 
-// TestReplacing: a field that is too large to be known is replaced as a whole, and only if the policy sets it.
+// TestReplacing: a field that is too large to be stored is replaced as a whole, and only if the policy sets it.
 func TestReplacing(t *testing.T) {
 	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
 	live := stored(snapshot.Subscriptions, raw).Unstructured()
@@ -64,7 +64,7 @@ func TestReplacing(t *testing.T) {
 	}
 }
 
-// TestKeptIsAllThatIsRead wants what is read of a ClusterServiceVersion to be in what is kept of it.
+// TestKeptIsAllThatIsRead checks that everything that is read of a ClusterServiceVersion is retained in the store.
 func TestKeptIsAllThatIsRead(t *testing.T) {
 	raw := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"etcd.v1","namespace":"shop","uid":"1",
 		"creationTimestamp":"2026-11-21T09:00:00Z","deletionTimestamp":"2026-11-21T10:00:00Z","generation":2,"resourceVersion":"7",

@@ -14,7 +14,7 @@ var (
 	gvkNamespace    = snapshot.Namespaces.GroupVersionKind
 )
 
-// headOnly stands for objects of a kind of which the metadata is enough.
+// headOnly returns an object for requests whose response is only metadata.
 func headOnly(gvk schema.GroupVersionKind) client.Object {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(gvk)

@@ -8,13 +8,13 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// knownPolicies remembers in which namespace each policy was last evaluated, to notice those that are gone.
+// knownPolicies records the namespace in which each policy was last evaluated, to detect deleted policies.
 type knownPolicies struct {
 	mu sync.Mutex
 	in map[types.NamespacedName]string
 }
 
-// replace takes the policies of a namespace and gives those that were there and are nowhere any more.
+// replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
 func (k *knownPolicies) replace(namespace string, policies []*rules.Policy) (gone []types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// Metrics count what the loop does.
+// Metrics count the actions of the loop and the states of policies.
 type Metrics struct {
 	approvals    *prometheus.CounterVec
 	writes       *prometheus.CounterVec
@@ -24,7 +24,7 @@ type Metrics struct {
 	last map[types.NamespacedName]policyv1beta2.ComplianceState
 }
 
-// NewMetrics registers the metrics of the loop; those that name policies with a registry of their own, which not everybody may read.
+// NewMetrics registers the metrics of the loop; those that name policies with a registry of their own, since not every user may read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
@@ -48,10 +48,10 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	return m
 }
 
-// stateUnknown counts policies of which nothing is known yet.
+// stateUnknown counts policies that were not evaluated yet.
 const stateUnknown policyv1beta2.ComplianceState = "Unknown"
 
-// state shows the state of a policy. A policy whose severity changed has one series all the same.
+// state exports the state of a policy. A policy whose severity changed still has one series.
 func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
 	m.forget(op.Namespace, op.Name)
 	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
@@ -65,7 +65,7 @@ func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.Co
 	m.compliance.WithLabelValues("OperatorPolicy", op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
 }
 
-// stopped forgets what the replica that leads now shows.
+// stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
 	m.leading.Set(0)
 	m.compliance.Reset()

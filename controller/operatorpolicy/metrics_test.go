@@ -11,7 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// TestB7NamesAreApart counts policies where everybody may read, and names them elsewhere.
+// TestB7NamesAreApart checks that the public registry counts policies, and another one names them.
 func TestB7NamesAreApart(t *testing.T) {
 	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
 	m := NewMetrics(registry, named)

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// firstNudge is longer than OLM tries by itself. After resync OLM looks again without being asked.
+	// firstNudge is longer than OLM's own retries. After its resync OLM resolves again by itself.
 	firstNudge = 3 * time.Second
 	resync     = 15 * time.Minute
 )
 
-// nudges remembers the namespaces in which OLM has no plan and writes none. It tries nine times within two
-// seconds and then gives up until its next resync, in a quarter of an hour: an upgrade that it planned while
-// nobody answered for a webhook would wait so long. One whose plan somebody deleted early would wait for ever:
-// OLM v0.42 clears the reference only where that changes the conditions as well. The zero value is ready for use.
+// nudges records the namespaces in which OLM has no plan and writes none. It tries nine times within two
+// seconds and then stops until its next resync, after 15 minutes: an upgrade that it planned while
+// no webhook endpoint answered would be delayed that long. One whose plan was deleted early would wait forever:
+// OLM v0.42 clears the reference only if the conditions change as well. The zero value is ready for use.
 type nudges struct {
 	mu      sync.Mutex
 	failing map[string]nudge
@@ -40,9 +40,9 @@ type nudge struct {
 	wait time.Duration // after next
 }
 
-// due tells whether OLM is to be nudged for a namespace now, and how long it is until the next time; 0 for a
-// namespace that needs none. The pauses double, since what OLM failed on may last, and end where OLM looks by
-// itself as often: the condition by which its failure is known stays after it has succeeded.
+// due reports whether to nudge OLM for a namespace now, and the time until the next nudge; 0 for a
+// namespace that needs none. The intervals double, since the cause may last, and end at the interval of OLM's
+// resync: the condition that shows the failure remains after OLM has succeeded.
 func (n *nudges) due(namespace string, failing bool, now time.Time) (nudged bool, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,8 +68,8 @@ func (n *nudges) due(namespace string, failing bool, now time.Time) (nudged bool
 	return nudged, entry.next.Sub(now)
 }
 
-// nudge makes OLM look again where it has no plan. It gives how long it is until that is to be looked at again
-// though nothing happens, 0 for never.
+// nudge makes OLM resolve again if it has no plan. It returns the delay until the namespace is reconciled again
+// without an event, 0 for never.
 func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Namespace, w *world) (after time.Duration, err error) {
 	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.Policy) bool { return p.Enforced })
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return refused(&s) || dangling(&s, ns) })
@@ -78,12 +78,12 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 		return after, nil
 	}
 	sub := &w.subscriptions[i]
-	object := headOnly(gvkSubscription) // the answer is not needed, and Subscriptions may be large
+	object := headOnly(gvkSubscription) // the response is not needed, and Subscriptions may be large
 	object.SetNamespace(namespace)
 	object.SetName(sub.Name)
 	now := r.Now().UTC().Format(time.RFC3339)
 	if dangling(sub, ns) {
-		// What OLM does itself, unless the plan was deleted before it had put a condition about it there.
+		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
 		err = r.client.Status().Patch(ctx, object, merge(map[string]any{
 			"metadata": map[string]any{"uid": sub.UID, "resourceVersion": text(&unstructured.Unstructured{Object: sub.Content}, "metadata", "resourceVersion")},
 			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now},
@@ -94,7 +94,7 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 	r.Metrics.Wrote("patch", gvkSubscription.Kind, err)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return after, nil // it changed, which is what this is for
+		return after, nil // the object changed, which is the purpose
 	case err != nil:
 		return after, fmt.Errorf("nudge OLM for Subscription %s/%s: %w", namespace, sub.Name, err)
 	}
@@ -102,23 +102,23 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 	return after, nil
 }
 
-// merge is a patch of objects that have an encoding.
+// merge returns a merge patch.
 func merge(patch map[string]any) client.Patch {
 	data, err := json.Marshal(patch)
 	if err != nil {
-		panic(err) // made of texts
+		panic(err) // it contains only strings
 	}
 	return client.RawPatch(types.MergePatchType, data)
 }
 
-// refused tells whether OLM could not write the plan for a Subscription.
+// refused reports whether OLM could not write the plan for a Subscription.
 func refused(s *compliance.Subscription) bool {
 	return slices.ContainsFunc(s.Conditions, func(c compliance.SubscriptionCondition) bool {
 		return c.Type == "BundleUnpackFailed" && c.Reason == "EnsureInstallPlanFailed" && c.Status == string(metav1.ConditionTrue)
 	})
 }
 
-// dangling tells whether OLM takes a plan that was deleted for one that waits.
+// dangling reports whether OLM treats a deleted plan as pending.
 func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
 	return s.State == "UpgradePending" && s.InstallPlan != "" &&
 		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })

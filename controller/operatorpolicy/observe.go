@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// world is what is observed of a namespace, in the form in which all its policies share it.
+// world is the observed state of a namespace, in the form that all its policies share.
 type world struct {
 	exists        bool
 	groups        []compliance.OperatorGroup
@@ -23,7 +23,7 @@ type world struct {
 	deployments   map[string]compliance.Deployment
 }
 
-// observe reads a namespace from a snapshot; nothing is asked of the API server.
+// observe reads a namespace from a snapshot, without requests to the API server.
 func observe(s *snapshot.Snapshot, namespace string) *world {
 	w := &world{deployments: map[string]compliance.Deployment{}}
 	if namespace == "" {
@@ -56,7 +56,7 @@ func subscriptions(s *snapshot.Snapshot, namespace string) (subscriptions []comp
 	return subscriptions
 }
 
-// crds returns the CustomResourceDefinitions that OLM marked as those of an operator, sorted by name.
+// crds returns the CustomResourceDefinitions that OLM labelled as an operator's, sorted by name.
 func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.Object {
 	var found []compliance.Object
 	for o := range s.Each(snapshot.CustomResourceDefinitions) {
@@ -68,7 +68,7 @@ func crds(s *snapshot.Snapshot, pkg, namespace string) []compliance.Object {
 	return found
 }
 
-// belongs reports whether OLM has marked a CustomResourceDefinition as that of an operator.
+// belongs reports whether OLM has labelled a CustomResourceDefinition as an operator's.
 func belongs(d *snapshot.Definition, pkg, namespace string) bool {
 	return d != nil && len(d.Operators) > 0 && slices.Contains(d.Operators, compliance.OperatorLabel(pkg, namespace))
 }
@@ -93,7 +93,7 @@ func object(u *unstructured.Unstructured, content bool) compliance.Object {
 	return o
 }
 
-// owned reports whether an object has owners; those that are too many to be kept are some.
+// owned reports whether an object has owners; true if they are too many to be stored.
 func owned(u *unstructured.Unstructured) bool {
 	owners, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "ownerReferences")
 	return len(u.GetOwnerReferences()) > 0 || stream.Withheld(owners)
@@ -111,7 +111,7 @@ func subscription(u *unstructured.Unstructured) compliance.Subscription {
 		State:        text(u, "status", "state"),
 		InstallPlan:  text(u, "status", "installPlanRef", "name"),
 	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // of another shape, there are none
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions") // of another type: there are none
 	for _, entry := range conditions {
 		c, ok := entry.(map[string]any)
 		if !ok {
@@ -137,8 +137,8 @@ func csv(o *snapshot.Object) compliance.CSV {
 		CopiedFrom: text(u, "metadata", "labels", olm.CopiedFromLabel),
 	}
 	c.Package, c.Version = o.Bundle()
-	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // put there when it was read
-	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another shape, there are none
+	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // set when the object was trimmed
+	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another type: there are none
 	for _, entry := range modes {
 		if mode, ok := entry.(map[string]any); ok {
 			name, _ := mode["type"].(string)
@@ -152,8 +152,8 @@ func csv(o *snapshot.Object) compliance.CSV {
 	return c
 }
 
-// deployment takes one for available when the controller has seen its present generation and all replicas
-// that are wanted are there, of that generation, and available (R-ST-11).
+// deployment returns a Deployment, as available if the controller has observed its present generation and all desired
+// replicas exist, of that generation, and are available (R-ST-11).
 func deployment(u *unstructured.Unstructured) compliance.Deployment {
 	number := func(or int64, fields ...string) int64 {
 		if n, ok, err := unstructured.NestedInt64(u.Object, fields...); ok && err == nil {
@@ -166,8 +166,8 @@ func deployment(u *unstructured.Unstructured) compliance.Deployment {
 		number(0, "status", "unavailableReplicas") == 0 && number(0, "status", "availableReplicas") >= wanted}
 }
 
-// text gives a string field, or "" where there is none.
+// text returns a string field, or "" if it is not set.
 func text(u *unstructured.Unstructured, fields ...string) string {
-	s, _, _ := unstructured.NestedString(u.Object, fields...) // of another type, it says nothing
+	s, _, _ := unstructured.NestedString(u.Object, fields...) // of another type, it counts as unset
 	return s
 }

@@ -17,47 +17,47 @@ import (
 
 // Options configure the loop.
 type Options struct {
-	// Config reaches the API server. Required.
+	// Config is the configuration of the API client. Required.
 	Config *rest.Config
-	// Store gives the snapshot that admission judges by. Required.
+	// Store provides the snapshot that admission judges by. Required.
 	Store *snapshot.Store
 	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time that this replica starts to lead, and
-	// returns at once. Required.
+	// must not block. Required.
 	Lead func()
 	// Packages is the cache of catalogs' packages. Required.
 	Packages *cache.Cache
-	// Metrics count what the loop does. Required.
+	// Metrics count the actions of the loop. Required.
 	Metrics *Metrics
-	// Also run where the loop leads: what else one replica alone may write. Default: none.
+	// Also are controllers that run under the same lease. Default: none.
 	Also []Companion
-	// Lock makes a lock by which replicas agree on who works, another one for each manager. Required.
+	// Lock returns a lock for leader election, a new one for each manager. Required.
 	Lock func() resourcelock.Interface
 	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a policy, one
 	// sentence for each. Default: none.
 	Escaped func(namespace, name string) []string
-	// Identity names this process in compliance events, such as the name of the pod. Default: none.
+	// Identity names this process in compliance events, for example the name of the pod. Default: none.
 	Identity string
-	// Ungoverned is what becomes of plans of operators without a policy that are held by a policy for another
+	// Ungoverned is what to do with plans of operators without a policy that are held by a policy for another
 	// one; annotation opgate.io/ungoverned of a namespace takes precedence. Default: rules.ApproveUngoverned.
 	Ungoverned rules.UngovernedMode
-	// HistoryLength is how many compliance messages a status keeps. Default: 10.
+	// HistoryLength is the number of compliance messages in a status. Default: 10.
 	HistoryLength int
-	// Workers is how many namespaces are worked on at once. A worker mostly waits for the API server, so that few of them
-	// make approvals wait for one another when many plans come at once. Default: 16.
+	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server: with few
+	// workers, approvals would be delayed when many plans are created at once. Default: 16.
 	Workers int
-	// Log takes writes at V(0) and evaluations at V(1). Default: none.
+	// Log receives writes at V(0) and evaluations at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time
 }
 
-// Companion is a controller that shares the loop's Lease and manager. It is added to one manager after another, as
-// the Lease is lost and won.
+// Companion is a controller that shares the loop's Lease and manager. It is added to a new manager each time
+// the Lease is acquired.
 type Companion interface {
 	AddTo(mgr manager.Manager) error
 }
 
-// UngovernedAnnotation of a namespace says, with approve or hold, what becomes there of operators without a
+// UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
 // policy.
 const UngovernedAnnotation = "opgate.io/ungoverned"
 

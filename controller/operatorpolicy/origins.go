@@ -16,7 +16,7 @@ func (r *reconciler) withOrigins(p *rules.Policy, csvs []compliance.CSV) []compl
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
 	}
-	csvs = slices.Clone(csvs) // the policies of a namespace share them
+	csvs = slices.Clone(csvs) // the policies of a namespace share the slice
 	for i := range csvs {
 		c := &csvs[i]
 		if c.CopiedFrom == "" || c.CopiedFrom == c.Namespace || c.Package != "" && c.Package != p.Package {
@@ -27,7 +27,7 @@ func (r *reconciler) withOrigins(p *rules.Policy, csvs []compliance.CSV) []compl
 	return csvs
 }
 
-// origin reads what a copy names as the one it was copied from; nil where there is none.
+// origin returns the namespace that a copy names as its source; nil if it has no original.
 func (r *reconciler) origin(c *compliance.CSV) *compliance.Origin {
 	r.origins.add(c.CopiedFrom, c.Namespace) // before reading: a change in between triggers another evaluation
 	s := r.Store.Load()
@@ -40,7 +40,7 @@ func (r *reconciler) origin(c *compliance.CSV) *compliance.Origin {
 		OperatorGroups: groups(s, c.CopiedFrom), Subscriptions: subscriptions(s, c.CopiedFrom)}
 }
 
-// dependents remembers which namespaces were evaluated by what is in another one. The zero value is ready for use.
+// dependents records which namespaces were evaluated with the contents of another one. The zero value is ready for use.
 type dependents struct {
 	mu sync.Mutex
 	on map[string]map[string]struct{}
@@ -58,7 +58,7 @@ func (d *dependents) add(on, dependent string) {
 	d.on[on][dependent] = struct{}{}
 }
 
-// take returns the dependents of a namespace and forgets them: their next evaluation adds them again.
+// take returns the dependents of a namespace and removes them: their next evaluation adds them again.
 func (d *dependents) take(on string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// OLM writes a plan, then its status, and last which plan a Subscription follows. These come by watches of their own, and so not
-// always in that order. Were policies evaluated before the plan is known, one that is about to be approved would be reported as one
-// that does not exist, or that is not going to be approved. Where a plan is missing the API server is asked whether it exists.
+// OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch, and so not
+// always in that order. If policies were evaluated before the plan is known, a plan that is about to be approved would be reported
+// as missing, or as not going to be approved. If a plan is missing, the API server is asked whether it exists.
 
-// plansAsked remembers the Subscriptions for which the API server has been asked, by namespace. The zero value is ready for use.
+// plansAsked records the Subscriptions for which the API server has been asked, by namespace. The zero value is ready for use.
 type plansAsked struct {
 	mu sync.Mutex
 	of map[string]string
 }
 
-// before reports whether it has been asked already for the very same Subscriptions, "" for none, and remembers that it is now.
+// before reports whether it has been asked already for the very same Subscriptions, "" for none, and records them.
 func (a *plansAsked) before(namespace, missing string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,8 +44,8 @@ func (a *plansAsked) forget(namespace string) {
 	delete(a.of, namespace)
 }
 
-// behind reports whether the API server has a newer state of a plan that a Subscription follows than the snapshot: it is on its way,
-// and will enqueue the namespace.
+// behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot: its event
+// will enqueue the namespace.
 func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules.Namespace) (bool, error) {
 	var plans []types.NamespacedName
 	missing := ""

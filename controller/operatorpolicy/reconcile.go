@@ -20,21 +20,21 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// reconciler works on one namespace at a time.
+// reconciler reconciles one namespace at a time.
 type reconciler struct {
 	*Options
-	// client writes, reader asks the API server.
+	// client writes, reader reads from the API server.
 	client client.Client
 	reader client.Reader
 	known  knownPolicies
 	nudges nudges
 	asked  plansAsked
-	// origins are the namespaces that copies name, which are read beside their own.
+	// origins are the namespaces in copiedFrom labels, whose contents are read in addition.
 	origins *dependents
 }
 
-// Reconcile approves what may be approved in a namespace and evaluates its policies. One that fails does not
-// keep the others from being evaluated.
+// Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
+// stop the evaluation of the others.
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
@@ -67,7 +67,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 	for _, p := range ns.Policies() {
 		acted, again, err := r.evaluate(ctx, ns, p, w, approvals)
 		errs = append(errs, err)
-		if acted { // what was observed is not so any more
+		if acted { // the observed state is outdated
 			w = observe(r.Store.Load(), namespace)
 		}
 		if again > 0 && (after == 0 || again < after) {
@@ -81,14 +81,14 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 	return after, errors.Join(append(errs, err)...)
 }
 
-// evaluate decides on one policy, does what is to be done, and writes the status if it changed. After is the
-// time until it has to be done again though nothing happens, 0 for never.
+// evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
+// delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
 	if p.Object == nil {
-		return false, 0, nil // it does not decode: there is no status that could be written without losing something
+		return false, 0, nil // it does not decode: writing a status could lose fields
 	}
 	if p.Incomplete {
-		return false, 0, nil // what it means is found out now, and a status about its template text would be wrong in a moment
+		return false, 0, nil // it is being resolved: a status about its template text would be outdated at once
 	}
 	op, current := p.Object, r.Store.Load()
 	in := &compliance.Input{
@@ -110,7 +110,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	out := compliance.Evaluate(in)
 	acted, failed := r.act(ctx, op, &out)
 	if apierrors.IsConflict(failed) || apierrors.IsAlreadyExists(failed) {
-		return acted, 0, failed // what was decided on is not so any more, and not worth a status
+		return acted, 0, failed // the observed state is outdated, so no status is written
 	}
 	status, event := compliance.Finish(in, out, r.HistoryLength)
 	r.Metrics.state(op, status.Compliant)
@@ -120,8 +120,8 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status))
 }
 
-// report sends a compliance event. The status has the message too, so that one that cannot be sent is
-// logged and does not hold up the rest.
+// report sends a compliance event, best effort: the status has the message too, so a failure is only
+// logged.
 func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolicy, e compliance.Event) {
 	event := compliance.ComplianceEvent(op, e, r.Identity)
 	if event == nil {
@@ -134,13 +134,13 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	}
 }
 
-// writeStatus writes a status that differs, and waits until the snapshot shows it: the next evaluation
-// builds on it.
+// writeStatus writes a status that differs, and waits until the snapshot shows it, since the next evaluation
+// is based on it.
 func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status policyv1beta2.OperatorPolicyStatus) error {
 	if equality.Semantic.DeepEqual(p.Object.Status, status) {
 		return nil
 	}
-	// The status counts; the spec is the completed one, and must not be sent.
+	// Only the status is sent; the spec has defaults and template text filled in, and must not be sent.
 	before := &policyv1beta2.OperatorPolicy{TypeMeta: p.Object.TypeMeta, ObjectMeta: p.Object.ObjectMeta, Status: p.Object.Status}
 	next := before.DeepCopy()
 	next.Status = status

@@ -10,13 +10,13 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// budget shares watches out among Policies. It is safe for concurrent use.
+// budget distributes watches among Policies. It is safe for concurrent use.
 type budget struct {
 	mu     sync.Mutex
 	shared *dependency.Budget
 }
 
-// set makes these the objects that a Policy waits for, and returns the other Policies for which something changed by that.
+// set sets the objects that a Policy depends on, and returns the other Policies whose share changes.
 func (b *budget) set(stored *storedPolicy, objects map[dependency.Ref]struct{}) (changed []types.NamespacedName) {
 	w := dependency.Waiter{Namespace: stored.Namespace, Name: stored.Name, Created: stored.CreationTimestamp.Time}
 	for object := range objects {
@@ -31,12 +31,12 @@ func (b *budget) set(stored *storedPolicy, objects map[dependency.Ref]struct{}) 
 	return changed
 }
 
-// forget ends what a Policy waits for.
+// forget removes a Policy, and returns the other Policies whose share changes.
 func (b *budget) forget(key types.NamespacedName) (changed []types.NamespacedName) {
 	return b.set(&storedPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}, nil)
 }
 
-// beyond reports whether an object is beyond what a Policy may wait for.
+// beyond reports whether an object exceeds the budget of a Policy.
 func (b *budget) beyond(key types.NamespacedName, object dependency.Ref) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

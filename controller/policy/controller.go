@@ -15,10 +15,10 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Controller looks after Policies and PolicySets while this replica leads.
+// Controller reconciles Policies and PolicySets while this replica leads.
 type Controller struct{ options Options }
 
-// New makes a Controller. AddTo has it run.
+// New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -26,8 +26,8 @@ func New(o Options) (*Controller, error) {
 	return &Controller{options: o}, nil
 }
 
-// AddTo adds the controller to a manager whose leader works. It may be added to one manager after another: each has
-// caches and watches of its own.
+// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each has caches
+// and watches of its own.
 func (c *Controller) AddTo(mgr manager.Manager) error {
 	if err := corev1.AddToScheme(mgr.GetScheme()); err != nil { // for events
 		return err
@@ -49,8 +49,8 @@ func (c *Controller) AddTo(mgr manager.Manager) error {
 	ctrl, err := controller.NewTyped("ordering", mgr, controller.TypedOptions[work]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: c.options.Workers,
-		SkipNameValidation:      new(true), // there is one again after a lease was lost
-		// The kinds may be installed after Opgate: they are waited for.
+		SkipNameValidation:      new(true), // the name is used again after a lease was lost
+		// The CRDs may be installed after Opgate: the controller waits for them.
 		CacheSyncTimeout: math.MaxInt64,
 	})
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// desired is what the object of a template should be.
+// desired is the desired object of a template.
 type desired struct {
-	// object is what is created. It must not be changed.
+	// object is what is created. It must not be modified.
 	object *unstructured.Unstructured
-	// hash stands for all of it.
+	// hash is computed over the whole object.
 	hash hash
 }
 
 type hash = [sha256.Size]byte
 
-// serverFields are fields of metadata that the API server, or whoever deletes, writes.
+// serverFields are fields of metadata that the API server or a deletion sets.
 var serverFields = []string{"namespace", "ownerReferences", "managedFields", "resourceVersion", "uid", "generation", "generateName", "creationTimestamp",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
-// desire makes the object of a template: in the namespace of the Policy if its kind has namespaces, with the labels and
-// the owner that tell whose it is, and with what the Policy says in place of what the template says.
+// desire returns the object of a template: in the namespace of the Policy if its kind is namespaced, with the labels and the
+// owner reference that identify its Policy, and with the values that the Policy overrides.
 func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespaced bool) (*desired, error) {
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(template.ObjectDefinition.Raw, &content); err != nil {
@@ -59,7 +59,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 		return nil, err
 	}
 	object.SetLabels(merged(labels, labelsOf(parent)))
-	delete(annotations, dependency.AnnotationPending) // that is not the author's to say
+	delete(annotations, dependency.AnnotationPending) // only Opgate sets it
 	object.SetAnnotations(annotations)
 	if namespaced {
 		object.SetNamespace(parent.Namespace)
@@ -72,7 +72,7 @@ func desire(parent *policyv1.Policy, template *policyv1.PolicyTemplate, namespac
 	return &desired{object: object, hash: sum}, nil
 }
 
-// texts gives labels or annotations, which the API server takes with texts for values only.
+// texts returns labels or annotations, whose values must be strings.
 func texts(metadata map[string]any, field string) (map[string]string, error) {
 	given, ok := metadata[field].(map[string]any)
 	if !ok && metadata[field] != nil {
@@ -89,8 +89,8 @@ func texts(metadata map[string]any, field string) (map[string]string, error) {
 	return all, nil
 }
 
-// labelsOf are the labels by which the objects of a Policy are known. The cluster is named by the Policy's own labels
-// where a hub has set them; it has no other name here than the namespace.
+// labelsOf returns the labels that identify the objects of a Policy. The cluster is named by the Policy's own labels if a hub
+// has set them; otherwise by the namespace, as no other name of it is known here.
 func labelsOf(parent *policyv1.Policy) map[string]string {
 	cluster := parent.Namespace
 	for _, label := range []string{dependency.LabelClusterName, dependency.LabelPlainClusterName} {
@@ -111,14 +111,14 @@ func ownerOf(parent *policyv1.Policy) *metav1.OwnerReference {
 }
 
 func hashOf(content any) (hash, error) {
-	raw, err := json.Marshal(content) // which sorts the keys
+	raw, err := json.Marshal(content) // sorts the keys
 	if err != nil {
 		return hash{}, fmt.Errorf("encode the object: %w", err)
 	}
 	return sha256.Sum256(raw), nil
 }
 
-// suspended is the object with the mark of a guard that waits, or without.
+// suspended returns the object with the mark of a suspended policy, or without.
 func (d *desired) suspended(pending string) *unstructured.Unstructured {
 	if pending == "" {
 		return d.object
@@ -133,8 +133,8 @@ func (d *desired) suspended(pending string) *unstructured.Unstructured {
 	return object
 }
 
-// onto is what replaces a live object: its metadata with what the template says put on top, and exactly the template's
-// contents. Pending is the mark of a guard that waits, "" for none.
+// onto returns what replaces a live object: its metadata with that of the template applied over it, and exactly the template's
+// contents. Pending is the mark of a suspended policy, "" for none.
 func (d *desired) onto(live *unstructured.Unstructured, parent *policyv1.Policy, pending string) *unstructured.Unstructured {
 	object := d.object.DeepCopy()
 	object.SetUID(live.GetUID())
@@ -151,7 +151,7 @@ func (d *desired) onto(live *unstructured.Unstructured, parent *policyv1.Policy,
 	return object
 }
 
-// owners are the owners of a live object with the Policy among them, in place of one of its name that is gone.
+// owners returns the owners of a live object with the Policy added, in place of a deleted Policy of the same name.
 func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Policy) []metav1.OwnerReference {
 	owners := live.GetOwnerReferences()
 	if d.object.GetNamespace() == "" {
@@ -164,19 +164,19 @@ func (d *desired) owners(live *unstructured.Unstructured, parent *policyv1.Polic
 	return append(owners, *ownerOf(parent))
 }
 
-// head stands for what a live object has in its metadata of what the template says there. It is compared with what it was
-// after the last write, and not with the template: webhooks may see to it that something is there in another form.
+// head returns a hash of those metadata of a live object that the template sets. It is compared with the hash after the last
+// write, not with the template: mutating webhooks may store a value in another form.
 func (d *desired) head(live *unstructured.Unstructured, parent *policyv1.Policy) (hash, error) {
 	return hashOf([]any{only(live.GetLabels(), d.object.GetLabels()), only(live.GetAnnotations(), d.object.GetAnnotations()), metav1.IsControlledBy(live, parent)})
 }
 
-// asWritten is what is remembered of the object as it is after a write of this.
+// asWritten returns the record of a live object after this was written.
 func (d *desired) asWritten(live *unstructured.Unstructured, parent *policyv1.Policy) (written, error) {
 	head, err := d.head(live, parent)
 	return written{uid: live.GetUID(), generation: live.GetGeneration(), head: head, desired: d.hash}, err
 }
 
-// only gives the entries of a map whose keys another one has.
+// only returns the entries of a map whose keys exist in another one.
 func only(all, some map[string]string) map[string]string {
 	kept := map[string]string{}
 	for key := range some {

@@ -13,7 +13,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 )
 
-// app is Policy shop/app, with changes.
+// app returns Policy shop/app, with changes.
 func app(changes ...func(*policyv1.Policy)) *policyv1.Policy {
 	p := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "app", UID: "app-uid"}}
 	for _, change := range changes {
@@ -22,7 +22,7 @@ func app(changes ...func(*policyv1.Policy)) *policyv1.Policy {
 	return p
 }
 
-// object reads YAML.
+// object parses YAML.
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -41,7 +41,7 @@ func template(t *testing.T, text string) *policyv1.PolicyTemplate {
 	return &policyv1.PolicyTemplate{ObjectDefinition: runtime.RawExtension{Raw: raw}}
 }
 
-// wanted is what a template of Policy shop/app makes.
+// wanted is the desired object of a template of Policy shop/app.
 func wanted(t *testing.T, text string, namespaced bool) *desired {
 	t.Helper()
 	d, err := desire(app(), template(t, text), namespaced)
@@ -53,7 +53,7 @@ func wanted(t *testing.T, text string, namespaced bool) *desired {
 
 const (
 	plain = "{apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: x}, spec: {severity: low}}"
-	// head is what Opgate puts into the metadata of the object of a template.
+	// head is what Opgate writes into the metadata of the object of a template.
 	head = `{name: x, namespace: shop, labels: {cluster-name: shop, cluster-namespace: shop, policy.open-cluster-management.io/cluster-name: shop,
   policy.open-cluster-management.io/cluster-namespace: shop, policy.open-cluster-management.io/policy: app},
   ownerReferences: [{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: app, uid: app-uid, controller: true, blockOwnerDeletion: true}]}`
@@ -108,7 +108,7 @@ func TestDesire(t *testing.T) {
 	}
 }
 
-// roundTrip is an object as it travels: empty maps are left out of metadata.
+// roundTrip returns an object as it is encoded: empty maps are omitted from metadata.
 func roundTrip(t *testing.T, u *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	u = u.DeepCopy()
@@ -172,7 +172,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestAsWritten is about drift: what counts as a change of what was written.
+// TestAsWritten checks drift detection: what counts as a change of what was written.
 func TestAsWritten(t *testing.T) {
 	d := wanted(t, "{apiVersion: v/v1, kind: K, metadata: {name: x, annotations: {mine: a}}}", true)
 	stored := d.onto(object(t, "{apiVersion: v/v1, kind: K, metadata: {name: x, namespace: shop, uid: u, generation: 3}}"), app(), "")

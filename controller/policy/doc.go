@@ -1,6 +1,6 @@
-// Package policy is the part of the background loop that looks after Policies and PolicySets: it makes the objects
-// of their templates once what they depend on is as it should be, takes them away or suspends them when that is lost,
-// and writes the status of both.
+// Package policy reconciles Policies and PolicySets: it creates the objects of their templates when their dependencies are
+// met, deletes or suspends them when the dependencies are not met any more, and writes the status of both.
 //
-// It is driven by events alone. What is observed comes from the snapshot and from the watches of package watches; what is to be done is decided by package rules/dependency.
+// It is driven by events alone. The observed state comes from the snapshot and from the watches of package watches; package
+// rules/dependency decides what to do.
 package policy

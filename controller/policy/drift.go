@@ -3,23 +3,23 @@ package policy
 import "time"
 
 const (
-	// peaceful is how many times in a row an object is set right at once, forgiven how long it has to stay so for that to
-	// be forgotten.
+	// peaceful is how many times in a row an object is corrected without delay, forgiven how long it must stay correct for the count
+	// to be reset.
 	peaceful = 5
 	forgiven = 10 * time.Minute
-	// firstTruce and lastTruce bound how long an object that somebody else keeps changing is left alone.
+	// firstTruce and lastTruce bound the delay before an object that another client keeps changing is corrected again.
 	firstTruce = time.Second
 	lastTruce  = 5 * time.Minute
 )
 
-// drift counts how often an object had to be set right: two who write the same object would else do so for ever, as fast
-// as they can.
+// drift counts the corrections of an object: two clients that write the same object would otherwise do so forever, without
+// delay.
 type drift struct {
 	times int
 	last  time.Time
 }
 
-// next gives how long to wait before an object is set right again; zero for not at all.
+// wait returns the delay before the object may be corrected again; zero for none.
 func (d drift) wait(now time.Time) time.Duration {
 	if d.times < peaceful || now.Sub(d.last) >= forgiven {
 		return 0
@@ -31,7 +31,7 @@ func (d drift) wait(now time.Time) time.Duration {
 	return max(0, truce-now.Sub(d.last))
 }
 
-// again counts one more time.
+// again counts one more correction.
 func (d drift) again(now time.Time) drift {
 	if now.Sub(d.last) >= forgiven {
 		d.times = 0

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// kindFault says why no object of a template's kind can be made, "" if it can. Kind is what the cluster serves, ok
-// whether it serves it; forbidden is why the objects of the kind may not be watched.
+// kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves, ok reports
+// whether it is served; forbidden is why the objects of the kind may not be watched.
 func kindFault(t *dependency.Template, kind watches.Kind, ok bool, gatekeeper bool, forbidden error) string {
 	ref := t.Ref
 	switch {
@@ -40,23 +40,23 @@ func kindFault(t *dependency.Template, kind watches.Kind, ok bool, gatekeeper bo
 	return ""
 }
 
-// outcome is what a write that failed means for the template.
+// outcome is what a failed write means for the template.
 type outcome int
 
 const (
-	// retried writes are done again without a word: what they were decided on has changed.
+	// retried writes are repeated without a report: what they were decided on has changed.
 	retried outcome = iota
-	// contested objects exist already: whose they are is to be found out.
+	// contested objects exist already: their owner has to be determined.
 	contested
-	// refused writes are done again only when the template changes.
+	// refused writes are repeated only when the template changes.
 	refused
-	// denied writes may be allowed one day, of which nobody tells.
+	// denied writes are retried with backoff, since RBAC changes cannot be watched.
 	denied
-	// failed writes are done again soon, and reported if that goes on.
+	// failed writes are retried with a short delay, and reported if they keep failing.
 	failed
 )
 
-// classify tells what a write that failed means.
+// classify returns what a failed write means.
 func classify(err error) outcome {
 	var status apierrors.APIStatus
 	switch {
@@ -76,7 +76,7 @@ func classify(err error) outcome {
 	return failed
 }
 
-// writeFault says why the object of a template could not be written.
+// writeFault returns why the object of a template could not be written.
 func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) string {
 	text := fmt.Sprintf("%s could not be %sd: %s", ref, verb, sentence(err))
 	if apierrors.IsForbidden(err) && !byWebhook(err) && !byEnd(err) && !byQuota(err) {
@@ -85,19 +85,19 @@ func writeFault(verb string, ref dependency.Ref, kind watches.Kind, err error) s
 	return text
 }
 
-// byWebhook tells whether a webhook refused, which may be Opgate's own, and not the API server for want of a right.
+// byWebhook reports whether a webhook refused, which may be Opgate's own, rather than RBAC.
 func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook ") }
 
-// byEnd tells whether the definition of the kind is being deleted, or was until a moment ago and the API server has yet to see
-// that it is there again. It is no want of a right, though that is what the API server makes of it.
+// byEnd reports whether the definition of the kind is being deleted, or was until recently and the API server does not serve the
+// recreated one yet. The API server answers with forbidden, but no permission is missing.
 func byEnd(err error) bool {
 	return strings.Contains(err.Error(), "not allowed while custom resource definition is terminating")
 }
 
-// byQuota tells whether something else than rights is missing: what admission plugins refuse has no word of users.
+// byQuota reports whether the cause is not RBAC: messages of admission plugins do not mention users.
 func byQuota(err error) bool { return !strings.Contains(err.Error(), "cannot ") }
 
-// sentence is the API server's message, without the line breaks that some webhooks put in.
+// sentence returns the API server's message without the line breaks that some webhooks add.
 func sentence(err error) string {
 	var status apierrors.APIStatus
 	text := err.Error()

@@ -13,20 +13,20 @@ import (
 
 // members indexes PolicySets by the Policies that they name. The zero value is ready for use.
 type members struct {
-	// holding is held while changes are taken, so that they come one after the other.
+	// holding serializes changes.
 	holding sync.Mutex
 
 	mu sync.Mutex
 	of map[types.NamespacedName]map[types.NamespacedName]struct{}
 }
 
-// hold keeps changes waiting until the returned function is called.
+// hold blocks changes until the returned function is called.
 func (m *members) hold() (release func()) {
 	m.holding.Lock()
 	return m.holding.Unlock
 }
 
-// replace takes the PolicySets of a snapshot in place of all others.
+// replace replaces all PolicySets with those of a snapshot.
 func (m *members) replace(current *snapshot.Snapshot) {
 	m.mu.Lock()
 	m.of = nil
@@ -36,7 +36,7 @@ func (m *members) replace(current *snapshot.Snapshot) {
 	}
 }
 
-// change takes a PolicySet that appeared (there is no old one), changed or disappeared (there is no new one).
+// change applies a PolicySet that was added (old is nil), changed or deleted (now is nil).
 func (m *members) change(key types.NamespacedName, old, now *dependency.Set) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound how long a write that was denied is left alone: nothing tells when a role changes.
+	// firstRetry and lastRetry bound the backoff of denied writes: RBAC changes cannot be watched.
 	firstRetry = 30 * time.Second
 	lastRetry  = 10 * time.Minute
-	// patience is how long a write may fail before that is reported: a blip of the API server is nobody's fault.
+	// patience is how long a write may fail before it is reported: short failures of the API server are expected.
 	patience = 5 * time.Second
 )
 
-// memory is what is remembered of Policies from one look to the next. None of it is needed: without it each template is
-// written once more, which changes nothing. The zero value is ready for use.
+// memory is the state of Policies between two reconciliations. It may be lost: without it each template is written once more,
+// which changes nothing. The zero value is ready for use.
 type memory struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*policyMemory
 }
 
-// policyMemory is what is remembered of one Policy. Only one worker at a time looks at a Policy.
+// policyMemory is the state of one Policy. Only one worker at a time reconciles a Policy.
 type policyMemory struct {
 	uid       types.UID
 	templates map[dependency.Ref]*templateMemory
-	// cycle tells that the Policy was found to wait for itself.
+	// cycle reports that the Policy was found to depend on itself.
 	cycle bool
 	// digest is that of the spec in generation digested; zero for none.
 	digest   dependency.Digest
 	digested int64
-	// unread is since when something has not been read yet that is on its way.
+	// unread is the time since which a pending read has not completed.
 	unread time.Time
 }
 
-// keep forgets all objects but those that there are templates of, and those that are there.
+// keep drops the state of all objects that neither have a template nor exist.
 func (p *policyMemory) keep(templates map[dependency.Ref]bool, live map[dependency.Ref]*unstructured.Unstructured) {
 	for ref := range p.templates {
 		if !templates[ref] && live[ref] == nil {
@@ -47,7 +47,7 @@ func (p *policyMemory) keep(templates map[dependency.Ref]bool, live map[dependen
 	}
 }
 
-// template gives what is remembered of the object of a template.
+// template returns the state of the object of a template.
 func (p *policyMemory) template(ref dependency.Ref) *templateMemory {
 	m := p.templates[ref]
 	if m == nil {
@@ -57,17 +57,17 @@ func (p *policyMemory) template(ref dependency.Ref) *templateMemory {
 	return m
 }
 
-// templateMemory is what is remembered of one template.
+// templateMemory is the state of one template.
 type templateMemory struct {
 	written written
 	damping dependency.Damping
-	// contested is set where there was an object that could not be made: it is watched, to find out whose it is.
+	// contested is set if an object exists that could not be created: it is watched, to determine its owner.
 	contested bool
 	trouble   *trouble
 	drift     drift
 }
 
-// written is what an object was after it was written, and of what.
+// written is the state of an object after it was written, and what it was written from.
 type written struct {
 	uid        types.UID
 	generation int64
@@ -75,12 +75,12 @@ type written struct {
 	desired    hash
 }
 
-// edited tells whether something else is wanted than what was written last. Where that is not remembered nobody knows.
+// edited reports whether the desired object differs from the one written last; false if that is not known.
 func (m *templateMemory) edited(want *desired) bool {
 	return m.written.uid != "" && m.written.desired != want.hash
 }
 
-// attempt is a write by all that it was made from: the same one has the same result, until something else changes.
+// attempt is a write with all its inputs: the same attempt has the same result until something else changes.
 type attempt struct {
 	verb       string
 	object     hash
@@ -88,7 +88,7 @@ type attempt struct {
 	generation int64
 }
 
-// trouble is why a write failed, and when it is tried again.
+// trouble is why a write failed, and when to retry it.
 type trouble struct {
 	attempt attempt
 	text    string
@@ -98,8 +98,8 @@ type trouble struct {
 	pause time.Duration
 }
 
-// blocks tells whether a write is the one that failed, and not worth trying again yet, and how long that is so; zero for
-// ever.
+// blocks reports whether a write is the one that failed and its backoff has not expired, and the remaining time; zero means
+// no retry.
 func (t *trouble) blocks(a attempt, now time.Time) (blocked bool, wait time.Duration) {
 	if t == nil || t.attempt != a || t.text == "" {
 		return false, 0
@@ -110,7 +110,7 @@ func (t *trouble) blocks(a attempt, now time.Time) (blocked bool, wait time.Dura
 	return now.Before(t.again), t.again.Sub(now)
 }
 
-// next is the trouble after a write has failed, perhaps not for the first time.
+// next returns the record after a write has failed, perhaps repeatedly.
 func (t *trouble) next(a attempt, means outcome, text string, now time.Time) *trouble {
 	next := &trouble{attempt: a, since: now, pause: firstRetry}
 	if t != nil && t.attempt == a {
@@ -123,14 +123,14 @@ func (t *trouble) next(a attempt, means outcome, text string, now time.Time) *tr
 		next.text, next.again = text, now.Add(next.pause)
 	case failed:
 		if now.Sub(next.since) >= patience {
-			next.text, next.again = text, now // reported, and tried again as errors are
+			next.text, next.again = text, now // reported, and retried as errors are
 		}
-	case retried, contested: // no trouble
+	case retried, contested: // nothing to record
 	}
 	return next
 }
 
-// policy gives what is remembered of a Policy; nothing, if it is another one of the same name.
+// policy returns the state of a Policy; empty if the UID differs.
 func (m *memory) policy(key types.NamespacedName, uid types.UID) *policyMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

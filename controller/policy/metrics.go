@@ -9,18 +9,18 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Metrics show in which state Policies are, and what is watched for them, while this replica leads.
+// Metrics export the states of Policies and the number of watches, while this replica leads.
 type Metrics struct {
 	policies *prometheus.GaugeVec
 
 	mu sync.Mutex
-	// states are those of the Policies that are shown; nil while another replica leads.
+	// states are those of the Policies that are exported; nil while another replica leads.
 	states map[types.NamespacedName]string
-	// open tells how many watches there are.
+	// open returns the number of watches.
 	open func() int
 }
 
-// The states of Policies that are none of compliance.
+// The states of Policies besides those of compliance.
 const (
 	stateUnknown  = "Unknown"
 	stateDisabled = "Disabled"
@@ -35,14 +35,14 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// changed takes a new state of a Policy, nil if it is gone.
+// changed records a new state of a Policy, nil if it was deleted.
 func (m *Metrics) changed(key types.NamespacedName, now *storedPolicy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, shown := m.states[key]
 	state := stateOf(now)
 	if m.states == nil || before == state {
-		return // what changes while the lease is lost is the next leader's to show
+		return // what changes while the lease is lost is for the next leader to export
 	}
 	if shown {
 		m.policies.WithLabelValues(before).Dec()
@@ -76,7 +76,7 @@ func (m *Metrics) watches() float64 {
 	return float64(open())
 }
 
-// started shows what this replica sees from now on, which is nothing yet.
+// started begins to export what this replica observes, which is nothing yet.
 func (m *Metrics) started(open func() int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *Metrics) started(open func() int) {
 	}
 }
 
-// stopped forgets what the replica that leads now shows.
+// stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,28 +13,28 @@ import (
 
 // Options configure the Controller.
 type Options struct {
-	// Store has Policies and PolicySets. Required.
+	// Store provides Policies and PolicySets. Required.
 	Store *snapshot.Store
-	// Metrics show in which state Policies are, and what is watched for them. Required.
+	// Metrics export the states of Policies and the number of watches. Required.
 	Metrics *Metrics
-	// PendingGuards is what becomes of an OperatorPolicy or a Constraint whose dependencies are not met.
+	// PendingGuards is what to do with an OperatorPolicy or a Constraint whose dependencies are not met.
 	// Default: dependency.Suspend.
 	PendingGuards dependency.PendingGuards
-	// Gatekeeper lets kinds of Gatekeeper be templates.
+	// Gatekeeper allows kinds of Gatekeeper in templates.
 	Gatekeeper bool
-	// ExcludedNamespaces are those that the webhook configurations leave out, Opgate's own among them. Nobody was asked whether
-	// the author of a Policy there may write what it would make, so nothing of it is applied. Default: none.
+	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of the authors of
+	// Policies there were not checked, so nothing of those Policies is applied. Default: none.
 	ExcludedNamespaces []string
-	// Key returns the key that the marks of Policies are signed with, nil while it is not known: nothing is done until it is.
+	// Key returns the key that the marks of Policies are signed with, nil while it is not known: until then nothing is done.
 	// Required.
 	Key func() []byte
-	// Wrote is told of every write and what became of it. Default: nobody is told.
+	// Wrote is called after every write with its result. Default: not called.
 	Wrote func(verb, kind string, err error)
-	// Identity names this process in events, such as the name of the pod. Default: none.
+	// Identity names this process in events, for example the name of the pod. Default: none.
 	Identity string
-	// Workers is how many Policies are worked on at once. A worker mostly waits for the API server. Default: 16.
+	// Workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server. Default: 16.
 	Workers int
-	// Log takes writes at V(0). Default: none.
+	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.
 	Now func() time.Time

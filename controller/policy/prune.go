@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// prune deletes what the Policy has made and has no template for any more; all of it, if the Policy is disabled.
+// prune deletes objects of the Policy that have no template any more; all of them if the Policy is disabled.
 func (l *look) prune(ctx context.Context) error {
 	kept := map[dependency.Ref]bool{}
 	for i := range l.read.Templates {
@@ -18,13 +18,13 @@ func (l *look) prune(ctx context.Context) error {
 	}
 	l.memory.keep(kept, l.live)
 	if (!l.read.NamesKnown || !l.verified) && !l.read.Disabled {
-		return nil // a name that is not known might be any of them, and what is not verified changes nothing
+		return nil // an unknown name might be any of them, and an unverified Policy changes nothing
 	}
 	return l.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
 }
 
-// finish deletes the cluster-scoped objects of a Policy that is being deleted, and lets it go. Those in namespaces go with it,
-// since they belong to it.
+// finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer. Namespaced objects are
+// garbage collected, since the Policy owns them.
 func (l *look) finish(ctx context.Context) error {
 	l.verify()
 	l.follow(l.targets())
@@ -38,7 +38,7 @@ func (l *look) finish(ctx context.Context) error {
 	return l.release(ctx)
 }
 
-// release takes the finalizer off where no cluster-scoped object is left that it is for.
+// release removes the finalizer if no cluster-scoped object is left that requires it.
 func (l *look) release(ctx context.Context) error {
 	if !slices.Contains(l.stored.Finalizers, dependency.Finalizer) {
 		return nil
@@ -46,7 +46,7 @@ func (l *look) release(ctx context.Context) error {
 	kinds := l.watches.Kinds()
 	for ref := range l.live {
 		if ref.Namespace == "" {
-			return nil // its end wakes the loop
+			return nil // the deletion event enqueues the Policy
 		}
 	}
 	if !l.read.Deleting && !l.read.Disabled {
@@ -62,7 +62,7 @@ func (l *look) release(ctx context.Context) error {
 			continue
 		}
 		if ready, forbidden := l.watches.Template(k.Group, k.Kind); !ready && forbidden == nil {
-			l.again(soon) // it is being read; what there is may be any Policy's
+			l.again(soon) // not read yet: the objects may belong to any Policy
 			return nil
 		}
 	}
@@ -71,7 +71,7 @@ func (l *look) release(ctx context.Context) error {
 	return err
 }
 
-// deleteAll deletes some of the Policy's objects, in a fixed order. What cannot be deleted does not keep the rest.
+// deleteAll deletes some of the Policy's objects, in a fixed order. A deletion that fails does not stop the others.
 func (l *look) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
 	var errs []error
 	for _, u := range sorted(l.live) {

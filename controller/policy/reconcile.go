@@ -18,20 +18,20 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// reconciler works for one manager.
+// reconciler reconciles for one manager.
 type reconciler struct {
 	*Options
 	watches *watches.Watches
 	wake    *waker
 	memory  memory
 	budget  budget
-	// objects writes those of templates, heads Policies and PolicySets, client events.
+	// objects writes the objects of templates, heads Policies and PolicySets, client events.
 	objects dynamic.Interface
 	heads   metadata.Interface
 	client  client.Client
 }
 
-// Reconcile does one piece of work.
+// Reconcile processes one item of work.
 func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
 	if w.subject == set {
 		return reconcile.Result{}, r.reconcileSet(ctx, w.NamespacedName)
@@ -44,7 +44,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, nil
 	}
 	if stored.Read == nil {
-		return reconcile.Result{}, nil // nothing of it can be relied on, and nothing is touched
+		return reconcile.Result{}, nil // its content cannot be trusted, so nothing is changed
 	}
 	l := &look{reconciler: r, stored: stored, key: w.NamespacedName, memory: r.memory.policy(w.NamespacedName, stored.UID), now: r.Now(),
 		read: r.scoped(stored.Read), live: r.owned(w.NamespacedName), observed: map[watches.Target]dependency.Observed{}}
@@ -52,7 +52,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	return reconcile.Result{RequeueAfter: l.after}, err
 }
 
-// look is one look at a Policy, and what is done then.
+// look is one reconciliation of a Policy.
 type look struct {
 	*reconciler
 	key    types.NamespacedName
@@ -61,25 +61,25 @@ type look struct {
 	memory *policyMemory
 	now    time.Time
 
-	// verified: the Policy has a valid mark, and that says verification.
+	// verified is set if the Policy has a valid mark; verification is what the mark says.
 	verified     bool
 	verification dependency.Verification
-	// observed is what was looked at.
+	// observed caches the observed dependencies.
 	observed map[watches.Target]dependency.Observed
 	// live are the Policy's objects.
 	live map[dependency.Ref]*unstructured.Unstructured
-	// after is when to look again though nothing happens; zero for never.
+	// after is when to requeue without an event; zero for never.
 	after time.Duration
-	// stale tells that something that was looked at has changed, or will in a moment, which wakes the loop.
+	// stale is set if something that was read has changed or is about to, whose event enqueues the Policy.
 	stale bool
-	// unread tells that something has not been read yet.
+	// unread is set if something has not been read yet.
 	unread bool
-	// cycle is one that the Policy is part of; it is looked for once, if anything is waited for.
+	// cycle is a cycle that includes the Policy; computed once, if a dependency is not met.
 	cycle  []dependency.Ref
 	cycled bool
 }
 
-// again has the Policy looked at again after a while, if not before.
+// again requeues the Policy after a delay, unless it is enqueued earlier.
 func (l *look) again(after time.Duration) {
 	if after > 0 && (l.after == 0 || after < l.after) {
 		l.after = after
@@ -115,7 +115,7 @@ func (l *look) reconcile(ctx context.Context) error {
 	return errors.Join(append(errs, l.release(ctx), l.status(ctx, outcomes))...)
 }
 
-// scoped is what was read of a Policy, with namespaces only where kinds have them.
+// scoped returns a parsed Policy, with namespaces only for namespaced kinds.
 func (r *reconciler) scoped(read *dependency.Policy) *dependency.Policy {
 	return read.Scoped(func(group, kind string) bool {
 		k, served := r.watches.Kinds().Lookup(group, kind)
@@ -123,12 +123,12 @@ func (r *reconciler) scoped(read *dependency.Policy) *dependency.Policy {
 	})
 }
 
-// excluded tells whether nothing is done for Policies of a namespace.
+// excluded reports whether Policies of a namespace are ignored.
 func (r *reconciler) excluded(namespace string) bool {
 	return slices.Contains(r.ExcludedNamespaces, namespace)
 }
 
-// verify finds out whether the rights of the Policy's author were verified when it was written as it is.
+// verify checks whether the permissions of the Policy's author were verified for its present content.
 func (l *look) verify() {
 	if l.memory.digested != l.stored.Generation || l.stored.Generation == 0 {
 		digest, err := dependency.DigestOf(l.stored.Object)
@@ -140,7 +140,7 @@ func (l *look) verify() {
 	l.verification, l.verified = dependency.Verify(l.Key(), l.stored.Object, l.memory.digest)
 }
 
-// unverified is why nothing is made of a template for want of its author's rights, "" if there is no such reason.
+// unverified returns why nothing is created for a template because of its author's permissions, "" for no such reason.
 func (l *look) unverified(t *dependency.Template) string {
 	if !l.verified {
 		return dependency.UnverifiedText
@@ -148,7 +148,7 @@ func (l *look) unverified(t *dependency.Template) string {
 	return l.verification.Uncovered(t)
 }
 
-// applicable reports whether the object of a template could be made as far as is known: what it depends on is of interest only then,
+// applicable reports whether the object of a template could be created as far as is known: its dependencies are observed only then,
 // and must not cost anything before (threat O23).
 func (l *look) applicable(t *dependency.Template) bool {
 	if !t.Readable || t.Fault != "" || l.unverified(t) != "" {
@@ -159,9 +159,9 @@ func (l *look) applicable(t *dependency.Template) bool {
 	return kindFault(t, kind, served, l.Gatekeeper, forbidden) == ""
 }
 
-// targets are what has to be known for the Policy: what it depends on, and what its templates make.
+// targets returns what the Policy needs to observe: its dependencies and the objects of its templates.
 func (l *look) targets() []watches.Target {
-	targets := map[watches.Target]struct{}{} // most templates depend on the same
+	targets := map[watches.Target]struct{}{} // most templates have the same dependencies
 	for i := range l.read.Templates {
 		t := &l.read.Templates[i]
 		if t.Readable {
@@ -180,7 +180,7 @@ func (l *look) targets() []watches.Target {
 	return slices.Collect(maps.Keys(targets))
 }
 
-// follow watches what is among the targets and within the budget. Others for whom that leaves more, or less, look again.
+// follow watches those targets that are within the budget, and enqueues the Policies whose share changes.
 func (l *look) follow(targets []watches.Target) {
 	objects := map[dependency.Ref]struct{}{}
 	for _, t := range targets {
@@ -196,7 +196,7 @@ func target(d dependency.Dependency) watches.Target {
 	return watches.Target{Ref: d.Ref, Version: d.Version}
 }
 
-// findings are what the dependencies of a template come to.
+// findings returns the results of the dependencies of a template.
 func (l *look) findings(t *dependency.Template) []dependency.Finding {
 	findings := make([]dependency.Finding, len(t.Dependencies))
 	for i, d := range t.Dependencies {
@@ -205,7 +205,7 @@ func (l *look) findings(t *dependency.Template) []dependency.Finding {
 	return findings
 }
 
-// observe is what is known of a dependency, the same for all templates.
+// observe returns the state of a dependency, the same for all templates.
 func (l *look) observe(d dependency.Dependency) dependency.Observed {
 	known, seen := l.observed[target(d)]
 	if !seen {
@@ -215,7 +215,7 @@ func (l *look) observe(d dependency.Dependency) dependency.Observed {
 	return known
 }
 
-// observeNow looks. Policies and PolicySets are known here, all else to the watches.
+// observeNow reads Policies and PolicySets from the store, all other objects from the watches.
 func (l *look) observeNow(d dependency.Dependency) dependency.Observed {
 	if l.budget.beyond(l.key, d.Ref) {
 		return dependency.Observed{Reason: dependency.TooMany, Detail: dependency.DefaultLimits.BeyondText()}
@@ -234,7 +234,7 @@ func (l *look) observeNow(d dependency.Dependency) dependency.Observed {
 	return observed
 }
 
-// circle is a cycle that the Policy is part of.
+// circle returns a cycle that includes the Policy.
 func (l *look) circle() []dependency.Ref {
 	if !l.cycled {
 		l.cycle, l.cycled = l.Store.Load().Order().PolicyCycle(l.key.Namespace, l.key.Name), true
@@ -242,8 +242,8 @@ func (l *look) circle() []dependency.Ref {
 	return l.cycle
 }
 
-// noteCycle has those who wait for this Policy look again where it was found to wait for itself, or does so no longer: they
-// do as well, and say so. So it goes round.
+// noteCycle enqueues the dependents of this Policy when it starts or stops being part of a cycle, so that every Policy of the
+// cycle reports it.
 func (l *look) noteCycle() {
 	found := len(l.cycle) > 0
 	if found == l.memory.cycle {

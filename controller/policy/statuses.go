@@ -17,10 +17,10 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// eventComponent is who Opgate says it is in events.
+// eventComponent is the component that Opgate reports in events.
 const eventComponent = "opgate"
 
-// status writes the status of the Policy if it differs, and tells what changed.
+// status writes the status of the Policy if it differs, and reports what changed.
 func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
 	if l.stale {
 		return nil
@@ -39,7 +39,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 	if equality.Semantic.DeepEqual(before.Status, status) {
 		return nil
 	}
-	// The spec is not written, and large.
+	// Without the spec: it is not written, and large.
 	old := &policyv1.Policy{TypeMeta: before.TypeMeta, ObjectMeta: before.ObjectMeta, Status: before.Status}
 	next := old.DeepCopy()
 	next.Status = status
@@ -56,10 +56,10 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 	return err
 }
 
-// report sends events. The status has all that they say, so that one that cannot be sent is logged and holds up nothing.
+// report sends events, best effort: the status has all that they say, so a failure is only logged.
 func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []dependency.Event) {
 	for i, e := range events {
-		// Names have to differ, also within the resolution of the clock.
+		// Names must differ, also within the resolution of the clock.
 		err := r.client.Create(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
 		r.Wrote(create, "Event", err)
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -68,7 +68,7 @@ func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []d
 	}
 }
 
-// eventOf is the event that tells something of a Policy.
+// eventOf returns the event object of an event of a Policy.
 func eventOf(about *storedPolicy, e dependency.Event, now time.Time, instance string) *corev1.Event {
 	at := metav1.NewTime(now)
 	kind := corev1.EventTypeNormal

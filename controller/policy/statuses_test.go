@@ -24,7 +24,7 @@ func TestEvent(t *testing.T) {
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 	}
 	got := eventOf(about, dependency.Event{Warning: true, Message: "x: Pending; because"}, start, "pod")
-	want.Name = got.Name // the time
+	want.Name = got.Name // contains the time
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -79,7 +79,7 @@ func TestMetrics(t *testing.T) {
 	m.changed(key("e"), nil)
 	expect("then", map[string]float64{"Compliant": 1, "Unknown": 1, "Disabled": 1, "opgate_ordering_watches": 3})
 	m.stopped()
-	m.changed(key("b"), in(dependency.Pending)) // a worker that had not ended yet
+	m.changed(key("b"), in(dependency.Pending)) // a worker that has not returned yet
 	expect("in the end", map[string]float64{})
 }
 

@@ -12,10 +12,10 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// soon is when to look again at what was being changed by somebody else.
+// soon is the requeue delay if another client was changing the object.
 const soon = time.Second
 
-// template decides on one template and does what is to be done.
+// template decides on one template and carries out the decision.
 func (l *look) template(ctx context.Context, t *dependency.Template) (dependency.TemplateOutcome, error) {
 	m := &templateMemory{}
 	if t.Readable {
@@ -54,7 +54,7 @@ func (l *look) template(ctx context.Context, t *dependency.Template) (dependency
 	return out, err
 }
 
-// judgeKind finds out why no object of the template's kind can be made, if so, and tells whether it is known what there is.
+// judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing objects are known.
 func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
 	ref := in.Template.Ref
 	ready, forbidden := l.watches.Template(ref.Group, ref.Kind)
@@ -69,7 +69,7 @@ func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served
 	return true
 }
 
-// asBefore has the status say of a template what it said before, while that is not known. Where it said nothing yet it waits.
+// asBefore makes the status of a template what it was before, while its state is not known. Without one it is stale.
 func (l *look) asBefore(out *dependency.TemplateOutcome) {
 	for _, detail := range l.stored.Object.Status.Details {
 		if detail != nil && detail.TemplateMeta.Name == out.Template {
@@ -80,7 +80,7 @@ func (l *look) asBefore(out *dependency.TemplateOutcome) {
 	l.stale = true
 }
 
-// patient tells whether it is too early to say that something has not been read: it is on its way.
+// patient reports whether it is too early to report that something has not been read: the read is in progress.
 func (l *look) patient() bool {
 	l.unread = true
 	if l.memory.unread.IsZero() {
@@ -91,8 +91,8 @@ func (l *look) patient() bool {
 	return left > 0
 }
 
-// carryOut finds out what there is of a template, has that decided on, and does it. What it could not do, and what there is
-// then, is put into what is decided on next; known tells whether that is all there is to know.
+// carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists afterwards, is
+// input of the next decision; known reports whether the state is complete.
 func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateMemory) (known bool, err error) {
 	live, known := l.find(in, m)
 	if !known {
@@ -127,7 +127,7 @@ func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind 
 	return !did.outdated, did.err
 }
 
-// find finds the object of a template, if it is known whether there is one. It may be somebody else's.
+// find returns the object of a template, and whether it is known to exist or not. It may belong to another owner.
 func (l *look) find(in *dependency.TemplateInput, m *templateMemory) (live *unstructured.Unstructured, known bool) {
 	ref := in.Template.Ref
 	live = l.live[ref]
@@ -150,24 +150,24 @@ func (l *look) find(in *dependency.TemplateInput, m *templateMemory) (live *unst
 	return live, true
 }
 
-// result is what became of something that was to be done with an object.
+// result is the result of a write of an object.
 type result struct {
-	// answer is the object after it was written, nil if it was not.
+	// answer is the object after the write, nil if it was not written.
 	answer *unstructured.Unstructured
-	// fault is why it could not be written, err what is tried again at once.
+	// fault is why it could not be written, err is an error to retry at once.
 	fault string
 	err   error
-	// outdated tells that something has changed in the meantime.
+	// outdated is set if something has changed in the meantime.
 	outdated bool
 }
 
-// apply makes the object of a template what it should be. Pending is the mark of a guard that waits, "" for none.
+// apply brings the object of a template to the desired state. Pending is the mark of a suspended policy, "" for none.
 func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, version string, m *templateMemory, live *unstructured.Unstructured, pending string) result {
 	if live != nil && live.GetDeletionTimestamp() != nil {
-		return result{} // when it is gone it is made anew
+		return result{} // it is recreated after its deletion
 	}
 	verb, object := create, want.suspended(pending)
-	asked := m.written.desired == want.hash // before, and answered
+	asked := m.written.desired == want.hash // by an earlier write that was answered
 	if live != nil {
 		now, err := want.asWritten(live, l.stored.Object)
 		if err != nil {
@@ -180,7 +180,7 @@ func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, vers
 		}
 		verb, object, asked = update, want.onto(live, l.stored.Object, pending), asked && same
 	}
-	if wait := m.drift.wait(l.now); asked && wait > 0 { // somebody else changes it all the time
+	if wait := m.drift.wait(l.now); asked && wait > 0 { // another client keeps changing it
 		l.again(wait)
 		return result{}
 	}
@@ -215,14 +215,14 @@ func (l *look) delete(ctx context.Context, kind watches.Kind, m *templateMemory,
 		m.written = written{}
 	}
 	if did.fault != "" && (before == nil || before.text != did.fault) {
-		// No state of a template says so: it waits, or is none any more.
+		// No state of a template reports it: the template is pending or was removed.
 		log.FromContext(ctx).Info("object cannot be deleted", "policy", l.key, "fault", did.fault)
 		l.report(ctx, l.stored, []dependency.Event{{Warning: true, Message: did.fault}})
 	}
 	return did
 }
 
-// attempt writes, unless the very same was tried before and is not worth trying again yet.
+// attempt writes, unless the same write failed before and its backoff has not expired.
 func (l *look) attempt(ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured, m *templateMemory) result {
 	this, err := attemptOf(verb, object)
 	if err != nil {
@@ -245,7 +245,7 @@ func (l *look) attempt(ctx context.Context, verb string, kind watches.Kind, vers
 	case contested:
 		m.contested = true
 		l.follow(l.targets())
-		l.again(soon) // whoever has the name may be gone before the watch begins
+		l.again(soon) // the object with that name may be deleted before the watch starts
 		return result{outdated: true}
 	case refused, denied, failed:
 	}
@@ -264,7 +264,7 @@ func attemptOf(verb string, object *unstructured.Unstructured) (attempt, error) 
 		return this, nil
 	}
 	unversioned := object.DeepCopy()
-	unversioned.SetResourceVersion("") // that of a status is no reason to try again
+	unversioned.SetResourceVersion("") // a status update is no reason to retry
 	var err error
 	this.object, err = hashOf(unversioned.Object)
 	return this, err

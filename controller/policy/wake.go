@@ -13,26 +13,26 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// waker turns what happens into work. It is the source of the controller's queue.
+// waker enqueues work for events. It is the source of the controller's queue.
 type waker struct {
 	store   *snapshot.Store
 	watches *watches.Watches
 	metrics *Metrics
-	// key returns what marks are signed with: without it no Policy is known to be verified.
+	// key returns the key of the marks: without it no Policy counts as verified.
 	key func() []byte
 
 	mu sync.Mutex
-	// queue is nil until the controller runs, and again once it has ended.
+	// queue is nil until the controller runs, and after it has stopped.
 	queue       queue
 	unsubscribe func()
 
 	members members
 }
 
-// Start takes the queue of the controller, and enqueues what changes until stop is called.
+// Start sets the queue of the controller, and enqueues what changes until stop is called.
 func (w *waker) Start(_ context.Context, q queue) error {
 	w.metrics.started(w.watches.Open)
-	// What changes in between is held back, so that no older state comes after it.
+	// Changes are blocked meanwhile, so that no older state is applied after them.
 	release := w.members.hold()
 	current, unsubscribe := w.store.Subscribe(w.changed)
 	for o := range current.Each(snapshot.Policies) {
@@ -46,7 +46,7 @@ func (w *waker) Start(_ context.Context, q queue) error {
 	return nil
 }
 
-// stop ends what Start began. The metrics of a replica that leads no more are those of the next one to show.
+// stop undoes Start. After leadership was lost the metrics are for the next leader to export.
 func (w *waker) stop() {
 	w.mu.Lock()
 	unsubscribe := w.unsubscribe
@@ -58,8 +58,8 @@ func (w *waker) stop() {
 	w.metrics.stopped()
 }
 
-// WaitForSync keeps the controller from working until what it builds on has been read. The kinds may be installed after Opgate:
-// they are waited for.
+// WaitForSync blocks the controller until everything that it depends on has been read. The CRDs may be installed after Opgate: it
+// waits for them.
 func (w *waker) WaitForSync(ctx context.Context) error {
 	err := w.store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(snapshot.Policies, snapshot.PolicySets) })
 	if err != nil {
@@ -89,10 +89,10 @@ func (w *waker) add(of subject, keys ...types.NamespacedName) {
 	}
 }
 
-// notify enqueues a Policy for which something may have changed that it depends on, or has made.
+// notify enqueues a Policy when one of its dependencies or objects may have changed.
 func (w *waker) notify(key types.NamespacedName) { w.add(policy, key) }
 
-// changed enqueues what changes of Policies and PolicySets concern.
+// changed enqueues what changes of Policies and PolicySets affect.
 func (w *waker) changed(change *snapshot.Change) {
 	defer w.members.hold()()
 	for i := range change.Objects {

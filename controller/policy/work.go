@@ -7,7 +7,7 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[work]
 
-// work is one thing to look at.
+// work is one item of the queue.
 type work struct {
 	subject subject
 	types.NamespacedName

@@ -28,8 +28,8 @@ const (
 	patch  = "patch"
 )
 
-// write sends one write of a template object and waits until the watches show it. Version is the one that the object is
-// written in. What is not known to the API server is refused, not dropped.
+// write writes a template object once and waits until the watches show it. Version is the version that the object is written
+// in. Fields that the API server does not know are refused, not dropped.
 func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, verb string, kind watches.Kind, version string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource := r.resource(kind, version, object.GetNamespace())
 	var written *unstructured.Unstructured
@@ -69,7 +69,7 @@ func (r *reconciler) resource(kind watches.Kind, version, namespace string) dyna
 	return all
 }
 
-// owned are the objects that the labels say to be those of a Policy.
+// owned returns the objects whose labels name a Policy as their source.
 func (r *reconciler) owned(parent types.NamespacedName) map[dependency.Ref]*unstructured.Unstructured {
 	owned := map[dependency.Ref]*unstructured.Unstructured{}
 	for _, u := range r.watches.Owned(parent) {
@@ -83,8 +83,8 @@ func refOf(u *unstructured.Unstructured) dependency.Ref {
 	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// hold has a Policy wait for the end of its cluster-scoped objects before it goes itself, or no longer. It tells whether
-// that was as it should be already.
+// hold adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It reports
+// whether the Policy was in that state already.
 func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) (done bool, err error) {
 	if slices.Contains(stored.Finalizers, dependency.Finalizer) == held {
 		return true, nil
@@ -101,11 +101,11 @@ func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) 
 	return false, err
 }
 
-// patch sends a patch of a Policy or a PolicySet, or of its status, and waits until the watches show it. That the object has
-// changed in the meantime, or is gone, is no error: that wakes the loop.
+// patch patches a Policy or a PolicySet, or its status, and waits until the watches show it. A conflict or a deleted object is no
+// error: its event enqueues the object.
 func (r *reconciler) patch(ctx context.Context, of *snapshot.Kind, object metav1.Object, data []byte, subresources ...string) (done bool, err error) {
 	key := keyOf(object)
-	// The answer is not needed, and a Policy may be large.
+	// The response is not needed, and a Policy may be large.
 	answer, err := r.heads.Resource(of.GroupVersionResource()).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
 	r.Wrote(patch, of.Kind, err)
 	switch {
@@ -120,7 +120,7 @@ func (r *reconciler) patch(ctx context.Context, of *snapshot.Kind, object metav1
 	})
 }
 
-// difference is a merge patch from one state to another, of that very state.
+// difference returns a merge patch between two states that applies only to the first one.
 func difference(before, after client.Object) ([]byte, error) {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 }

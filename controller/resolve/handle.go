@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// grace is how long a resolution may go on after its time is up before it is left behind.
+// grace is how long a resolution may exceed its time limit before it is abandoned.
 const grace = 2 * time.Second
 
 func (r *Resolver) handleNext(ctx context.Context) bool {
@@ -29,13 +29,13 @@ func (r *Resolver) handleNext(ctx context.Context) bool {
 	return true
 }
 
-// handle completes one policy, publishes what came of it, and tells whether trying again later may help.
+// handle completes one policy, publishes the result, and reports whether a retry may help.
 func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry bool) {
 	r.mu.Lock()
 	e, session := r.entries[key], r.sessions[key]
 	if session != nil && session.late {
 		r.mu.Unlock()
-		return false // its end brings the policy back
+		return false // the policy is queued again when it ends
 	}
 	var op *policyv1beta2.OperatorPolicy
 	if e != nil {
@@ -57,9 +57,9 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 	completed := op.DeepCopy()
 	problems, retry := r.resolveParts(ctx, key, session, parts, completed)
 	if ctx.Err() != nil {
-		return false // the process is stopping, and what failed may have failed for that
+		return false // the process is stopping, which may be why it failed
 	}
-	// Where the namespace may depend on a part that failed, the part's problem says enough.
+	// If the namespace may depend on a part that failed, the part's problem is enough.
 	var waitsFor string
 	if op.Spec.Subscription.Namespace == "" && completed.Spec.Subscription.Namespace == "" && !failed(problems, "spec.subscription") {
 		namespace, again, problem := r.fillIn(e, op, completed)
@@ -74,7 +74,7 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 	return retry
 }
 
-// failed tells whether a part has a problem: all problems of parts begin with their path.
+// failed reports whether a part has a problem: all problems of parts begin with their path.
 func failed(problems []string, path string) bool {
 	return slices.ContainsFunc(problems, func(problem string) bool {
 		rest, ok := strings.CutPrefix(problem, path)
@@ -82,7 +82,7 @@ func failed(problems []string, path string) bool {
 	})
 }
 
-// fillIn gives the namespace of a policy that names none. What was filled in once for a generation stays: a
+// fillIn returns the namespace of a policy that names none. The first result for a generation is retained: a
 // catalog that changes must not move an operator.
 func (r *Resolver) fillIn(e *entry, op, completed *policyv1beta2.OperatorPolicy) (namespace string, retry bool, problem string) {
 	r.mu.Lock()
@@ -102,14 +102,14 @@ func (r *Resolver) fillIn(e *entry, op, completed *policyv1beta2.OperatorPolicy)
 	return namespace, retry, problem
 }
 
-// publish hands out a resolution if it says something new.
+// publish publishes a resolution if it differs from the last one.
 func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.Completion, waitsFor string) {
 	r.publishing.Lock()
 	defer r.publishing.Unlock()
 	r.mu.Lock()
 	if r.entries[key] != e || e.op.UID != found.UID || e.op.Generation != found.Generation {
 		r.mu.Unlock()
-		return // forgotten, or a newer state waits
+		return // forgotten, or a newer state is queued
 	}
 	e.waitsFor = waitsFor
 	last := e.published
@@ -131,12 +131,12 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 	default:
 		r.o.Log.Info("policy is not complete, what it governs is held", "policy", key.String(), "problems", found.Problems)
 	}
-	given := *found // the reader may do with it what it likes
+	given := *found // a copy, since the reader may modify it
 	given.Policy, given.Problems = found.Policy.DeepCopy(), slices.Clone(found.Problems)
 	r.o.Publish(key, given)
 }
 
-// resolveParts puts what the templates resolve to into a policy.
+// resolveParts writes the resolved parts into a policy.
 func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, session *held, parts []part,
 	completed *policyv1beta2.OperatorPolicy) (problems []string, retry bool) {
 	var here []part
@@ -163,10 +163,10 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	return problems, retry
 }
 
-// run resolves parts in a goroutine of its own, and gives up on it when its time is up. Templates cannot be
-// interrupted from outside: requests end with the session and loops notice by themselves, but a single
-// function that goes on for very long leaves its goroutine behind until it ends. So there is a limit on those
-// that are left behind; once it is reached no more templates are resolved until one of them ends.
+// run resolves parts in a separate goroutine, and abandons it when its time is up. Templates cannot be
+// interrupted from outside: requests end with the session and loops check the context, but a single
+// function that runs for very long keeps its goroutine until it ends. So the number of abandoned goroutines
+// is limited; at the limit no more templates are resolved until one of them ends.
 func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *held, parts []part) ([]answer, bool) {
 	r.mu.Lock()
 	overdue := r.overdue

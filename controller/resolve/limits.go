@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxText bounds the template text of one part, maxOutput what it resolves to.
+	// maxText bounds the template text of one part, maxOutput its result.
 	maxText   = 256 << 10
 	maxOutput = 1 << 20
-	// maxSteps bounds how often the loops of a policy go round, all together.
+	// maxSteps bounds the iterations of all loops of a policy together.
 	maxSteps = 10_000
 	// maxProblem bounds the text of a problem.
 	maxProblem = 1 << 10
@@ -21,16 +21,16 @@ const (
 	stepFunction, outputFunction = "opgateStep", "opgateOutput"
 )
 
-// limitError is an error of our own functions, which the template library wraps in where it came from. The text
-// is shown without that.
+// limitError is an error of our own functions, which the template library wraps with its position. The text
+// is reported without that.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
 func limitErrorf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
-// undecided are the functions whose answer differs from replica to replica and from time to time, so that two
-// replicas would judge the same write differently, and getHostByName, which asks servers of the author's
+// undecided are the functions whose result depends on the replica or the time, so that two
+// replicas would judge the same write differently, and getHostByName, which queries servers of the author's
 // choice.
 var undecided = []string{
 	"now", "ago", "shuffle", "uuidv4", "getHostByName",
@@ -39,9 +39,9 @@ var undecided = []string{
 	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
 }
 
-// limits are the functions by which templates stay within bounds. One is for one resolution of a policy.
+// limits are the functions that enforce the bounds of templates, for one resolution of a policy.
 type limits struct {
-	ctx           context.Context // functions of templates are given none
+	ctx           context.Context // the library passes no context to functions of templates
 	steps, output int
 }
 
@@ -60,7 +60,7 @@ func (l *limits) functions() template.FuncMap {
 	}
 }
 
-// step stands at the beginning of every loop's body.
+// step is inserted at the beginning of every loop's body.
 func (l *limits) step() (string, error) {
 	if err := l.ctx.Err(); err != nil {
 		return "", limitErrorf("it takes too long")
@@ -71,7 +71,7 @@ func (l *limits) step() (string, error) {
 	return "", nil
 }
 
-// out stands at the end of every action that puts something into the text.
+// out is inserted at the end of every action that writes to the output.
 func (l *limits) out(value any) (any, error) {
 	if value == nil {
 		return nil, limitErrorf("a value that it asks for is not there; where that is meant, pipe it to default")
@@ -127,8 +127,8 @@ func sign(n int) int {
 	return 1
 }
 
-// bounded rewrites template text so that its loops count themselves and its output is measured; nothing else can
-// stop a template that runs.
+// bounded rewrites template text so that its loops are counted and its output is measured; nothing else can
+// stop a running template.
 func bounded(text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("it is longer than %d KiB", maxText>>10)
@@ -157,7 +157,7 @@ func boundList(tree *parse.Tree, list *parse.ListNode) error {
 		switch node := node.(type) {
 		case *parse.ActionNode:
 			last := node.Pipe.Cmds[len(node.Pipe.Cmds)-1].String()
-			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent has to come last
+			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent must be last
 				continue
 			}
 			node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))

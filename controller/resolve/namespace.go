@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// namespace finds the namespace of a policy that names none. While the package is not known it is to be asked
-// for again: the cache goes on looking for a package only as long as somebody asks.
+// namespace determines the namespace of a policy that names none. While the package is not known retry is
+// true: the cache retries a fetch only as long as there are reads.
 func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string, retry bool, problem string) {
 	sub := &op.Spec.Subscription
 	if len(validation.IsDNS1123Label(sub.Name)) > 0 {
@@ -34,8 +34,8 @@ func (r *Resolver) namespace(op *policyv1beta2.OperatorPolicy) (namespace string
 	return "", false, "spec.subscription.namespace is required: neither does the package suggest one, nor is a default namespace configured"
 }
 
-// settledNamespace gives the namespace that the status says this generation of the policy settled on, so
-// that neither a restart nor a catalog that is away moves an operator. It is empty where the status does not say.
+// settledNamespace returns the namespace that the status records for this generation of the policy, so
+// that neither a restart nor an unavailable catalog moves an operator. It is empty if the status has none.
 func settledNamespace(op *policyv1beta2.OperatorPolicy) string {
 	if op.Status.ObservedGeneration != op.Generation {
 		return ""

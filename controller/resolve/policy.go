@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// same reports whether two completions mean the same to a reader, whatever the status was when they were made.
+// same reports whether two completions are equal for a reader, whatever the status was when they were made.
 func same(a, b *snapshot.Completion) bool {
 	if b == nil || a.UID != b.UID || a.Generation != b.Generation || !slices.Equal(a.Problems, b.Problems) {
 		return false
@@ -25,23 +25,23 @@ func same(a, b *snapshot.Completion) bool {
 		reflect.DeepEqual(a.Policy.Spec, b.Policy.Spec)
 }
 
-// Needed tells whether a policy depends on the cluster: it has template text that is to be resolved, or leaves
-// its namespace open.
+// Needed reports whether a policy depends on the cluster: it has template text to resolve, or omits
+// its namespace.
 func (r *Resolver) Needed(op *policyv1beta2.OperatorPolicy) bool { return rules.DependsOnCluster(op) }
 
-// part is a part of the spec that may hold template text, and that is resolved as a whole.
+// part is a part of the spec that may contain template text, and that is resolved as a whole.
 type part struct {
 	path string
 	// written is the part as generic JSON.
 	written any
-	// open tells of a place in the part whether resolving to nothing there would allow more; it takes the
-	// path below the part.
+	// open reports whether an empty result at a path below the part would allow more than
+	// was intended.
 	open func(path string) bool
-	// take puts the resolved part into a policy.
+	// take writes the resolved part into a policy.
 	take func(op *policyv1beta2.OperatorPolicy, resolved any) error
 }
 
-// templated lists the parts of a policy with template text that is to be resolved.
+// templated lists the parts of a policy with template text to resolve.
 func templated(op *policyv1beta2.OperatorPolicy) []part {
 	if !rules.TemplatesEnabled(op) {
 		return nil
@@ -66,12 +66,12 @@ func templated(op *policyv1beta2.OperatorPolicy) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return !contains(p.written, "{{") })
 }
 
-// opensSubscription: config and startingCSV are not conditions, so they may resolve to nothing.
+// opensSubscription: config and startingCSV are not conditions, so they may resolve to an empty value.
 func opensSubscription(path string) bool {
 	return path != ".startingCSV" && path != ".config" && !strings.HasPrefix(path, ".config.")
 }
 
-// takeVersions fails closed: an array that names nothing would stand for every version.
+// takeVersions fails closed: an empty array would allow every version.
 func takeVersions(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	var versions []string
 	if err := convert(resolved, &versions); err != nil {
@@ -84,7 +84,7 @@ func takeVersions(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	return nil
 }
 
-// put checks what a part resolved to and puts it into a policy, which is changed only if all is well.
+// put validates a resolved part and writes it into a policy, which is not modified on an error.
 func (p *part) put(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	resolved, err := p.fit("", p.written, resolved)
 	if err != nil {
@@ -98,8 +98,8 @@ func (p *part) put(op *policyv1beta2.OperatorPolicy, resolved any) error {
 	return nil
 }
 
-// fit compares what was written with what it resolved to: only template text may have changed. Resolving works
-// on the text of a whole part, so a quote in a value that was looked up could otherwise end one field and begin
+// fit compares what was written with its result: only template text may have changed. Templates are resolved
+// in the text of a whole part, so a quote in a value that was looked up could otherwise end one field and begin
 // another that the policy's author never wrote.
 func (p *part) fit(path string, written, resolved any) (any, error) {
 	switch written := written.(type) {
@@ -110,7 +110,7 @@ func (p *part) fit(path string, written, resolved any) (any, error) {
 		}
 		for name, value := range written {
 			if strings.Contains(name, "{{") {
-				continue // it has another name now, and is one of those that len counts
+				continue // its name was resolved to another one, which len counts
 			}
 			got, ok := fields[name]
 			if !ok {
@@ -141,7 +141,7 @@ func (p *part) fit(path string, written, resolved any) (any, error) {
 			break
 		}
 		if text, ok := resolved.(string); ok && !strings.HasPrefix(path, ".config") {
-			resolved = strings.TrimSpace(text) // such as the end of line that values in ConfigMaps often have
+			resolved = strings.TrimSpace(text) // for example the newline that values in ConfigMaps often end with
 		}
 		if p.open(path) && blank(resolved) {
 			return nil, fmt.Errorf("%s%s resolves to nothing, which would leave it open", p.path, path)
@@ -173,7 +173,7 @@ func blank(value any) bool {
 	return false
 }
 
-// contains looks for a text in the strings of generic JSON.
+// contains reports whether a string of generic JSON contains a text.
 func contains(value any, text string) bool {
 	switch value := value.(type) {
 	case string:
@@ -190,11 +190,11 @@ func contains(value any, text string) bool {
 	return false
 }
 
-// generic gives a value as it looks in JSON.
+// generic returns a value as generic JSON.
 func generic(value any) any {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return nil // JSON that is not valid, which the API server never stores, has no template text
+		return nil // invalid JSON, which the API server never stores, has no template text
 	}
 	read, err := parsed(raw)
 	if err != nil {
@@ -203,14 +203,14 @@ func generic(value any) any {
 	return read
 }
 
-// parsed reads generic JSON, with every number as a float64: YAML, which templates are resolved in, does not
-// tell 1 from 1.0.
+// parsed decodes generic JSON, with every number as a float64: YAML, in which templates are resolved, does not
+// distinguish 1 from 1.0.
 func parsed(raw []byte) (value any, err error) {
 	err = json.Unmarshal(raw, &value)
 	return value, err
 }
 
-// convert puts generic JSON into a typed value.
+// convert decodes generic JSON into a typed value.
 func convert(from, into any) error {
 	raw, err := json.Marshal(from)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// TestPut gives parts what a template could have resolved to.
+// TestPut passes possible results of templates to put.
 func TestPut(t *testing.T) {
 	sub := func(change func(s *policyv1beta2.SubscriptionTemplate)) func(op *policyv1beta2.OperatorPolicy) {
 		return func(op *policyv1beta2.OperatorPolicy) { change(&op.Spec.Subscription) }
@@ -77,7 +77,7 @@ func TestPut(t *testing.T) {
 	tests := map[string]struct {
 		change   func(op *policyv1beta2.OperatorPolicy)
 		resolved string
-		problem  string // its beginning
+		problem  string // its prefix
 		want     func(op *policyv1beta2.OperatorPolicy)
 	}{
 		"versions":                        {versions("{{ v }}", "b"), `["a, c","b"]`, "", versions("a, c", "b")},

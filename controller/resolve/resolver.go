@@ -21,76 +21,76 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 5 * time.Minute
-	// workers is how many policies are resolved at once.
+	// workers is the number of policies that are resolved concurrently.
 	workers = 4
-	// maxOverdue is how many resolutions that did not end in time may still be running before no more are
-	// begun.
+	// maxOverdue is the number of abandoned resolutions that may still be running before no more are
+	// started.
 	maxOverdue = 8
-	// overdueAfter is when a resolution is given up.
+	// overdueAfter is the time limit of a resolution.
 	overdueAfter = 20 * time.Second
 )
 
-// Packages tells what catalogs say of packages; *packages.Cache does. It must tell PackageChanged what changed.
+// Packages returns packages of catalogs; *cache.Cache implements it. It must call PackageChanged for each change.
 type Packages interface {
 	Get(pkg string, catalog olm.Catalog) *catalog.Package
 }
 
 // Options configure a Resolver.
 type Options struct {
-	// Config reaches the API server. Required.
+	// Config is the configuration of the API client. Required.
 	Config *rest.Config
-	// Packages suggests namespaces. Default: no package is ever known.
+	// Packages suggests namespaces. Default: no package is known.
 	Packages Packages
-	// DefaultNamespace is for policies without a namespace whose package suggests none. Default: there is
-	// none, and such policies have a problem.
+	// DefaultNamespace is for policies without a namespace whose package suggests none. Default: none,
+	// and such policies have a problem.
 	DefaultNamespace string
-	// Publish takes each new resolution, one at a time for each policy. It must return at once and must not
+	// Publish is called with each new resolution, one at a time for each policy. It must not block and must
 	// call Forget. Required.
 	Publish func(key types.NamespacedName, r snapshot.Completion)
-	// Log takes changes of what is resolved at V(0). Default: none.
+	// Log receives changes of resolutions at V(0). Default: none.
 	Log logr.Logger
 }
 
-// Resolver completes policies. All its methods may be called at any time, from any goroutine; nothing is
+// Resolver completes policies. It is safe for concurrent use; nothing is
 // resolved before Start.
 type Resolver struct {
 	o    Options
 	open func(ctx context.Context, key types.NamespacedName, changed func()) (templateSession, error)
-	// queue holds the policies to be resolved; its rate limiter is the pause before a retry.
+	// queue holds the policies to resolve; its rate limiter is the backoff of retries.
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	// publishing is held while a resolution is handed out, so that none comes after Forget.
+	// publishing is locked while a resolution is published, so that none is published after Forget.
 	publishing sync.Mutex
 
 	mu      sync.Mutex
 	entries map[types.NamespacedName]*entry
-	// sessions are opened and closed by whoever handles the policy, which is one worker at a time.
+	// sessions are opened and closed by the worker that handles the policy, which is one at a time.
 	sessions map[types.NamespacedName]*held
 	overdue  int
 }
 
 // templateSession resolves the templates of one policy.
 type templateSession interface {
-	// resolve resolves parts and says whether trying again later may help.
+	// resolve resolves parts and reports whether a retry may help.
 	resolve(ctx context.Context, parts []part) (answers []answer, retry bool)
-	// lost tells whether what is watched is not watched any more.
+	// lost reports whether the watches of the session have ended.
 	lost() bool
-	// interrupt ends requests that are under way; the session is of no more use.
+	// interrupt cancels requests in progress; the session cannot be used afterwards.
 	interrupt()
 	// close ends the session. No resolve may be running.
 	close()
 }
 
-// answer is what became of a part.
+// answer is the result of a part.
 type answer struct {
 	value   any
 	problem string
 }
 
-// entry is what is known of a policy.
+// entry is the state of a policy.
 type entry struct {
 	op *policyv1beta2.OperatorPolicy
-	// namespace was filled in for the generation of a policy, and stays until it has another.
+	// namespace was determined for the generation of a policy, and stays until the generation changes.
 	namespace  string
 	generation int64
 	uid        types.UID
@@ -102,17 +102,17 @@ type entry struct {
 // held is the session of a policy.
 type held struct {
 	templateSession
-	// late is set while a resolution that was given up still runs in it.
+	// late is set while an abandoned resolution still runs in it.
 	late bool
 }
 
-// New makes a resolver. Start runs it.
+// New returns a resolver. Start runs it.
 func New(o Options) (*Resolver, error) {
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
 	}
 	config := rest.CopyConfig(o.Config)
-	config.Timeout = 0 // it would end watches as well; sessions bound each request themselves
+	config.Timeout = 0 // a timeout would end watches as well; sessions bound each request themselves
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for templates: %w", err)
@@ -129,8 +129,8 @@ func newResolver(o Options, open func(context.Context, types.NamespacedName, fun
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}
 }
 
-// Policy takes a policy, or its new state, and returns at once. What it means comes through Publish, and
-// again whenever that changes. A policy that is complete as it is comes back as it is.
+// Policy adds or updates a policy. It does not block. The result is passed to Publish, and
+// again whenever it changes. A policy that is complete is published unchanged.
 func (r *Resolver) Policy(op *policyv1beta2.OperatorPolicy) {
 	key := types.NamespacedName{Namespace: op.Namespace, Name: op.Name}
 	r.mu.Lock()
@@ -144,13 +144,13 @@ func (r *Resolver) Policy(op *policyv1beta2.OperatorPolicy) {
 	e.op = op.DeepCopy()
 	if last != nil && last.UID == op.UID && last.Generation == op.Generation &&
 		maps.Equal(last.Labels, op.Labels) && maps.Equal(last.Annotations, op.Annotations) {
-		return // only its status is new
+		return // only its status changed
 	}
 	r.queue.Forget(key)
 	r.queue.Add(key)
 }
 
-// Forget drops a policy and its watches. Nothing of it is published any more when it returns.
+// Forget removes a policy and its watches. No result is published for it after it returns.
 func (r *Resolver) Forget(key types.NamespacedName) {
 	r.publishing.Lock()
 	defer r.publishing.Unlock()
@@ -161,7 +161,7 @@ func (r *Resolver) Forget(key types.NamespacedName) {
 	r.queue.Add(key) // to close its session, which may be in use now
 }
 
-// PackageChanged resolves the policies again that wait for what a catalog says of a package.
+// PackageChanged enqueues the policies that depend on a package.
 func (r *Resolver) PackageChanged(pkg string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Resolver) PackageChanged(pkg string) {
 	}
 }
 
-// NeedLeaderElection is false: every replica judges, so every replica needs policies that are complete.
+// NeedLeaderElection returns false: every replica judges, so every replica needs complete policies.
 func (r *Resolver) NeedLeaderElection() bool { return false }
 
 // Start resolves until the context ends.

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// catalogs says what is known of packages.
+// catalogs returns packages that a test sets.
 type catalogs struct {
 	mu    sync.Mutex
 	known map[string]*catalog.Package
@@ -53,7 +53,7 @@ func (c *catalogs) questions() int {
 	return c.asked
 }
 
-// texts resolves each part by replacing texts, as a session would.
+// texts resolves each part by replacing texts, like a session.
 type texts struct {
 	mu      sync.Mutex
 	replace []string
@@ -92,14 +92,14 @@ func (s *texts) lost() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 func (s *texts) interrupt() { s.mu.Lock(); defer s.mu.Unlock(); s.gone = true }
 func (s *texts) close()     { s.mu.Lock(); defer s.mu.Unlock(); s.closed = true }
 
-// rig is a resolver with what it published.
+// rig is a resolver with what it has published.
 type rig struct {
 	*Resolver
 	catalogs catalogs
 	mu       sync.Mutex
 	got      []snapshot.Completion
 	sessions []*texts
-	next     *texts // what the next session is
+	next     *texts // the next session
 	change   func() // the callback of the last session
 }
 
@@ -136,7 +136,7 @@ func startRig(t *testing.T, o Options) *rig {
 	return g
 }
 
-// published gives what was published since the last call.
+// published returns what was published since the last call.
 func (g *rig) published() []snapshot.Completion {
 	synctest.Wait()
 	g.mu.Lock()
@@ -265,7 +265,7 @@ func TestSessionThatLostItsWatchesIsReplaced(t *testing.T) {
 	})
 }
 
-// A template that cannot be stopped must not keep others waiting, nor come twice.
+// A template that cannot be stopped must not block others, nor run twice.
 func TestTemplateThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := startRig(t, Options{})
@@ -423,7 +423,7 @@ func TestNamespaceSurvivesARestart(t *testing.T) {
 	}
 }
 
-// The package cache looks for a package only as long as somebody asks for it.
+// The package cache fetches a package only as long as there are reads.
 func TestUnknownPackageIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := startRig(t, Options{})
@@ -445,7 +445,7 @@ func TestUnknownPackageIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A namespace that depends on a channel which cannot be told must not be guessed.
+// A namespace that depends on an unresolved channel must not be guessed.
 func TestNamespaceWaitsForTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := startRig(t, Options{DefaultNamespace: "operators"})

@@ -32,8 +32,8 @@ import (
 // session resolves the templates of one policy with the library's resolver and watches what they look up.
 //
 // Each policy has a watcher of its own, although one could serve all: the library holds one lock while it waits
-// for the API server, so a lookup that hangs would hold up every other policy; and it can only be
-// rid of a resource that is not served any more by ending the watcher.
+// for the API server, so a lookup that hangs would block every other policy; and only ending the watcher
+// removes a resource that is not served any more.
 type session struct {
 	id        client.ObjectIdentifier
 	resolver  *templates.TemplateResolver
@@ -41,13 +41,13 @@ type session struct {
 	cancel    context.CancelFunc // ends requests
 	stop      context.CancelFunc // ends the watcher
 	stopped   chan struct{}
-	// spoilt is set when the watcher may remember a failure.
+	// spoilt is set when the watcher may have cached a failure.
 	spoilt atomic.Bool
 }
 
-// openSession makes a session. Changed is called when something that was looked up changed.
+// openSession returns a session. Changed is called when an object that was looked up changed.
 func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, key types.NamespacedName, changed func()) (templateSession, error) {
-	// Not the process's context: watches have to be stopped before requests and the watcher end.
+	// Not the process's context: watches must be stopped before requests and the watcher end.
 	ctx = context.WithoutCancel(ctx)
 	requests, cancel := context.WithCancel(ctx)
 	s := &session{
@@ -71,8 +71,8 @@ func openSession(ctx context.Context, config *rest.Config, base http.RoundTrippe
 	watcher := client.NewWithClients(dynamicClient, discoveryClient, reconciler(changed), &client.Options{
 		DisableInitialReconcile: true,
 		EnableCache:             true,
-		// What a kind's resource is called does not change; were it asked for again, a policy whose lookups
-		// are all answered from memory could fail because the API server is away.
+		// The resource of a kind does not change; with a second discovery, a policy whose lookups
+		// are all served from the cache could fail because the API server is unavailable.
 		ObjectCacheOptions: client.ObjectCacheOptions{GVKToGVRCacheTTL: 10 * 365 * 24 * time.Hour},
 	})
 	s.resolver, err = templates.NewResolverWithDynamicWatcher(watcher, templates.Config{SkipBatchManagement: true})
@@ -85,7 +85,7 @@ func openSession(ctx context.Context, config *rest.Config, base http.RoundTrippe
 	started := watcher.Started()
 	go func() {
 		defer close(s.stopped)
-		_ = watcher.Start(watching) // it never fails
+		_ = watcher.Start(watching) // it never returns an error
 	}()
 	<-started
 	return s, nil
@@ -106,12 +106,12 @@ func (s *session) interrupt() {
 	s.cancel()
 }
 
-// close waits for the watches to end, at most for as long as the library pauses between two attempts.
+// close waits for the watches to end, at most for the library's interval between two attempts.
 func (s *session) close() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.resolver.UncacheWatcher(s.id) // it fails only for what is not watched
+		_ = s.resolver.UncacheWatcher(s.id) // it returns an error only for what is not watched
 	}()
 	patience := time.NewTimer(time.Second)
 	select {
@@ -140,7 +140,7 @@ func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, 
 		if mayPass(err) {
 			retry = true
 			if !apierrors.IsForbidden(err) {
-				s.spoilt.Store(true) // the watcher remembers for long that it could not find out about a kind
+				s.spoilt.Store(true) // the watcher caches for a long time that discovery of a kind failed
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, 
 	return answers, retry
 }
 
-// sensitiveError stands in for the text of an error that may hold what a Secret says.
+// sensitiveError replaces the text of an error that may contain the contents of a Secret.
 type sensitiveError struct{ cause error }
 
 func (sensitiveError) Error() string   { return "it reads a Secret, so the error is not shown" }
@@ -195,11 +195,11 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 	return value, nil
 }
 
-// mayPass tells errors that may go away without a change of the policy or of an object that is watched.
+// mayPass reports whether an error may disappear without a change of the policy or of an object that is watched.
 func mayPass(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		// An object that is missing is watched; a resource that is missing is not, and is not named either.
+		// A missing object is watched; a missing resource is not, and has no name in the details.
 		details := status.Status().Details
 		return !apierrors.IsNotFound(err) || details == nil || details.Name == ""
 	}
@@ -208,13 +208,13 @@ func mayPass(err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// problemText makes a problem short and free of the marks of the rewritten template.
+// problemText returns a short problem text without the marks of the rewritten template.
 func problemText(err error) string {
 	return text.Truncate(strings.ReplaceAll(err.Error(), " | "+outputFunction, ""), maxProblem)
 }
 
-// silenceLibrary turns off the log of go-template-utils: it writes to stderr, past our own log, and every failed
-// template with its error at that, which may hold what a Secret says. Nothing else uses this version of klog.
+// silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every failed
+// template with its error, which may contain the contents of a Secret. Nothing else uses this version of klog.
 var silenceLibrary = sync.OnceFunc(func() {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klogv1.InitFlags(flags)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is as much of an API server as lookups need: core/v1 with ConfigMaps, and Secrets that may be forbidden.
+// api is the part of an API server that lookups need: core/v1 with ConfigMaps, and Secrets that may be forbidden.
 type api struct {
 	*httptest.Server
 	mu         sync.Mutex
 	configMaps map[string]string // the value of key v, by name
 	forbidden  bool
-	hanging    chan struct{} // if set, requests say here that they have come, and are never answered
+	hanging    chan struct{} // if set, requests send a token here and are never answered
 	events     chan string
 }
 
@@ -85,7 +85,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// session opens a session on the API; changed receives a token for each change.
+// session opens a session with the API; changed receives a token for each change.
 func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
 	t.Helper()
 	silenceLibrary()
@@ -99,7 +99,7 @@ func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
 	return opened.(*session), changed
 }
 
-// resolved gives what the only part of a policy with these versions resolves to, as JSON, or the problem.
+// resolved returns the result, as JSON, of the only part of a policy with these versions, or the problem.
 func resolved(t *testing.T, s *session, entries ...string) (value, problem string, retry bool) {
 	t.Helper()
 	answers, retry := s.resolve(t.Context(), templated(policy(versions(entries...))))
@@ -121,7 +121,7 @@ func TestTemplates(t *testing.T) {
 	tests := map[string]struct {
 		entry   string
 		want    string
-		problem string // its beginning
+		problem string // its prefix
 		retry   bool
 	}{
 		"text":                     {"a{{ \"b\" }}c", `["abc"]`, "", false},
@@ -237,7 +237,7 @@ func TestErrorsDoNotShowSecrets(t *testing.T) {
 	}
 }
 
-// TestRequestsEnd holds the library, which passes no context, to ours.
+// TestRequestsEnd checks that our context ends the library's requests, which have none.
 func TestRequestsEnd(t *testing.T) {
 	a := startAPI(t)
 	a.hanging = make(chan struct{}, 1)

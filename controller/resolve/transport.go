@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// requestTimeout bounds a lookup, and the beginning of a watch.
+	// requestTimeout bounds a lookup, and the start of a watch.
 	requestTimeout = 8 * time.Second
-	// maxLookup bounds what one lookup may bring in, since all of it is kept: templates that list a kind
+	// maxLookup bounds the response of one lookup, since all of it is cached: templates that list a kind
 	// without a selector find all objects of the cluster.
 	maxLookup = 16 << 20
 )
 
 var errTooLarge = errors.New("the lookup finds more than 16 MiB; give a name, a namespace or a selector")
 
-// transport carries the requests of one session. The libraries that make them pass no context and no timeout,
+// transport sends the requests of one session. The libraries that make them pass no context and no timeout,
 // and hold a lock while they wait.
 type transport struct {
 	base http.RoundTripper
-	// ctx ends every request, watches included: those of the libraries come with a context that never ends.
+	// ctx ends every request, including watches: those of the libraries have a context that never ends.
 	ctx context.Context
-	// lost is called when a resource that is watched is not served any more. The library would go on asking
-	// for it every second.
+	// lost is called when a resource that is watched is not served any more. The library would retry
+	// every second.
 	lost func()
 	gone atomic.Bool
 }
@@ -54,7 +54,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	watch := req.URL.Query().Has("watch")
 	if watch {
-		timer.Stop() // it goes on for as long as it likes
+		timer.Stop() // a watch has no time limit
 	}
 	resp.Body = &body{ReadCloser: resp.Body, left: maxLookup, watch: watch, end: func() {
 		timer.Stop()
@@ -63,13 +63,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// isResource tells the path of a collection from that of discovery: /api/v1 and /apis/<group>/<version>.
+// isResource distinguishes the path of a collection from that of discovery: /api/v1 and /apis/<group>/<version>.
 func isResource(path string) bool {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	return len(segments) > 3 || len(segments) > 2 && segments[0] == "api"
 }
 
-// body ends the request's context when it is closed, and bounds what is read from a lookup.
+// body ends the request's context when it is closed, and limits what is read of a lookup.
 type body struct {
 	io.ReadCloser
 	left  int

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Verb is what is to be done with an object.
+// Verb is the kind of a write.
 type Verb string
 
 // The verbs.
@@ -22,26 +22,26 @@ const (
 // Action is one write.
 type Action struct {
 	Verb Verb
-	// Constraint is the name of the Constraint whose virtual operator this is. There may be none of that name any more.
+	// Constraint is the name of the Constraint of this virtual operator. It may have been deleted.
 	Constraint string
-	// Object is what is to be created, or what a patch is to lead to; Live is what is stored. One that is to be deleted
-	// has no Object.
+	// Object is the object to create, or the result that a patch is to have; Live is the stored object. A deletion has no
+	// Object.
 	Object, Live *unstructured.Unstructured
 }
 
-// Decision is what is to be done in a namespace.
+// Decision is what to do in a namespace.
 type Decision struct {
 	Actions []Action
-	// Taken are the Constraints whose virtual operator cannot be made, since something else has its name.
+	// Taken are the Constraints whose virtual operator cannot be created because another object has its name.
 	Taken []string
 }
 
-// Decide compares the virtual operators that should be in a namespace with those that are. Live has all objects with
-// Opgate's label; what has the name of a virtual operator without the label is somebody else's, and is left alone.
+// Decide compares the desired virtual operators of a namespace with the existing ones. Live has all objects with Opgate's
+// label; an object with the name of a virtual operator but without the label is not Opgate's and is left unchanged.
 func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Unstructured) Decision {
 	var d Decision
 	if ns.Deleting() || ns.Facts().Unknown {
-		return d // what is in it goes with it, or it is not known yet which it is
+		return d // its contents are deleted with it, or the namespace is not known yet
 	}
 	wanted := map[string]bool{}
 	for _, o := range operators {
@@ -52,7 +52,7 @@ func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Uns
 		i := slices.IndexFunc(live, func(u *unstructured.Unstructured) bool { return u.GetName() == o.Name })
 		switch {
 		case i >= 0 && live[i].GetDeletionTimestamp() != nil:
-			// Its end wakes the loop, which then makes another.
+			// Its deletion event leads to another reconciliation, which creates a new one.
 		case i >= 0:
 			if corrected := o.Corrected(live[i]); corrected != nil {
 				d.Actions = append(d.Actions, Action{Verb: Patch, Constraint: o.Constraint, Object: corrected, Live: live[i]})
@@ -71,8 +71,8 @@ func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Uns
 	return d
 }
 
-// ConstraintOf gives the name of the Constraint that an object with Opgate's label was made for, "" for an object that is
-// no virtual operator: one that somebody gave the label while no webhook kept them from it is not to be deleted.
+// ConstraintOf returns the name of the Constraint that an object with Opgate's label was created for, "" for an object that is
+// no virtual operator: if a user set the label while no webhook prevented it, the object must not be deleted.
 func ConstraintOf(u *unstructured.Unstructured) string {
 	for _, owner := range u.GetOwnerReferences() {
 		if owner.Kind == constraintv1.Kind && rules.VirtualOperatorName(owner.Name) == u.GetName() {

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// shop is a namespace of team a with a Subscription, unless it is changed.
+// shop is a namespace of team a with a Subscription, with changes.
 func shop(change func(c *rules.NamespaceContents)) *rules.Namespace {
 	c := rules.NamespaceContents{Exists: true, Labels: map[string]string{"team": "a"}, Subscriptions: []*olm.Subscription{{}}}
 	if change != nil {

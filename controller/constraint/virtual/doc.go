@@ -1,4 +1,4 @@
-// Package virtual decides on virtual operators: the ClusterServiceVersions by which the properties of Constraints
-// reach OLM's resolver. It says in which namespaces they are wanted, what they look like, and what is to be done
-// where something else is found. It asks nobody and writes nothing.
+// Package virtual decides on virtual operators: the ClusterServiceVersions that pass the properties of Constraints to OLM's
+// resolver. It decides which namespaces need them, what they contain, and what to do if something else exists. It has no
+// client and writes nothing.
 package virtual

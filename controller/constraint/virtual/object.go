@@ -18,7 +18,7 @@ const (
 	managedBy      = "opgate"
 )
 
-// Object is the operator for one namespace.
+// Object returns the operator for one namespace.
 func (o *Operator) Object(namespace string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": o.spec()}}
 	u.SetGroupVersionKind(olm.ClusterServiceVersionGVK)
@@ -34,14 +34,14 @@ func (o *Operator) labels() map[string]string {
 	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint), managedByLabel: managedBy}
 }
 
-// owner makes the API server delete the operator with its Constraint, even where Opgate is gone.
+// owner makes the API server delete the operator with its Constraint, even if Opgate was removed.
 func (o *Operator) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: constraintv1.GroupVersion.String(), Kind: constraintv1.Kind, Name: o.Constraint, UID: o.uid}
 }
 
-// spec is as small as OLM takes it. It names nothing to run, owns no kind, and with only OwnNamespace among its install
-// modes OLM never copies it to other namespaces. Fields that say nothing are written as OLM's own types write them, so
-// that OLM, which writes whole objects, does not change them.
+// spec is the smallest that OLM accepts. It has no deployment and no owned kind, and with OwnNamespace as its only install
+// mode OLM never copies it to other namespaces. Empty fields are written as OLM's own types write them: OLM updates whole
+// objects and would change them otherwise.
 func (o *Operator) spec() map[string]any {
 	var modes []any
 	for _, mode := range []string{"OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"} {
@@ -62,8 +62,8 @@ func (o *Operator) spec() map[string]any {
 	}
 }
 
-// Corrected gives a stored object as it should be, and nil if it is. What others, above all OLM, put on it beside what
-// is Opgate's stays.
+// Corrected returns a stored object with the desired content, nil if it has it already. Fields that others, above all OLM, added
+// are retained.
 func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {
 	next := live.DeepCopy()
 	differs := false
@@ -102,7 +102,7 @@ func (o *Operator) isOwner(r metav1.OwnerReference) bool {
 	return r.APIVersion == want.APIVersion && r.Kind == want.Kind && r.Name == want.Name && r.UID == want.UID
 }
 
-// said leaves out of a value all that says nothing: what is empty, null or false.
+// said returns a value without its empty, null and false parts.
 func said(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

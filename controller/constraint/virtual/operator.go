@@ -15,15 +15,15 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// maxProperties is how long the annotation may become, in bytes. The API server takes 256 KiB of annotations, of which
-// OLM's own need some.
+// maxProperties limits the annotation, in bytes. The API server accepts 256 KiB of annotations, of which OLM's own need
+// some.
 const maxProperties = 240 << 10
 
 // Operator is the virtual operator of one Constraint, the same in every namespace.
 type Operator struct {
 	// Constraint is the name of the Constraint, Name that of the ClusterServiceVersion.
 	Constraint, Name string
-	// Problem is why none can be made; then it is wanted nowhere.
+	// Problem is why it cannot be created; then no namespace needs it.
 	Problem *Problem
 
 	uid        types.UID
@@ -31,7 +31,7 @@ type Operator struct {
 	properties string
 }
 
-// Problem is why something cannot be made, in the form of a condition: a word for programs and a sentence.
+// Problem is why something cannot be created, in the form of a condition: reason and message.
 type Problem struct{ Reason, Message string }
 
 // The reasons of problems.
@@ -42,8 +42,8 @@ const (
 	ReasonTooLarge        = "TooLarge"
 )
 
-// Of gives the virtual operator that a Constraint asks for, nil where it asks for none. Automatic are the properties
-// that it shows besides its own.
+// Of returns the virtual operator that a Constraint requires, nil if it requires none. Automatic are the properties that it
+// has in addition to its own.
 func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Property) *Operator {
 	text, ok := c.Annotations[rules.VirtualOperatorNamespacesAnnotation]
 	if !ok {
@@ -69,7 +69,7 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 	return o
 }
 
-// Automatic gives the properties of the cluster that no Constraint gives: Opgate fills in the version of Kubernetes.
+// Automatic returns the cluster properties that no Constraint sets: Opgate adds the version of Kubernetes.
 func Automatic(set *constraint.Set) []olm.Property {
 	given := map[string]bool{}
 	for _, d := range set.Definitions() {
@@ -86,13 +86,13 @@ func Automatic(set *constraint.Set) []olm.Property {
 	return automatic
 }
 
-// WantedIn tells whether the operator is to be in a namespace: its Constraint selects it, and there is something to
-// resolve. That a namespace is on its way out, or not known, is for the caller to see.
+// WantedIn reports whether a namespace needs the operator: its Constraint selects the namespace, and the namespace has something
+// to resolve. The caller checks whether the namespace is known and not terminating.
 func (o *Operator) WantedIn(ns *rules.Namespace) bool {
 	return o.Problem == nil && len(ns.Subscriptions()) > 0 && o.selector.Matches(labels.Set(ns.Facts().Labels))
 }
 
-// wrapped writes properties as OLM reads them, the values as they were written but for white space.
+// wrapped encodes properties in the form that OLM reads; values are unchanged except for white space.
 func wrapped(properties []olm.Property) string {
 	type property struct {
 		Type  string          `json:"type"`

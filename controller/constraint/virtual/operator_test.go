@@ -19,7 +19,7 @@ import (
 
 const secured = `[{"type":"olm.label","value":{"label":"secured"}}]`
 
-// stored is a Constraint as it is stored.
+// stored returns a Constraint in its stored form.
 func stored(name, selector, properties string) *constraintv1.Constraint {
 	return &constraintv1.Constraint{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, Annotations: map[string]string{rules.VirtualOperatorNamespacesAnnotation: selector}},
@@ -27,7 +27,7 @@ func stored(name, selector, properties string) *constraintv1.Constraint {
 	}
 }
 
-// operators gives what Constraints ask for on a cluster with Kubernetes 1.36.3.
+// operators returns what Constraints require on a cluster with Kubernetes 1.36.3.
 func operators(t *testing.T, stored ...*constraintv1.Constraint) []*Operator {
 	t.Helper()
 	var definitions []*constraint.Definition
@@ -96,7 +96,7 @@ func TestProblems(t *testing.T) {
 	})
 }
 
-// OLM writes whole objects: if it wrote other fields than Opgate, the two would change the object in turn.
+// OLM updates whole objects: if it wrote other fields than Opgate, each would revert the other.
 func TestSpecIsAsOLMWritesIt(t *testing.T) {
 	wrote, err := json.Marshal(operators(t, stored("one", "", secured))[0].Object("shop").Object)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// corrected gives what is stored after a change, as Opgate would leave it.
+// corrected returns what is stored after a change, and after Opgate's correction.
 func corrected(t *testing.T, change func(u *unstructured.Unstructured)) (before, after *unstructured.Unstructured) {
 	t.Helper()
 	o := operators(t, stored("one", "", secured))[0]

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// BenchmarkEvaluate evaluates a policy and makes its next status. Plans are looked through once; what they hold does not
+// BenchmarkEvaluate evaluates a policy and computes its next status. Plans are scanned once; their contents do not
 // matter.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, n := range []int{1, 2_000} {

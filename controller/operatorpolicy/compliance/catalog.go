@@ -12,8 +12,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// catalogSource says whether the catalog that the operator comes from is healthy. The condition is True
-// where it is not.
+// catalogSource reports whether the catalog of the operator is healthy. The condition is True if it
+// is not.
 func (e *evaluation) catalogSource() Finding {
 	tolerated := e.config.CatalogSourceUnhealthy == policyv1beta2.ConfigCompliant
 	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated), Kind: kindCatalogSource}
@@ -31,7 +31,7 @@ func (e *evaluation) catalogSource() Finding {
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
 	case live.State == "":
-		// Nothing was observed of it yet. Another condition type would never be looked at (R-ST-8).
+		// Nothing was observed of it yet. Tools would ignore another condition type (R-ST-8).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
 	case live.State != "READY":
 		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.State), relatedUnhealthy
@@ -43,7 +43,7 @@ func (e *evaluation) catalogSource() Finding {
 	return f
 }
 
-// manifestChannel is the channel of the Subscription in the catalog, nil where it is not known.
+// manifestChannel is the channel of the Subscription in the catalog, nil if it is not known.
 func (e *evaluation) manifestChannel() *catalog.Channel {
 	if e.manifest == nil {
 		return nil
@@ -55,9 +55,9 @@ func (e *evaluation) manifestChannel() *catalog.Channel {
 	return &e.manifest.Channels[i]
 }
 
-// deprecations says whether the catalog advises against the package, the channel or the installed version;
-// the first of these that it does is named. There is no finding where the catalog is not known, unless the
-// policy depends on it: then that is why it is NonCompliant (R-ST-10).
+// deprecations reports whether the catalog deprecates the package, the channel or the installed version, in
+// this order; the first one is named. There is no finding if the catalog is not known, unless the
+// policy depends on it: then it is NonCompliant for that reason (R-ST-10).
 func (e *evaluation) deprecations() []Finding {
 	f := Finding{Type: TypeNoDeprecations, Status: metav1.ConditionFalse}
 	if e.manifest == nil {
@@ -93,7 +93,7 @@ func (e *evaluation) deprecations() []Finding {
 // minorVersion matches channels that are named after a minor version, such as stable-1.9 or v4.14.x.
 var minorVersion = regexp.MustCompile(`^([A-Za-z-]*)(\d+)\.(\d+)(\.x)?$`)
 
-// minorChannel says whether there is a channel for a later minor version. The channel is never changed.
+// minorChannel reports whether a channel for a later minor version exists. The channel is never changed.
 func (e *evaluation) minorChannel() Finding {
 	switch {
 	case e.Policy.Spec.IsMustNotHave():
@@ -118,7 +118,7 @@ func skipped(why string) Finding {
 		Message: "channels for later minor versions were not looked for, because " + why}
 }
 
-// laterChannels lists the channels that differ from the Subscription's in a higher minor version only.
+// laterChannels lists the channels that differ from the Subscription's only by a higher minor version.
 func (e *evaluation) laterChannels() []string {
 	ours := minorVersion.FindStringSubmatch(e.channel)
 	if ours == nil {

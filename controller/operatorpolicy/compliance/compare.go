@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// difference is a field of a live object that is not as the policy wants it.
+// difference is a field of a live object that does not have the value that the policy sets.
 type difference struct {
 	path       []string
 	live, want any
@@ -21,12 +21,12 @@ type difference struct {
 
 func (d *difference) String() string {
 	if d.path[len(d.path)-1] == managedMark {
-		return "it is not marked as managed by this policy" // another policy's name is nobody's business here
+		return "it is not marked as managed by this policy" // the name of another policy is not disclosed
 	}
 	return fmt.Sprintf("%s is %s, wanted %s", strings.Join(d.path, "."), valueText(d.live), valueText(d.want))
 }
 
-// differing joins what differs, for a message.
+// differing joins the differences for a message.
 func differing(differences []difference) string {
 	parts := make([]string, len(differences))
 	for i := range differences {
@@ -35,8 +35,8 @@ func differing(differences []difference) string {
 	return sentences(slices.Compact(parts))
 }
 
-// differences compares the fields below a path of a live object that the policy sets; others are nobody's
-// business. Each field counts as a whole: what the policy no longer lists in one that it sets has to go.
+// differences compares the fields below a path of a live object that the policy sets, and ignores
+// all others. A field is compared as a whole: items that the policy no longer lists in it are removed.
 func differences(live, want map[string]any, path ...string) []difference {
 	fields := object(live, path...)
 	var differing []difference
@@ -48,8 +48,8 @@ func differences(live, want map[string]any, path ...string) []difference {
 	return differing
 }
 
-// same compares by meaning where the stored form of a value may have been rewritten, by defaults of the
-// schema or by a controller that knows the type: a text comparison would write the same again for ever.
+// same compares by meaning where defaults of the schema or a controller may have rewritten the stored
+// form of a value: a comparison of the text would cause the same write again and again.
 func same(field string, live, want any) bool {
 	switch field {
 	case "config":
@@ -79,7 +79,7 @@ func typed[T any](value any) (into T, err error) {
 	return into, json.Unmarshal(raw, &into)
 }
 
-// sameSet compares lists of names in which neither order nor repetition means anything.
+// sameSet compares lists of names, ignoring order and repetition.
 func sameSet(live, want any) bool {
 	sorted := func(value any) []string {
 		names := stringsIn(value)
@@ -89,7 +89,7 @@ func sameSet(live, want any) bool {
 	return slices.Equal(sorted(live), sorted(want))
 }
 
-// stringsIn gives the texts in a list of an object's content.
+// stringsIn returns the strings in a list of an object's content.
 func stringsIn(value any) []string {
 	var texts []string
 	list, _ := value.([]any)
@@ -101,7 +101,7 @@ func stringsIn(value any) []string {
 	return texts
 }
 
-// object is the part of an object's content at a path, nil where there is none.
+// object returns the part of an object's content at a path, nil if it does not exist.
 func object(content map[string]any, path ...string) map[string]any {
 	for _, key := range path {
 		content, _ = content[key].(map[string]any)
@@ -109,7 +109,7 @@ func object(content map[string]any, path ...string) map[string]any {
 	return content
 }
 
-// with is a live object with one field set. The live object stays as it is.
+// with returns a copy of a live object with one field set.
 func with(live map[string]any, value any, field string, below ...string) map[string]any {
 	changed := maps.Clone(live)
 	if changed == nil {
@@ -122,7 +122,7 @@ func with(live map[string]any, value any, field string, below ...string) map[str
 	return changed
 }
 
-// corrected is a live object with every difference set right.
+// corrected returns a copy of a live object with every difference corrected.
 func corrected(live map[string]any, differences []difference) map[string]any {
 	for i := range differences {
 		live = with(live, differences[i].want, differences[i].path[0], differences[i].path[1:]...)

@@ -9,7 +9,7 @@ import (
 )
 
 // Condition types, which tools of the policy framework read. Source: the existing OperatorPolicy
-// controller, whose types, reasons and related-object reasons are kept to the letter.
+// controller, whose types, reasons and related-object reasons are kept unchanged.
 const (
 	TypeValidPolicySpec              = "ValidPolicySpec"
 	TypeOperatorGroup                = "OperatorGroupCompliant"
@@ -22,11 +22,11 @@ const (
 	TypeNoDeprecations               = "NoDeprecations"
 	TypeMinorChannelUpgradeAvailable = "MinorChannelUpgradeAvailable"
 	TypeCompliant                    = "Compliant"
-	// TypeDependencies is an addition of Opgate: False while the policy waits for what its Policy depends on, else absent.
+	// TypeDependencies is an addition of Opgate: False while the dependencies of its Policy are not met, else absent.
 	TypeDependencies = dependency.ConditionDependencies
 )
 
-// Kinds of related objects.
+// The kinds of related objects.
 const (
 	kindOperatorGroup            = olm.KindOperatorGroup
 	kindSubscription             = olm.KindSubscription
@@ -37,7 +37,7 @@ const (
 	kindCatalogSource            = olm.KindCatalogSource
 )
 
-// apiVersions of the kinds.
+// apiVersions are the API versions of the kinds.
 var apiVersions = map[string]string{
 	kindOperatorGroup:            olm.V1.String(),
 	kindSubscription:             olm.V1alpha1.String(),
@@ -48,7 +48,7 @@ var apiVersions = map[string]string{
 	kindCatalogSource:            olm.V1alpha1.String(),
 }
 
-// Reasons of related objects.
+// The reasons of related objects.
 const (
 	relatedMissing        = "Resource not found but should exist"
 	relatedNotWanted      = "Resource found but should not exist"
@@ -71,15 +71,15 @@ const (
 	relatedDeploymentDown = "Deployment Unavailable"
 )
 
-// relatedKept is the reason of an object that stays by removalBehavior.
+// relatedKept is the reason of an object that removalBehavior retains.
 func relatedKept(kind string) string {
 	return "The " + kind + " is attached to a mustnothave policy, but does not need to be removed"
 }
 
-// noName stands for the name where no particular object is meant.
+// noName is written in place of the name if no particular object is meant.
 const noName = "-"
 
-// related describes an object in the status. Name and namespace are enough where it does not exist.
+// related describes an object in the status. Name and namespace are enough if it does not exist.
 func (in *Input) related(kind string, o Object, state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
 	r := policyv1beta2.RelatedObject{
 		Object: policyv1beta2.ObjectReference{APIVersion: apiVersions[kind], Kind: kind,
@@ -92,7 +92,7 @@ func (in *Input) related(kind string, o Object, state policyv1beta2.ComplianceSt
 	return r
 }
 
-// compliantIf is Compliant or NonCompliant.
+// compliantIf returns Compliant or NonCompliant.
 func compliantIf(ok bool) policyv1beta2.ComplianceState {
 	if ok {
 		return policyv1beta2.Compliant
@@ -100,7 +100,7 @@ func compliantIf(ok bool) policyv1beta2.ComplianceState {
 	return policyv1beta2.NonCompliant
 }
 
-// statusIf is True or False.
+// statusIf returns True or False.
 func statusIf(ok bool) metav1.ConditionStatus {
 	if ok {
 		return metav1.ConditionTrue

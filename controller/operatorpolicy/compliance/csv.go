@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// csvNamed is a ClusterServiceVersion that is installed in the namespace, nil where there is none.
+// csvNamed returns a ClusterServiceVersion that is installed in the namespace, nil if it does not exist.
 func (e *evaluation) csvNamed(name string) *CSV {
 	for i := range e.CSVs {
 		if c := &e.CSVs[i]; name != "" && c.Name == name && c.CopiedFrom == "" {
@@ -17,8 +17,8 @@ func (e *evaluation) csvNamed(name string) *CSV {
 	return nil
 }
 
-// installed is the ClusterServiceVersion that the Subscription has installed. Without one, it is one of the
-// package that the Subscription does not know of, which is unlinked: it runs, so it is reported on.
+// installed returns the ClusterServiceVersion that the Subscription has installed. Without one, it returns one of the
+// package that the Subscription does not refer to, as unlinked: it runs, so its state is reported.
 func (e *evaluation) installed() (csv *CSV, unlinked bool) {
 	if e.subscription != nil {
 		if csv := e.csvNamed(e.subscription.InstalledCSV); csv != nil {
@@ -34,7 +34,7 @@ func (e *evaluation) installed() (csv *CSV, unlinked bool) {
 	return csv, csv != nil
 }
 
-// installedVersion is the name for the status, "" where nothing is installed.
+// installedVersion returns the name for the status, "" if nothing is installed.
 func (e *evaluation) installedVersion() string {
 	if e.csv == nil {
 		return ""
@@ -48,7 +48,7 @@ func csvFinding(status metav1.ConditionStatus, reason, message string, related .
 	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message, Kind: kindClusterServiceVersion, Related: related}
 }
 
-// installedCSV says whether the installed version is an allowed one, and healthy.
+// installedCSV reports whether the installed version is allowed and healthy.
 func (e *evaluation) installedCSV() Finding {
 	if e.csv == nil {
 		missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
@@ -77,8 +77,8 @@ const (
 	reasonChanged    = "ContentsChanged"
 )
 
-// describeCSV says how a ClusterServiceVersion is. A version that is not allowed is only reported, never
-// removed: the policy says what may be installed, not what has to go.
+// describeCSV describes the state of a ClusterServiceVersion. A version that is not allowed is reported, but
+// never removed: the policy restricts what may be installed, not what must be removed.
 func (e *evaluation) describeCSV(csv *CSV) Finding {
 	name := "ClusterServiceVersion (" + text.Name(csv.Name) + ")"
 	if ok, accepted := e.Rules.Covers(csv.Name, csv.Version); !ok {

@@ -1,6 +1,6 @@
-// Package compliance decides what an OperatorPolicy finds on its cluster and what is to be done about it.
+// Package compliance evaluates an OperatorPolicy: its conditions and the writes that it requires.
 //
-// It is pure, like package rules, on which it stands: everything that was observed goes in as one Input,
-// and an Outcome comes out with a finding for each condition type and the writes that an enforced policy
-// asks for. Package operatorpolicy gathers the one and carries out the other.
+// It is pure, like package rules, which it builds on: its input is one Input with the observed state, its
+// result an Outcome with a finding for each condition type and the writes of an enforced policy.
+// Package operatorpolicy gathers the Input and carries out the writes.
 package compliance

@@ -11,7 +11,7 @@ import (
 // reasonEscaped is for what OLM wrote while no replica answered, and admission would have refused.
 const reasonEscaped = "InstalledDuringOutage"
 
-// escaped reports, before what else is said of ClusterServiceVersions, those that were installed while Opgate was not running.
+// escaped adds the ClusterServiceVersions that were installed while Opgate was not running to the finding on ClusterServiceVersions.
 func (e *evaluation) escaped(out Outcome) Outcome {
 	if len(e.Escaped) == 0 {
 		return out

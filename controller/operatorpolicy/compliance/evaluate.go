@@ -12,14 +12,14 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Reasons that findings of several types have.
+// The reasons that several condition types share.
 const (
 	reasonInvalid  = "InvalidPolicySpec"
 	reasonExisting = "ExistingInstallation"
 )
 
-// Evaluate decides what the policy finds and what is to be done. It is total: whatever stands on the cluster
-// is described and never stops the rest from being looked at.
+// Evaluate returns the findings and the actions of a policy. It is total: any object on the cluster
+// is described and never stops the evaluation of the others.
 func Evaluate(in *Input) Outcome {
 	w, problems := in.wanted()
 	e := newEvaluation(in, w)
@@ -35,7 +35,7 @@ func Evaluate(in *Input) Outcome {
 	return e.escaped(e.valid())
 }
 
-// valid is the outcome for a valid policy.
+// valid returns the outcome of a valid policy.
 func (e *evaluation) valid() Outcome {
 	if !e.Policy.Spec.IsMustNotHave() {
 		return e.musthave()
@@ -45,23 +45,23 @@ func (e *evaluation) valid() Outcome {
 	return out
 }
 
-// evaluation is an Input with what several findings need to know.
+// evaluation is an Input with values that several findings need.
 type evaluation struct {
 	*Input
 	wanted *wanted
-	// config is complianceConfig with nothing left open.
+	// config is complianceConfig with all defaults set.
 	config policyv1beta2.ComplianceConfig
-	// enforced tells whether actions may be asked for; they never are for a policy that is not valid.
+	// enforced reports whether actions are allowed; never for a policy that is not valid.
 	enforced bool
 
-	// subscription is the policy's, nil where there is none; rivals are the other ones to the same package.
+	// subscription is the policy's, nil if there is none; rivals are the other ones to the same package.
 	subscription *Subscription
 	rivals       []Subscription
-	// csv is the ClusterServiceVersion that is installed of the package, nil where there is none. It is
-	// unlinked where the Subscription does not know of it.
+	// csv is the installed ClusterServiceVersion of the package, nil if there is none. It is
+	// unlinked if the Subscription does not refer to it.
 	csv      *CSV
 	unlinked bool
-	// manifest is the package in the catalog that the Subscription has, or will have; nil where not known.
+	// manifest is the package in the catalog of the existing or desired Subscription; nil if not known.
 	manifest *catalog.Package
 	catalog  olm.Catalog
 	channel  string
@@ -69,7 +69,7 @@ type evaluation struct {
 
 func newEvaluation(in *Input, w *wanted) *evaluation {
 	e := &evaluation{Input: in, wanted: w, config: in.Policy.Spec.ComplianceConfig, enforced: in.Policy.Spec.IsEnforced()}
-	// An object from before complianceConfig, or that never passed the webhook, has it filled here.
+	// Defaults for an object that is older than complianceConfig or never passed the webhook.
 	for _, change := range rules.NormalizeOperatorPolicy(in.Policy, nil) {
 		if filled, ok := change.Value.(policyv1beta2.ComplianceConfig); ok {
 			e.config = filled
@@ -86,7 +86,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 		e.channel = either(e.channel, sub.Channel)
 	}
 	if in.Policy.Spec.IsMustNotHave() {
-		return e // what the catalog offers does not matter
+		return e // the catalog is not needed
 	}
 	if e.manifest = in.manifest(e.catalog); e.manifest != nil {
 		e.catalog = e.manifest.Catalog
@@ -95,7 +95,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	return e
 }
 
-// manifest is the package in a catalog of which parts may be open.
+// manifest returns the package in a catalog that may be specified in part.
 func (in *Input) manifest(c olm.Catalog) *catalog.Package {
 	if in.Package == nil {
 		return nil
@@ -103,7 +103,7 @@ func (in *Input) manifest(c olm.Catalog) *catalog.Package {
 	return in.Package(c)
 }
 
-// either is the first of two values that is set.
+// either returns the first of two values that is set.
 func either(a, b string) string {
 	if a != "" {
 		return a
@@ -115,8 +115,8 @@ func validated() Finding {
 	return Finding{Type: TypeValidPolicySpec, Status: metav1.ConditionTrue, Reason: "PolicyValidated", Message: "the policy spec is valid"}
 }
 
-// invalid describes a policy that is not valid. Nothing is looked for, since what to look for is in doubt,
-// and nothing is done (R-LP-1).
+// invalid describes a policy that is not valid. No object is evaluated, since the policy does not say
+// reliably which, and nothing is written (R-LP-1).
 func (e *evaluation) invalid(problems []string) Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	unknown := func(conditionType, kind string) Finding {
@@ -152,7 +152,7 @@ func (e *evaluation) invalid(problems []string) Outcome {
 	return out
 }
 
-// musthave describes what a valid policy finds of the operator that it wants.
+// musthave evaluates a valid policy whose operator must be installed.
 func (e *evaluation) musthave() Outcome {
 	if existing := e.existingInstallation(); existing != nil {
 		return e.existing(existing)
@@ -180,8 +180,8 @@ func (e *evaluation) musthave() Outcome {
 	return out
 }
 
-// operatorNamespace is the finding on the spec of a valid policy: it says whether the namespace exists,
-// because readers of the status know that by its text only.
+// operatorNamespace returns the finding on the spec of a valid policy: it reports whether the namespace
+// exists, which readers of the status know only by its text.
 func (e *evaluation) operatorNamespace() (Finding, []Action) {
 	if e.NamespaceExists {
 		return validated(), nil
@@ -200,22 +200,22 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 	}}
 }
 
-// notCreated says why something missing stays so (R-ST-3).
+// notCreated says why something missing is not created (R-ST-3).
 const notCreated = " and will not be created, because the policy is not enforced"
 
-// nothing stands for the related objects of a kind of which there are none that count.
+// nothing returns the related objects of a kind without matching objects.
 func (e *evaluation) nothing(kind, reason string) []policyv1beta2.RelatedObject {
 	return []policyv1beta2.RelatedObject{e.related(kind, Object{Name: noName}, policyv1beta2.Inapplicable, reason)}
 }
 
-// created describes an object that the policy has just made.
+// created describes an object that the policy has just created.
 func (e *evaluation) created(kind string, o Object) policyv1beta2.RelatedObject {
 	r := e.related(kind, o, policyv1beta2.Compliant, relatedCreated)
 	r.Properties = &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true)}
 	return r
 }
 
-// because makes the finding for an action that was refused.
+// because returns the finding for an action that was refused.
 func (f Finding) because(done string) func(reason string) Finding {
 	return func(reason string) Finding {
 		failed := f

@@ -17,10 +17,10 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// evil are texts that somebody with write access to OLM's objects might put there.
+// evil are texts that a user with write access to OLM's objects could write.
 var evil = []string{"", "-", "\x00", "\xff\xfe", "etcd\u202egnp", "\u0435tcd", "a\nCompliant; all is well", strings.Repeat("é", 40000), "{{ .x }}", "etcd", "etcd.v1.2.0", "shop"}
 
-// Whatever the objects say, the API server takes the status, and messages stay readable.
+// Whatever the objects contain, the API server accepts the status, and messages stay readable.
 func TestEvaluateHostileText(t *testing.T) {
 	for _, text := range evil {
 		in := input(enforced, running, lost, func(in *Input) {
@@ -42,7 +42,7 @@ func TestEvaluateHostileText(t *testing.T) {
 	}
 }
 
-// checkOutcome checks what holds for every outcome.
+// checkOutcome checks the invariants of every outcome.
 func checkOutcome(t *testing.T, in *Input, name string) {
 	t.Helper()
 	before, err := json.Marshal([]any{in.Policy, in.OperatorGroups, in.Subscriptions, in.CSVs})
@@ -79,7 +79,7 @@ func checkOutcome(t *testing.T, in *Input, name string) {
 	}
 }
 
-// Thousands of plans, groups and Subscriptions give a message that a person can read.
+// Thousands of plans, groups and Subscriptions result in a message of readable length.
 func TestEvaluateManyObjects(t *testing.T) {
 	many := func(in *Input) {
 		running(in)
@@ -106,7 +106,7 @@ func TestEvaluateManyObjects(t *testing.T) {
 	}
 }
 
-// A policy that was never filled in, in a namespace of which nothing is known.
+// A policy without defaults, in a namespace of which nothing is known.
 func TestEvaluateNothing(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
 	checkOutcome(t, &Input{Policy: op, Rules: rules.NewPolicy(op)}, "nothing")
@@ -115,7 +115,7 @@ func TestEvaluateNothing(t *testing.T) {
 	checkOutcome(t, in, "nothing known")
 }
 
-// FuzzEvaluate puts together any state from pieces and checks what has to hold for all of them.
+// FuzzEvaluate combines fragments of state and checks the invariants.
 func FuzzEvaluate(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed, "etcd", "stable-1.2")

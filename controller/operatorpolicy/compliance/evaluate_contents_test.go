@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// contents adds to the namespace of an input a plan that OLM carried out, and what is installed by now.
+// contents adds to the namespace of an input a completed plan, and what is installed now.
 func contents(t *testing.T, planned, installed string) given {
 	t.Helper()
 	decode := func(spec string) *olm.CSV {
@@ -56,7 +56,7 @@ func TestA6DriftIsReported(t *testing.T) {
 	}
 }
 
-// TestA5RefusedPlanIsReported is about a plan that was approved before the policy.
+// TestA5RefusedPlanIsReported covers a plan that was approved before the policy was created.
 func TestA5RefusedPlanIsReported(t *testing.T) {
 	before := approved(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"))
 	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: olm.Catalog{Namespace: "olm", Name: "bargain"},

@@ -28,10 +28,10 @@ func copiedFrom(name string, changes ...func(*CSV)) given {
 	}}, changes...)...)
 }
 
-// origin changes what a copy was copied from.
+// origin changes the origin of a copy.
 func origin(change func(*Origin)) func(*CSV) { return func(c *CSV) { change(c.Origin) } }
 
-// broughtBy adds the plan that brought what a copy was copied from, with a step from a catalog.
+// broughtBy adds the plan that installed the original of a copy, with a step from a catalog.
 func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*CSV) {
 	return func(c *CSV) {
 		p := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
@@ -46,7 +46,7 @@ func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*
 	}
 }
 
-// mine marks everything in the namespace as this policy's own.
+// mine marks all objects in the namespace as created by this policy.
 func mine(in *Input) {
 	for i := range in.Subscriptions {
 		in.Subscriptions[i].Annotations = map[string]string{managedMark: "policies.etcd-policy"}
@@ -140,7 +140,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 	}
 }
 
-// TestA7StrangerIsNoInstallation is about copies that say that the operator is there, and are no reason not to install it.
+// TestA7StrangerIsNoInstallation covers copies that claim that the operator is installed, but do not count as an installation.
 func TestA7StrangerIsNoInstallation(t *testing.T) {
 	installs := []string{"create Subscription shop/etcd"}
 	missing := map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}
@@ -217,7 +217,7 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 	}
 }
 
-// liveManual is a Subscription as a policy about some versions wants it.
+// liveManual is a Subscription in the state that a policy with allowed versions requires.
 func liveManual(s *Subscription) map[string]any {
 	content := liveSubscription(s)
 	content["spec"].(map[string]any)["installPlanApproval"] = "Manual"

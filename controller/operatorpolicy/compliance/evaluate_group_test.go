@@ -33,7 +33,7 @@ func channelModes(names ...string) given {
 	return manifest(func(p *catalog.Package) { p.Channels[0].InstallModes = modes(names...) })
 }
 
-// present adds the Subscription that is not the matter here.
+// present adds a Subscription, which is not under test here.
 func present(in *Input) { subscription("etcd")(in) }
 
 func TestEvaluateOperatorGroup(t *testing.T) {

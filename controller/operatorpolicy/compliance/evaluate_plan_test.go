@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// upgrading is an installed operator that moves to another version by a plan.
+// upgrading is an installed operator with a plan for another version.
 func upgrading(p *olm.InstallPlan, ref string) given {
 	return func(in *Input) {
 		running(in)

@@ -13,10 +13,10 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// ready is a namespace in which a Subscription can be made.
+// ready is a namespace in which a Subscription can be created.
 func ready(in *Input) { group("shop-x7", nil, generated)(in) }
 
-// defaults leaves everything but the package and the namespace to the catalog.
+// defaults removes all but the package and the namespace, so that the catalog determines the rest.
 func defaults(in *Input) {
 	s := &in.Policy.Spec.Subscription
 	s.Channel, s.Source, s.SourceNamespace = "", "", ""
@@ -252,7 +252,7 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 	}
 }
 
-// What an API server says to a write becomes the finding.
+// The API server's response to a write becomes the finding.
 func TestEvaluateRefusedActions(t *testing.T) {
 	for name, c := range map[string]struct {
 		given []given
@@ -292,7 +292,7 @@ func TestEvaluateCreatedByPolicy(t *testing.T) {
 
 const lostMessage = "constraints not satisfiable: subscription etcd exists, clusterserviceversion etcd.v1.2.0 exists and is not referenced by a subscription, package etcd"
 
-// lost is scenario 23: OLM has the ClusterServiceVersion, and the Subscription does not know of it.
+// lost is scenario 23: the ClusterServiceVersion exists, but the Subscription does not refer to it.
 func lost(in *Input) {
 	for _, change := range []given{ready, subscription("etcd", failing(reasonUnsatisfiable, lostMessage), func(s *Subscription) {
 		s.InstalledCSV, s.CurrentCSV = "", ""

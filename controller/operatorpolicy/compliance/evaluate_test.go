@@ -18,13 +18,13 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// given changes what an evaluation starts from.
+// given modifies the input of an evaluation.
 type given func(*Input)
 
 var evaluatedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// input is an informing policy for package etcd in namespace shop, from catalog olm/community, and nothing
-// in the namespace.
+// input is an informing policy for package etcd in namespace shop, from catalog olm/community, with an empty
+// namespace.
 func input(changes ...given) *Input {
 	in := &Input{
 		Policy: &policyv1beta2.OperatorPolicy{
@@ -63,7 +63,7 @@ func config(change func(*policyv1beta2.ComplianceConfig)) given {
 
 func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
 
-// policyGroup makes the policy name an OperatorGroup.
+// policyGroup sets an OperatorGroup in the policy.
 func policyGroup(changes ...func(*policyv1beta2.OperatorGroupTemplate)) given {
 	return func(in *Input) {
 		in.Policy.Spec.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: "scoped"}
@@ -85,7 +85,7 @@ func group(name string, spec map[string]any, changes ...func(*OperatorGroup)) gi
 
 func generated(g *OperatorGroup) { g.GenerateName = "shop-" }
 
-// subscription adds one as the policy asks for, under any name.
+// subscription adds one that conforms to the policy, under any name.
 func subscription(name string, changes ...func(*Subscription)) given {
 	return func(in *Input) {
 		s := Subscription{
@@ -140,7 +140,7 @@ func catalogState(state string) given {
 	}
 }
 
-// manifest makes the package known in catalog olm/community.
+// manifest adds the package to catalog olm/community.
 func manifest(changes ...func(*catalog.Package)) given {
 	return func(in *Input) {
 		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
@@ -157,7 +157,7 @@ func manifest(changes ...func(*catalog.Package)) given {
 	}
 }
 
-// plans puts InstallPlans into the namespace.
+// plans adds InstallPlans to the namespace.
 func plans(all ...*olm.InstallPlan) given {
 	return func(in *Input) {
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Plans: append(slices.Clone(in.Namespace.Plans()), all...)})
@@ -171,7 +171,7 @@ func plan(name, phase string, csvs ...string) *olm.InstallPlan {
 	return p
 }
 
-// running is an operator that runs as it should.
+// running is an operator that is installed and healthy.
 func running(in *Input) {
 	for _, change := range []given{
 		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"), deployment("etcd-operator", true),
@@ -182,19 +182,19 @@ func running(in *Input) {
 	}
 }
 
-// scenario is an evaluation with what is expected of it.
+// scenario is an evaluation with its expected outcome.
 type scenario struct {
 	name  string
 	given []given
-	// want has "<status> <reason>" for the types that the scenario is about.
+	// want has "<status> <reason>" for the types under test.
 	want map[string]string
-	// says has whole messages by type.
+	// says has complete messages by type.
 	says map[string]string
-	// related has "<name> <compliant> <reason>" for all objects of the kinds that the scenario is about.
+	// related has "<name> <compliant> <reason>" for all objects of the kinds under test.
 	related map[string][]string
-	// actions are all of them, as "<verb> <kind> <namespace>/<name>".
+	// actions are all actions, as "<verb> <kind> <namespace>/<name>".
 	actions []string
-	// done are the findings once all actions are carried out, as "<type> <status> <reason>".
+	// done are the findings after all actions are carried out, as "<type> <status> <reason>".
 	done []string
 }
 
@@ -275,7 +275,7 @@ func describeAction(a Action) string {
 var allTypes = []string{TypeValidPolicySpec, TypeOperatorGroup, TypeSubscription, TypeInstallPlan, TypeClusterServiceVersion,
 	TypeCustomResourceDefinition, TypeDeployment, TypeCatalogSourcesUnhealthy, TypeNoDeprecations, TypeMinorChannelUpgradeAvailable}
 
-// Every type has its finding, in the order of the contract, whether the operator is there or not.
+// Every type has its finding, in the order of the contract, whether the operator is installed or not.
 func TestEvaluateOrder(t *testing.T) {
 	for name, in := range map[string]*Input{"installed": input(running), "elsewhere": input(manifest(), copiedFrom("etcd.v1.2.0"))} {
 		var types []string
@@ -447,7 +447,7 @@ func TestEvaluateValidity(t *testing.T) {
 	}
 }
 
-// A policy that is not valid says nothing new about the objects that it found before.
+// A policy that is not valid retains the related objects of its last valid state.
 func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	kept := map[string]bool{}
 	for _, f := range Evaluate(input(enforced, running, func(in *Input) { in.Problems = []string{"broken"} })).Findings {

@@ -9,21 +9,21 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// existingInstallation is the copy of a ClusterServiceVersion by which OLM shows that the operator, installed
-// for all namespaces in another one, serves this namespace too; nil where there is none, or where the policy
-// asks for an installation for certain namespaces. Installing the operator once more would only break both.
-// One that runs here stays what the policy is about.
+// existingInstallation returns the copy of a ClusterServiceVersion that shows that the operator, installed
+// for all namespaces in another one, serves this namespace too; nil if there is none, or if the policy
+// requires an installation for certain namespaces. A second installation would break both.
+// An operator that is installed in this namespace takes precedence.
 //
-// Its catalog and version are those of the original: an operator from a catalog that the policy does not name is not
-// the one that it asks for, and neither is, where the policy has a Subscription of its own, a version that it does not
-// allow. Otherwise whoever may install operators in one namespace decides about all others (threat O18).
+// Its catalog and version are those of the original: an operator from a catalog that the policy does not name does not
+// count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
+// Otherwise a user who may install operators in one namespace decides for all others (threat O18).
 func (e *evaluation) existingInstallation() *CSV {
 	if e.wanted.group.targeted() || e.csv != nil && e.csv.Phase == phaseSucceeded {
 		return nil
 	}
 	var existing *CSV
 	for i := range e.CSVs {
-		c := e.CSVs[i] // a copy: what the object here says of version and phase does not count
+		c := e.CSVs[i] // a copy: version and phase are those of the original, not of the object here
 		if !e.served(&c) || !c.Origin.comesFrom(e.Rules) {
 			continue
 		}
@@ -39,12 +39,12 @@ func (e *evaluation) existingInstallation() *CSV {
 	return existing
 }
 
-// served reports whether a ClusterServiceVersion is the copy of one of the package that serves this namespace.
+// served reports whether a ClusterServiceVersion is a copy, of the package, that serves this namespace.
 func (e *evaluation) served(c *CSV) bool {
 	return c.CopiedFrom != "" && c.Origin.serves(e.wanted.namespace) && c.Origin.provides(e.wanted.name)
 }
 
-// elsewhere describes the copies of operators of the package that do not count, for a policy without one of its own.
+// elsewhere describes the copies of the package that do not count, for a policy without an installation of its own.
 func (e *evaluation) elsewhere() string {
 	message := ""
 	for i := range e.CSVs {
@@ -63,7 +63,7 @@ func (e *evaluation) elsewhere() string {
 	return message
 }
 
-// existing is the outcome for an operator that is installed elsewhere and available here.
+// existing returns the outcome for an operator that is installed elsewhere and available here.
 func (e *evaluation) existing(csv *CSV) Outcome {
 	out := Outcome{InstalledVersion: csv.Name}
 	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
@@ -102,8 +102,8 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 	return out
 }
 
-// withdraw removes what this policy made for an installation of its own: its Subscription and, where nothing
-// else is subscribed to in the namespace, the OperatorGroup that it generated (R-LP-10). What others made stays.
+// withdraw removes what this policy created for its own installation: its Subscription and, if no other
+// Subscription exists in the namespace, the OperatorGroup that it generated (R-LP-10). Objects of others are retained.
 func (e *evaluation) withdraw(message string) []Action {
 	var actions []Action
 	remaining := 0

@@ -18,8 +18,8 @@ const (
 	reasonNothingToPass = "NoInstallPlansRequiringApproval"
 )
 
-// plan is the InstallPlan that counts for the Subscription: the one that the Subscription refers to (R-AP-1),
-// else the newest for the version that it is at. gone names a plan that is referred to and not there.
+// plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to (R-AP-1),
+// else the newest for its version. gone is the name of a plan that is referred to and does not exist.
 func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	sub := e.subscription
 	if sub == nil || sub.CurrentCSV == "" && sub.InstalledCSV == "" {
@@ -37,8 +37,8 @@ func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	return nil, sub.InstallPlan
 }
 
-// newestFor is the newest plan that brings a ClusterServiceVersion. One that is being carried out or done
-// comes before all others: OLM makes duplicates of plans it has already handled.
+// newestFor returns the newest plan that installs a ClusterServiceVersion. A plan that is installing or complete
+// takes precedence: OLM creates duplicates of plans that it has already handled.
 func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
 	var newest *olm.InstallPlan
 	rank := func(p *olm.InstallPlan) int {
@@ -58,7 +58,7 @@ func newestFor(plans []*olm.InstallPlan, csv string) *olm.InstallPlan {
 	return newest
 }
 
-// installPlan says whether an installation or an upgrade waits, runs or has failed.
+// installPlan reports whether an installation or an upgrade is pending, in progress or failed.
 func (e *evaluation) installPlan() Finding {
 	f := Finding{Type: TypeInstallPlan, Status: metav1.ConditionTrue, Kind: kindInstallPlan}
 	plan, gone := e.plan()
@@ -78,8 +78,8 @@ func (e *evaluation) installPlan() Finding {
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
-		// That an installation runs is no fault of the operator's, but the default counts it as one (R-ST-13);
-		// upgradesProgressing says otherwise.
+		// An installation in progress is not a fault of the operator, but the default counts it as one (R-ST-13);
+		// upgradesProgressing overrides that.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"
@@ -96,7 +96,7 @@ func (e *evaluation) installPlan() Finding {
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
-		f.Message += "; its approval gives the override reason " + text.Quote(reason) // break-glass is not to go unseen
+		f.Message += "; its approval gives the override reason " + text.Quote(reason) // the use of break-glass must be visible
 	}
 	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
@@ -107,7 +107,7 @@ const noneRequiringApproval = "no InstallPlans requiring approval were found"
 
 func planName(p *olm.InstallPlan) string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
-// failed tells whether a failed plan failed this operator: one for several may have failed another.
+// failed reports whether a failed plan failed for this operator: with several, it may have failed for another.
 func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 	if len(plan.Spec.CSVNames) < 2 || len(plan.Status.Steps) == 0 {
 		return true
@@ -121,7 +121,7 @@ func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
 	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV {
-		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // it waits for another operator
+		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // the plan is pending for another operator
 	}
 	current := text.Name(sub.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]

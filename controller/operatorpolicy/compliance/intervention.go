@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// interventionDelay is how long OLM gets to sort a stuck Subscription out by itself.
+// interventionDelay is the time that OLM has to repair a stuck Subscription by itself.
 const interventionDelay = 30 * time.Second
 
 const (
@@ -20,7 +20,7 @@ const (
 	resolutionFailed    = "ResolutionFailed"
 )
 
-// failedResolution is the live condition that says that OLM cannot resolve the Subscription, or nil.
+// failedResolution returns the live condition that OLM cannot resolve the Subscription, or nil.
 func (e *evaluation) failedResolution() *SubscriptionCondition {
 	for i := range e.subscription.Conditions {
 		if c := &e.subscription.Conditions[i]; c.Type == resolutionFailed && c.Status == string(metav1.ConditionTrue) {
@@ -30,9 +30,9 @@ func (e *evaluation) failedResolution() *SubscriptionCondition {
 	return nil
 }
 
-// unresolved is the finding on a Subscription that OLM cannot resolve, nil where that is not so. OLM writes
-// the failure of one Subscription on every other in the namespace; one whose constraints are not the matter
-// is fine (R-ST-14).
+// unresolved returns the finding on a Subscription that OLM cannot resolve, nil if it can. OLM writes
+// the failure of one Subscription to every other in the namespace; one that the constraints do not mention
+// is healthy (R-ST-14).
 func (e *evaluation) unresolved() *Finding {
 	c := e.failedResolution()
 	if c == nil {
@@ -47,7 +47,7 @@ func (e *evaluation) unresolved() *Finding {
 	case !e.mentioned(c.Message):
 		return nil
 	default:
-		// OLM's own text lists the constraints in another order each time, which would look like a change.
+		// OLM's own text lists the constraints in a different order each time, which would count as a change.
 		f.Reason = reasonUnsatisfiable
 		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
@@ -59,7 +59,7 @@ func (e *evaluation) unresolved() *Finding {
 	return &f
 }
 
-// mentioned tells whether a message of the resolver is about the policy's Subscription or its package.
+// mentioned reports whether a message of the resolver mentions the policy's Subscription or its package.
 func (e *evaluation) mentioned(message string) bool {
 	for _, about := range []string{
 		"subscription " + e.subscription.Name, "subscription " + e.subscription.named(),
@@ -79,11 +79,11 @@ func (e *evaluation) mentioned(message string) bool {
 	return false
 }
 
-// unreferenced finds the ClusterServiceVersions that OLM sees installed and not claimed by a Subscription.
+// unreferenced finds the ClusterServiceVersions that OLM reports as installed without a Subscription.
 var unreferenced = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
 
-// lost is the ClusterServiceVersion that the Subscription should have and does not know of, nil where there
-// is none. A copy is never it: that one is installed elsewhere.
+// lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
+// is none. A copy is never returned: it is installed elsewhere.
 func (e *evaluation) lost() *CSV {
 	c := e.failedResolution()
 	if c == nil || e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
@@ -104,11 +104,11 @@ func (e *evaluation) lost() *CSV {
 	return unclear
 }
 
-// stuck tells whether OLM needs help. An informing policy gives none (R-LP-4).
+// stuck reports whether OLM needs an intervention. An informing policy does not intervene (R-LP-4).
 func (e *evaluation) stuck() bool { return e.enforced && e.lost() != nil }
 
-// intervention gives when the Subscription is stepped in for, and how long it is until then. The time stays
-// once it is set, and stays due for as long as the Subscription is stuck (R-LP-9).
+// intervention returns the time of the intervention, and the duration until then. The time is not changed
+// once it is set, and stays due as long as the Subscription is stuck (R-LP-9).
 func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
 	at := e.Policy.Status.SubscriptionInterventionTime
 	if at == nil || at.Sub(e.Now) > interventionDelay {
@@ -116,12 +116,12 @@ func (e *evaluation) intervention() (*metav1.Time, time.Duration) {
 		at = &set
 	}
 	if wait := at.Sub(e.Now); wait > 0 {
-		return at, wait + time.Second // a second more, so that the time has passed by then
+		return at, wait + time.Second // one second more, so that the time has passed by then
 	}
 	return at, 0
 }
 
-// intervene links the Subscription with its ClusterServiceVersion again.
+// intervene makes the Subscription refer to its ClusterServiceVersion again.
 func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if at.After(e.Now) {
 		return nil

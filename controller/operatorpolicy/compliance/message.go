@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// messageLength is the most, in bytes, that a compliance message has. Tools store it in fields of this size.
+	// messageLength is the maximum length, in bytes, of a compliance message. Tools store it in fields of this size.
 	messageLength   = 4096
 	truncatedSuffix = "...[truncated]"
-	// namespacePrefix begins the message of the one fault of a policy that leaves the others worth reading.
+	// namespacePrefix begins the message of the only fault of a policy that does not hide the others.
 	namespacePrefix = "the operator namespace"
 	eventComponent  = "configuration-policy-controller"
 )
 
-// aggregated is one condition of the aggregate, in the order in which they are told at the same time.
+// aggregated is one condition of the aggregate, in the order of their messages if they changed at the same time.
 type aggregated struct {
 	conditionType string
 	good          metav1.ConditionStatus
-	// counts tells whether the policy's compliance depends on it; nil means always.
+	// counts reports whether the policy's compliance depends on it; nil means always.
 	counts func(*policyv1beta2.OperatorPolicySpec) bool
-	// onlyBad leaves out its message while it is good.
+	// onlyBad omits its message while its status is good.
 	onlyBad bool
 }
 
@@ -49,7 +49,7 @@ var aggregatedTypes = []aggregated{
 	}},
 }
 
-// aggregate sums up the conditions: the outcome, and the message that begins with it and tells the most
+// aggregate summarizes the conditions: the outcome, and the message, which begins with it and lists the most
 // recent change first (R-ST-4).
 func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
@@ -84,12 +84,12 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 	return compliant, told(compliant, append(messages, missing...))
 }
 
-// told is the message: the outcome, which is all that the policy framework parses, and what led to it.
+// told returns the message: the outcome, which is all that the policy framework parses, and its causes.
 func told(compliant policyv1beta2.ComplianceState, messages []string) string {
 	return text.TruncateSuffix(string(compliant)+"; "+strings.Join(messages, ", "), messageLength, truncatedSuffix)
 }
 
-// Event is a change of compliance to report.
+// Event is a change of compliance that is reported.
 type Event struct {
 	// Message begins with "Compliant; " or "NonCompliant; ".
 	Message string
@@ -98,7 +98,7 @@ type Event struct {
 	Time time.Time
 }
 
-// eventType goes by what the message says, which may differ from what the policy is by then (R-ST-9).
+// eventType depends on the text of the message, which may differ from the policy's state by then (R-ST-9).
 func eventType(message string) string {
 	if strings.HasPrefix(message, string(policyv1beta2.Compliant)+";") {
 		return corev1.EventTypeNormal
@@ -106,9 +106,9 @@ func eventType(message string) string {
 	return corev1.EventTypeWarning
 }
 
-// ComplianceEvent is the object that the policy framework reads the compliance from: an event on the owner
-// of the policy, in the policy's namespace. It is nil for a policy without an owner. Instance names the
-// process that reports.
+// ComplianceEvent returns the object that the policy framework reads the compliance from: an event on the owner
+// of the policy, in the policy's namespace. It is nil for a policy without an owner. Instance is the name of
+// the reporting process.
 func ComplianceEvent(op *policyv1beta2.OperatorPolicy, e Event, instance string) *corev1.Event { //nolint:revive // the policy framework's own word for it
 	if len(op.OwnerReferences) == 0 {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// operatorGroup compares the OperatorGroup of the namespace with what the policy asks for; usable is false
-// where OLM could not install the operator with what is there.
+// operatorGroup compares the OperatorGroup of the namespace with that of the policy; usable is false
+// if OLM could not install the operator with it.
 //
-// A group that is not usable keeps a Subscription from being created, and nothing else: an operator that is
-// installed goes on being kept as the policy says, and its plans go on being approved (R-LP-8).
+// A group that is not usable only prevents the creation of a Subscription: the policy still governs an
+// operator that is installed, and its plans are still approved (R-LP-8).
 func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) {
 	switch groups := e.OperatorGroups; {
 	case len(groups) == 0:
@@ -40,8 +40,8 @@ func groupFinding(status metav1.ConditionStatus, reason, message string, related
 	return Finding{Type: TypeOperatorGroup, Status: status, Reason: reason, Message: message, Kind: kindOperatorGroup, Related: related}
 }
 
-// otherGroup is for a namespace in which a group of another name stands. A second one beside it would stop
-// OLM from installing anything there, so none is made.
+// otherGroup is for a namespace that has a group of another name. A second one would stop
+// OLM from installing anything there, so none is created.
 func (e *evaluation) otherGroup(group *OperatorGroup) Finding {
 	missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
 	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
@@ -50,8 +50,8 @@ func (e *evaluation) otherGroup(group *OperatorGroup) Finding {
 		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
 }
 
-// presentGroup is for the one group of the namespace, where it is the one that the policy names or the
-// policy names none.
+// presentGroup is for the only group of the namespace, if the policy names it or names
+// none.
 func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool) {
 	as := func(state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
 		return e.related(kindOperatorGroup, group.Object, state, reason)
@@ -76,15 +76,15 @@ func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool
 	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy", related), nil, true
 }
 
-// madeTooEarly tells whether this policy made a group for all namespaces, before it was known that the operator
-// does not support that, and nothing else is subscribed to there that may need it.
+// madeTooEarly reports whether this policy created a group for all namespaces before it was known that the operator
+// does not support that, and no other Subscription exists there that may need it.
 func (e *evaluation) madeTooEarly(group *OperatorGroup) bool {
 	targets, known := targetsOf(group)
 	return known && len(targets) == 0 && e.wanted.group == nil && e.generated(group) &&
 		!slices.ContainsFunc(e.Subscriptions, func(s Subscription) bool { return s.Package != e.wanted.name })
 }
 
-// generated tells whether this policy made a group because there was none.
+// generated reports whether this policy created a group because there was none.
 func (e *evaluation) generated(group *OperatorGroup) bool {
 	r := e.related(kindOperatorGroup, group.Object, policyv1beta2.Compliant, relatedFound)
 	return group.GenerateName == e.wanted.namespace+"-" && r.Properties != nil && createdBefore(e.Policy.Status.RelatedObjects, &r)
@@ -124,7 +124,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 		f.Message += "; " + note
 		return f, nil, false
 	}
-	// Making a group that could not be used would only put the next finding off.
+	// Creating a group that could not be used would only delay that finding.
 	wanted := OperatorGroup{Object: Object{Namespace: o.Namespace, Name: o.Name, Content: map[string]any{"spec": spec}}}
 	if problem := e.unsupported(&wanted); problem != "" {
 		f.Message += "; " + problem
@@ -143,9 +143,9 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 	}}, true
 }
 
-// defaultGroup is the spec of the group that is made where the policy names none: for all namespaces, or
-// where the operator does not support that, for its own. It is nil, with the reason, where only the author
-// of the policy can tell which namespaces are meant.
+// defaultGroup returns the spec of the group that is created if the policy names none: for all namespaces, or
+// if the operator does not support that, for its own. It is nil, with the reason, if only the author
+// of the policy knows the intended namespaces.
 func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
 	modes := e.installModes()
 	own := []string{e.wanted.namespace}
@@ -159,7 +159,7 @@ func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
 	return nil, fmt.Sprintf("%s supports neither AllNamespaces nor OwnNamespace (supported are %s), so spec.operatorGroup has to say for which namespaces it is", e.wanted.name, modeNames(modes))
 }
 
-// unsupported says why the operator cannot be installed with a group, or "".
+// unsupported returns why the operator cannot be installed with a group, or "".
 func (e *evaluation) unsupported(group *OperatorGroup) string {
 	modes := e.installModes()
 	targets, known := targetsOf(group)
@@ -170,8 +170,8 @@ func (e *evaluation) unsupported(group *OperatorGroup) string {
 		group.named(), e.wanted.name, modeOf(e.wanted.namespace, targets), modeNames(modes))
 }
 
-// installModes are those that the operator supports: the installed version, else the one that the channel
-// offers; nil where neither is known.
+// installModes returns the modes that the operator supports: of the installed version, else of the one that the
+// channel offers; nil if neither is known.
 func (e *evaluation) installModes() map[string]bool {
 	for _, csv := range []*CSV{e.csv, e.csvNamed(e.current())} {
 		if csv != nil && csv.InstallModes != nil {
@@ -192,8 +192,8 @@ const (
 	multiNamespace  = "MultiNamespace"
 )
 
-// targetsOf gives the namespaces that a group is for, nil for all of them. What a selector selects is known
-// only once OLM has written it into the status.
+// targetsOf returns the target namespaces of a group, nil for all of them. The result of a selector is known
+// only after OLM has written it to the status.
 func targetsOf(group *OperatorGroup) (targets []string, known bool) {
 	spec := object(group.Content, "spec")
 	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {
@@ -221,8 +221,8 @@ func modeOf(own string, targets []string) string {
 	return singleNamespace
 }
 
-// supports tells whether an operator with these modes runs with these targets. One that watches several
-// namespaces, its own among them, needs both modes (OLM: InstallModeSet.Supports).
+// supports reports whether an operator with these modes runs with these targets. One that watches several
+// namespaces, including its own, needs both modes (OLM: InstallModeSet.Supports).
 func supports(modes map[string]bool, own string, targets []string) bool {
 	mode := modeOf(own, targets)
 	return modes[mode] && (mode != multiNamespace || !slices.Contains(targets, own) || modes[ownNamespace])

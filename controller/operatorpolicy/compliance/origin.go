@@ -8,13 +8,13 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Origin is the namespace that a copy of a ClusterServiceVersion names as the one it was copied from. The label that
-// names it is no evidence: whoever may write ClusterServiceVersions in one namespace can set it, or have OLM set it on
+// Origin is the namespace that a copy of a ClusterServiceVersion names as its source. The label with its name is no
+// evidence: a user who may write ClusterServiceVersions in one namespace can set it, or make OLM set it on
 // copies in every other namespace (threat O18).
 type Origin struct {
-	// CSV has the copy's name and is not a copy itself.
+	// CSV is the original: it has the copy's name and is not a copy itself.
 	CSV CSV
-	// Drifted is set where it is known not to be what its plan brought.
+	// Drifted is set if it is known to differ from its plan.
 	Drifted bool
 	// OperatorGroups and Subscriptions are all those of the namespace.
 	OperatorGroups []OperatorGroup
@@ -23,8 +23,8 @@ type Origin struct {
 	Plans []*olm.InstallPlan
 }
 
-// serves reports whether OLM copies what is installed there to a namespace: OLM works with exactly one OperatorGroup
-// and writes the namespaces that it is for, "" for all, into its status.
+// serves reports whether OLM copies what is installed there to a namespace: OLM requires exactly one OperatorGroup
+// and writes its target namespaces, "" for all, to its status.
 func (o *Origin) serves(namespace string) bool {
 	if o == nil || o.CSV.CopiedFrom != "" || o.CSV.Deleting || len(o.OperatorGroups) != 1 {
 		return false
@@ -33,7 +33,7 @@ func (o *Origin) serves(namespace string) bool {
 	return slices.Contains(targets, "") || slices.Contains(targets, namespace)
 }
 
-// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that follow it.
+// provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to it.
 func (o *Origin) provides(pkg string) bool {
 	if o.CSV.Package != "" {
 		return o.CSV.Package == pkg
@@ -43,9 +43,9 @@ func (o *Origin) provides(pkg string) bool {
 }
 
 // comesFrom reports whether the original was installed from a catalog that a policy allows. A policy that names none
-// allows all. Otherwise a Subscription has to follow the original, all that do have to be to that package and catalog,
-// and the plan that brought it, if it is still there, must not say otherwise: OLM makes a Subscription follow whatever
-// has the name that it waits for, and the Subscription's catalog can be changed afterwards.
+// allows all. Otherwise a Subscription must refer to the original, all that do must be to that package and catalog,
+// and the plan that installed it, if it still exists, must not contradict: OLM links a Subscription to any object with
+// the expected name, and the Subscription's catalog can be changed afterwards.
 func (o *Origin) comesFrom(p *rules.Policy) bool {
 	if p.Catalog == (olm.Catalog{}) {
 		return true
@@ -61,12 +61,12 @@ func (o *Origin) comesFrom(p *rules.Policy) bool {
 	return plan == nil || plan.Spec.Approved && !preceded(plan, &o.CSV) && p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Name), followers[0].Catalog))
 }
 
-// followers are the Subscriptions that have, or move to, the original.
+// followers returns the Subscriptions that have installed, or move to, the original.
 func (o *Origin) followers() []Subscription {
 	return slices.DeleteFunc(slices.Clone(o.Subscriptions), func(s Subscription) bool { return !s.follows(o.CSV.Name) })
 }
 
-// plan is the newest plan that installs the original, nil where it is gone: OLM keeps few of them.
+// plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
 func (o *Origin) plan() *olm.InstallPlan {
 	var newest *olm.InstallPlan
 	for _, plan := range o.Plans {
@@ -77,8 +77,8 @@ func (o *Origin) plan() *olm.InstallPlan {
 	return newest
 }
 
-// preceded reports whether a ClusterServiceVersion is older than the plan that should have brought it. The status of the plan's
-// step does not show it: OLM repeats steps, and then finds in place what it has created itself.
+// preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of the plan's
+// step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
 func preceded(plan *olm.InstallPlan, csv *CSV) bool {
 	return csv.Created < plan.Metadata.CreationTimestamp
 }

@@ -9,66 +9,66 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// Outcome is what evaluating a policy gives.
+// Outcome is the result of evaluating a policy.
 type Outcome struct {
 	// Findings has one for each condition type that was evaluated, in the order of the contract.
 	Findings []Finding
-	// Actions are the writes that the policy asks for, in the order in which they are to be carried out;
-	// none for a policy that informs or is not valid. The first that fails ends the list.
+	// Actions are the writes that the policy requires, in the order in which they are carried out;
+	// none for a policy that informs or is not valid. The first failure ends the list.
 	Actions []Action
-	// Intervention is when a stuck Subscription is, or was, stepped in for; nil where none is stuck.
+	// Intervention is the time of the intervention for a stuck Subscription; nil if none is stuck.
 	Intervention *metav1.Time
-	// After is how long until the policy has to be evaluated again though nothing happens; 0 for never.
+	// After is the delay until the policy is evaluated again without an event; 0 for never.
 	After time.Duration
 	// InstalledVersion is the installed ClusterServiceVersion, "" for none.
 	InstalledVersion string
 }
 
-// Finding is a condition in the making, with the objects that it is about.
+// Finding is a condition before it is written, with its related objects.
 type Finding struct {
 	Type    string
 	Status  metav1.ConditionStatus
 	Reason  string
 	Message string
-	// Since replaces the transition time where the condition repeats one of OLM's; else zero.
+	// Since replaces the transition time if the condition repeats one of OLM's; else zero.
 	Since metav1.Time
 	// Kind is the kind of the related objects. Related replaces all those of that kind in the status, unless
-	// KeepRelated says that those stay as they are. Kind is empty for a finding that has none.
+	// KeepRelated is set. Kind is empty for a finding that has none.
 	Kind        string
 	Related     []policyv1beta2.RelatedObject
 	KeepRelated bool
 }
 
-// Verb says what an Action does.
+// Verb is the kind of a write.
 type Verb string
 
 // The verbs of actions.
 const (
 	Create Verb = "create"
-	// Update changes the object to Object, by a patch of what differs from Live; it fails where Live is not
+	// Update changes the object to Object, with a patch of the differences from Live; it fails if Live is not
 	// the newest state any more.
 	Update Verb = "update"
 	// UpdateStatus is Update on the status subresource.
 	UpdateStatus Verb = "update status"
-	// Delete deletes Live, if it is still the same object and in the same state.
+	// Delete deletes Live, if it is still the same object in the same state.
 	Delete Verb = "delete"
 )
 
 // Action is one write to the cluster.
 type Action struct {
 	Verb Verb
-	// Object is the whole object to create, or as it should be.
+	// Object is the whole object to create, or the desired state.
 	Object map[string]any
 	// Live is the object as it was observed; nil for Create.
 	Live map[string]any
-	// Done is what is found once the action was carried out; it replaces the finding of the same type. Related
+	// Done is the finding after the action was carried out; it replaces the finding of the same type. Related
 	// objects without a UID in it get that of the object.
 	Done Finding
-	// Failed makes the finding for an action that was refused; nil leaves the finding as it is.
+	// Failed returns the finding for an action that was refused; nil leaves the finding unchanged.
 	Failed func(reason string) Finding
 }
 
-// Replace puts a finding in the place of the one of the same type; one without a type changes nothing.
+// Replace replaces the finding of the same type; a finding without a type changes nothing.
 func (o *Outcome) Replace(f Finding) {
 	for i := range o.Findings {
 		if o.Findings[i].Type == f.Type {
@@ -77,7 +77,7 @@ func (o *Outcome) Replace(f Finding) {
 	}
 }
 
-// For gives the finding with the name and the UID of the object in those related objects that have none,
+// For returns the finding with the name and the UID of the object in those related objects that have none,
 // because the object was only just created.
 func (f Finding) For(name, uid string) Finding {
 	f.Related = slices.Clone(f.Related)

@@ -10,14 +10,14 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// recordTime is how long until a removal goes on that waited for its own status.
+// recordTime is the requeue delay of a removal that waits for its own status.
 const recordTime = time.Second
 
-// removal describes what a mustnothave policy finds of the operator that must not be there, and takes it
-// away kind by kind: Subscription, ClusterServiceVersion, InstallPlans, CustomResourceDefinitions and
-// OperatorGroup. A kind is only deleted when nothing of the one before is left, or it is kept: a group or a
-// definition that goes while the operator runs breaks it half-way, and one that goes while a finalizer
-// holds the Subscription would be made again (R-RM-2).
+// removal evaluates a mustnothave policy and deletes the objects of its operator
+// kind by kind: Subscription, ClusterServiceVersion, InstallPlans, CustomResourceDefinitions and
+// OperatorGroup. A kind is only deleted when the kind before it is gone or retained: deleting a group or a
+// definition while the operator runs would break it half-way, and one deleted while a finalizer
+// blocks the deletion of the Subscription would be created again (R-RM-2).
 func removal(in *Input) Outcome {
 	s := newScope(in)
 	behavior := &in.Policy.Spec.RemovalBehavior
@@ -48,18 +48,18 @@ func removal(in *Input) Outcome {
 	return out
 }
 
-// remover takes kinds away one after the other.
+// remover deletes kinds one after the other.
 type remover struct {
 	*scope
-	// waitsForRecord holds every deletion until what has to go later on is in the status: the Subscription
-	// and the ClusterServiceVersion are what tells that it has to.
+	// waitsForRecord blocks every deletion until the objects to delete later are recorded in the status: the
+	// Subscription and the ClusterServiceVersion are the only evidence for them.
 	waitsForRecord bool
-	// before names what is left of an earlier kind; empty while nothing is.
+	// before names what is left of an earlier kind; empty if nothing is.
 	before  string
 	actions []Action
 }
 
-// remove gives the finding on one kind, and its deletions if it is its turn.
+// remove returns the finding on one kind, with its deletions if it is that kind's turn.
 func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	k := removalKind{scope: r.scope, kind: kind, conditionType: conditionType, next: "will be deleted"}
 	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.fate.remains() })
@@ -80,8 +80,8 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	return k.finding(items)
 }
 
-// plansNotHandled is the finding on InstallPlans that are kept, which is the default. Only the plans that
-// a Subscription follows are related to the policy.
+// plansNotHandled is the finding on InstallPlans that are retained, which is the default. Only the plans that
+// a Subscription refers to are related to the policy.
 func (s *scope) plansNotHandled() Finding {
 	f := s.none(kindInstallPlan, TypeInstallPlan)
 	plans := s.followedPlans()
@@ -96,7 +96,7 @@ func (s *scope) plansNotHandled() Finding {
 	return f
 }
 
-// deploymentsNotHandled lists the Deployments of the operator; they go with its ClusterServiceVersion.
+// deploymentsNotHandled lists the Deployments of the operator; OLM deletes them with its ClusterServiceVersion.
 func (s *scope) deploymentsNotHandled() Finding {
 	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: "DeploymentNotApplicable", Kind: kindDeployment,
 		Message: "Deployments do not count for a mustnothave policy"}
@@ -116,7 +116,7 @@ func (s *scope) deploymentsNotHandled() Finding {
 	return f
 }
 
-// catalogNotHandled shows the catalogs that the Subscriptions have, or else the one that the policy names.
+// catalogNotHandled lists the catalogs of the Subscriptions, or else the one that the policy names.
 func (s *scope) catalogNotHandled() Finding {
 	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource,
 		Message: "the CatalogSource does not count for a mustnothave policy"}

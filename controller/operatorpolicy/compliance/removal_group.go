@@ -8,15 +8,15 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// judgeGroups are the OperatorGroups that the removal is about. It is ambiguous which one has to go where
-// there are several.
+// judgeGroups returns the OperatorGroups that the removal covers. With several it is ambiguous which one to
+// delete.
 func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 	groups := slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g OperatorGroup) bool { return g.Namespace != s.namespace })
 	why, unused := s.groupUse()
 	for i := range groups {
 		next := newItem(groups[i].Object, why)
 		switch {
-		case why != "": // whichever it is, none is going to be deleted
+		case why != "": // whichever it is, none is deleted
 		case !s.policysGroup(&groups[i]):
 			continue
 		case groups[i].Owned:
@@ -30,7 +30,7 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 	return items, ambiguous
 }
 
-// policysGroup tells whether a group is the one that the policy names, or was generated for the namespace.
+// policysGroup reports whether a group is the one that the policy names, or was generated for the namespace.
 func (s *scope) policysGroup(g *OperatorGroup) bool {
 	if named := s.Policy.Spec.OperatorGroup; named != nil {
 		return g.Name == named.Name
@@ -38,9 +38,9 @@ func (s *scope) policysGroup(g *OperatorGroup) bool {
 	return g.GenerateName == s.namespace+"-"
 }
 
-// groupUse says why no group may be deleted, or else what speaks against a deletion that was asked for all
-// the same. An operator without its group stops working, so what stays installed counts as much as other
-// Subscriptions do.
+// groupUse returns why no group may be deleted, or else what is at risk from a deletion that is
+// requested nevertheless. An operator without its group stops working, so what stays installed counts like
+// other Subscriptions.
 func (s *scope) groupUse() (keep, despite string) {
 	behavior := s.Policy.Spec.RemovalBehavior.OperatorGroups
 	if behavior == policyv1beta2.RemovalKeep {
@@ -58,7 +58,7 @@ func (s *scope) groupUse() (keep, despite string) {
 	return "", "spec.removalBehavior.operatorGroups is " + string(policyv1beta2.RemovalDelete) + ", although " + user + " uses it"
 }
 
-// groupUser names something that stays and needs a group, or is "".
+// groupUser returns the name of a remaining object that needs a group, or "".
 func (s *scope) groupUser() string {
 	leaves := func(items []item, name string) bool {
 		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.fate.remains() })
@@ -76,7 +76,7 @@ func (s *scope) groupUser() string {
 	return ""
 }
 
-// tooManyGroups is the finding where a group has to go and it takes a person to tell which.
+// tooManyGroups is the finding if a group must be deleted and only the author can determine which.
 func (s *scope) tooManyGroups() Finding {
 	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups", Kind: kindOperatorGroup}
 	var items []item

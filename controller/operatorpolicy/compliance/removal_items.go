@@ -10,42 +10,42 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// fate is what becomes of an object of the operator.
+// fate is the removal state of an object of the operator.
 type fate int
 
 const (
-	// unmeant objects are of the operator, but not in what the policy forbids.
+	// unmeant objects are of the operator, but not selected by the policy.
 	unmeant fate = iota
-	// staying objects are kept.
+	// staying objects are retained.
 	staying
-	// going objects have to be deleted; refused ones too, but it was tried and failed.
+	// going objects must be deleted; refused ones too, but an attempt failed.
 	going
 	refused
-	// unsure objects may have to be deleted: they are reported and left alone.
+	// unsure objects may have to be deleted: they are reported and left unchanged.
 	unsure
-	// deleting objects are on their way, with something that holds them; deleted ones are gone.
+	// deleting objects have a deletionTimestamp and finalizers; deleted ones are gone.
 	deleting
 	deleted
 )
 
-// remains tells whether the object is still there and should not be.
+// remains reports whether the object still exists and should not.
 func (f fate) remains() bool {
 	return f == going || f == refused || f == unsure || f == deleting
 }
 
-// item is an object of the operator with its fate.
+// item is an object of the operator with its removal state.
 type item struct {
 	Object
 	fate fate
-	// why explains it, as far as that is not plain.
+	// why explains it if it is not obvious.
 	why string
-	// held tells that a deletion may take its time, because of a finalizer.
+	// held reports that finalizers may delay the deletion.
 	held bool
-	// unrecorded tells that nothing but the Subscription or the ClusterServiceVersion says that it has to go.
+	// unrecorded reports that only the Subscription or the ClusterServiceVersion shows that it must be deleted.
 	unrecorded bool
 }
 
-// newItem is an object that has to go, unless keep says why it stays.
+// newItem returns an object that must be deleted, unless keep says why it is retained.
 func newItem(o Object, keep string) item {
 	i := item{Object: o, fate: going, held: finalized(o.Content)}
 	switch {
@@ -57,7 +57,7 @@ func newItem(o Object, keep string) item {
 	return i
 }
 
-// keptIf says why objects of a kind stay.
+// keptIf returns why objects of a kind are retained.
 func keptIf(keep bool, field string) string {
 	if !keep {
 		return ""
@@ -65,7 +65,7 @@ func keptIf(keep bool, field string) string {
 	return "spec.removalBehavior." + field + " is " + string(policyv1beta2.RemovalKeep)
 }
 
-// finalized tells whether an object has finalizers; one that cannot be read is taken to have some.
+// finalized reports whether an object has finalizers; true if its content cannot be read.
 func finalized(content map[string]any) bool {
 	finalizers, found, err := unstructured.NestedSlice(content, "metadata", "finalizers")
 	return err != nil || found && len(finalizers) > 0
@@ -75,11 +75,11 @@ func finalized(content map[string]any) bool {
 type removalKind struct {
 	*scope
 	kind, conditionType string
-	// next says what becomes of those that go.
+	// next says what happens to those that are deleted.
 	next string
 }
 
-// deletions are the deletes of the items that go. Each says what is found once it and those before it are
+// deletions returns the deletions of the items. Each has the finding after it and those before it are
 // done.
 func (k *removalKind) deletions(items []item) []Action {
 	var actions []Action
@@ -107,7 +107,7 @@ func (k *removalKind) deletions(items []item) []Action {
 	return actions
 }
 
-// finding sums up the items of the kind. What is left to do decides over what is done.
+// finding summarizes the items of the kind. What is left to do takes precedence over what is done.
 func (k *removalKind) finding(items []item) Finding {
 	f := k.none(k.kind, k.conditionType)
 	has := func(fates ...fate) bool {
@@ -142,7 +142,7 @@ func (k *removalKind) finding(items []item) Finding {
 	return f
 }
 
-// clauses say the same of all items that share their fate and its cause.
+// clauses returns one clause for all items that share a removal state and its cause.
 func (k *removalKind) clauses(items []item) []string {
 	var clauses []string
 	said := make([]bool, len(items))
@@ -189,7 +189,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 	return subject + verb + "not what the policy means"
 }
 
-// noun names objects of a kind and gives the verb that goes with them.
+// noun returns the objects of a kind as a grammatical subject, and the verb that agrees with it.
 func noun(kind string, items []item) (subject, verb string) {
 	names := make([]string, len(items))
 	for i := range items {
@@ -204,8 +204,8 @@ func noun(kind string, items []item) (subject, verb string) {
 	return "the " + kind + "s " + text.Names(names, maxListed), " are "
 }
 
-// relatedUnsure is the reason of an object of which it is not known whether the policy means it. It differs
-// from relatedNotWanted, which is put on record for later.
+// relatedUnsure is the reason of an object that the policy may or may not select. It differs
+// from relatedNotWanted, which is recorded for later deletions.
 const relatedUnsure = "Resource found but it is not known whether it should exist"
 
 func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
@@ -226,7 +226,7 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 	return k.related(k.kind, i.Object, state, reason)
 }
 
-// none is the finding where there is nothing of a kind that has to go.
+// none is the finding for a kind without objects to delete.
 func (s *scope) none(kind, conditionType string) Finding {
 	f := Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: kind + "NotPresent", Kind: kind,
 		Message: "no " + kind + " that the policy means is in namespace " + s.namespace}

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// play evaluates until nothing happens any more, and tells each turn.
+// play evaluates until nothing changes any more, and returns a line for each turn.
 func play(t *testing.T, s *site) []string {
 	t.Helper()
 	var turns []string
@@ -61,7 +61,7 @@ func TestRemovalInTurns(t *testing.T) {
 	}
 }
 
-// TestRemovalWaitsForFinalizers: 12.5, 12.6 and 13, with each kind held in turn.
+// TestRemovalWaitsForFinalizers: 12.5, 12.6 and 13, with finalizers on each kind in turn.
 func TestRemovalWaitsForFinalizers(t *testing.T) {
 	s := installed(deleteAll, func(s *site) {
 		s.plans = nil
@@ -119,8 +119,8 @@ func TestRemovalFailures(t *testing.T) {
 	}
 }
 
-// TestRemovalRecord: what is on record counts for the policy and the object that it was recorded for, and
-// never against better knowledge.
+// TestRemovalRecord: a record counts for the policy and the object that it was written for, and
+// never against other evidence.
 func TestRemovalRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    func(*site)
@@ -161,7 +161,7 @@ func TestRemovalRecord(t *testing.T) {
 	})
 }
 
-// randomSite mixes what is meant with what must not be touched.
+// randomSite mixes objects that the policy selects with others that must not be touched.
 func randomSite(r *rand.Rand) *site {
 	one := func(n int) bool { return r.IntN(n) == 0 }
 	s := installed(nothing)
@@ -241,7 +241,7 @@ func randomSite(r *rand.Rand) *site {
 	return s
 }
 
-// release lets go of everything that is only held by finalizers.
+// release removes objects that only finalizers retain.
 func (s *site) release() {
 	s.subscriptions = slices.DeleteFunc(s.subscriptions, func(o Subscription) bool { return o.Deleting })
 	s.csvs = slices.DeleteFunc(s.csvs, func(o CSV) bool { return o.Deleting })
@@ -249,7 +249,7 @@ func (s *site) release() {
 	s.groups = slices.DeleteFunc(s.groups, func(o OperatorGroup) bool { return o.Deleting })
 }
 
-// TestRemovalProperties plays random sites to their end.
+// TestRemovalProperties evaluates random sites until nothing changes.
 func TestRemovalProperties(t *testing.T) {
 	order := []string{kindSubscription, kindClusterServiceVersion, kindInstallPlan, kindCustomResourceDefinition, kindOperatorGroup}
 	ended := map[policyv1beta2.ComplianceState]int{}
@@ -304,7 +304,7 @@ func TestRemovalProperties(t *testing.T) {
 	}
 }
 
-// checkNothingBefore: R-RM-2, and nothing of an earlier kind has yet to go.
+// checkNothingBefore: R-RM-2, nothing of an earlier kind is left to delete.
 func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier []string) {
 	t.Helper()
 	for _, f := range out.Findings {
@@ -321,7 +321,7 @@ func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier
 	}
 }
 
-// checkRest: a policy that enforces, means everything and keeps nothing leaves nothing.
+// checkRest: a policy that enforces, selects everything and retains nothing leaves nothing.
 func checkRest(t *testing.T, seed uint64, s *site) {
 	t.Helper()
 	spec := &s.policy.Spec

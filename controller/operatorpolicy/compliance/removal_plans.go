@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// planObject is a plan as it is known from the snapshot: enough to delete it by.
+// planObject returns a plan as it is known from the snapshot: enough to delete it.
 func planObject(plan *olm.InstallPlan) Object {
 	meta := &plan.Metadata
 	return Object{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, Deleting: meta.DeletionTimestamp != "", Content: map[string]any{
@@ -20,8 +20,8 @@ func planObject(plan *olm.InstallPlan) Object {
 	}}
 }
 
-// judgePlans are the InstallPlans that install something of the package. A plan goes only if all that it
-// installs is meant: it is the record of the rest, too.
+// judgePlans returns the InstallPlans that install something of the package. A plan is deleted only if the policy
+// selects everything that it installs: it is the record of the rest, too.
 func (s *scope) judgePlans() []item {
 	var items []item
 	for _, plan := range s.Namespace.Plans() {
@@ -30,13 +30,13 @@ func (s *scope) judgePlans() []item {
 			continue
 		}
 		next := newItem(planObject(plan), keep)
-		next.held = true // the snapshot does not tell finalizers
+		next.held = true // the snapshot does not contain finalizers
 		items = append(items, next)
 	}
 	return items
 }
 
-// judgePlan tells whether a plan installs something of the package, and why it has to stay all the same.
+// judgePlan reports whether a plan installs something of the package, and why it must be retained nevertheless.
 func (s *scope) judgePlan(plan *olm.InstallPlan) (ours bool, keep string) {
 	if plan.Metadata.Namespace != s.namespace {
 		return false, ""
@@ -63,13 +63,13 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours bool, keep string) {
 	return ours, keep
 }
 
-// installs tells whether a name is that of a ClusterServiceVersion of the package.
+// installs reports whether a name is that of a ClusterServiceVersion of the package.
 func (s *scope) installs(csv string) bool {
 	return slices.ContainsFunc(s.csvs, func(c CSV) bool { return c.Name == csv }) ||
 		slices.ContainsFunc(s.subscriptions, func(sub Subscription) bool { return sub.follows(csv) })
 }
 
-// planCatalog is where a plan takes a ClusterServiceVersion from; zero where it does not say, or says two.
+// planCatalog returns the catalog of a ClusterServiceVersion in a plan; zero if the plan has none, or two.
 func planCatalog(plan *olm.InstallPlan, csv string) olm.Catalog {
 	var found []olm.Catalog
 	add := func(c olm.Catalog) {
@@ -93,8 +93,8 @@ func planCatalog(plan *olm.InstallPlan, csv string) olm.Catalog {
 	return olm.Catalog{}
 }
 
-// followedPlans are the plans that the meant Subscriptions follow: the one that OLM names, else the newest
-// that installs what they have.
+// followedPlans returns the plans of the selected Subscriptions: the one that OLM refers to, else the newest
+// that installs their version.
 func (s *scope) followedPlans() []*olm.InstallPlan {
 	var followed []*olm.InstallPlan
 	for i := range s.meant {

@@ -9,21 +9,21 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// scope is an Input with what there is of the operator that a mustnothave policy is about.
+// scope is an Input with the existing objects of the operator that a mustnothave policy forbids.
 type scope struct {
 	*Input
 	pkg, namespace string
-	// label is what OLM puts on everything of the operator.
+	// label is the label that OLM sets on all objects of the operator.
 	label string
-	// byVersion tells whether the policy means some versions only, narrowed whether it means some versions, or
+	// byVersion reports whether the policy selects some versions only, narrowed whether it selects some versions, or
 	// some catalogs, only.
 	byVersion, narrowed bool
 	// subscriptions and csvs are those of the package that are installed in the namespace.
 	subscriptions []Subscription
 	csvs          []CSV
-	// meant are the subscriptions that the policy means.
+	// meant are the subscriptions that the policy selects.
 	meant []Subscription
-	// subscriptionItems and csvItems say what becomes of subscriptions and csvs.
+	// subscriptionItems and csvItems are the removal states of subscriptions and csvs.
 	subscriptionItems, csvItems []item
 }
 
@@ -52,18 +52,18 @@ func newScope(in *Input) *scope {
 	return s
 }
 
-// OperatorLabel is the label by which OLM marks what belongs to an operator.
+// OperatorLabel is the label by which OLM marks the objects of an operator.
 func OperatorLabel(pkg, namespace string) string {
 	return olm.ComponentLabelPrefix + subscriptionLabel(pkg, namespace)
 }
 
-// follows tells whether a Subscription has, or moves to, a ClusterServiceVersion.
+// follows reports whether a Subscription has installed, or moves to, a ClusterServiceVersion.
 func (s *Subscription) follows(csv string) bool {
 	return csv != "" && (s.InstalledCSV == csv || s.CurrentCSV == csv)
 }
 
-// ours tells whether a ClusterServiceVersion is of the package. What says of itself that it is of another
-// one is never ours, whatever labels it has.
+// ours reports whether a ClusterServiceVersion is of the package. One whose properties name another
+// package is never ours, whatever labels it has.
 func (s *scope) ours(c *CSV) bool {
 	if c.CopiedFrom != "" || c.Namespace != s.namespace {
 		return false
@@ -89,8 +89,8 @@ func (s *scope) labelled(c *CSV) bool {
 	return ok
 }
 
-// means tells whether the policy means a Subscription: by its catalog and, where the policy is about some
-// versions only, by what it has installed (R-RM-1).
+// means reports whether the policy selects a Subscription: by its catalog and, if the policy restricts
+// versions, by its installed version (R-RM-1).
 func (s *scope) means(sub *Subscription) bool {
 	if !s.byVersion {
 		match, _ := s.Rules.Forbids("", "", sub.Catalog)
@@ -108,8 +108,8 @@ func (s *scope) means(sub *Subscription) bool {
 	})
 }
 
-// catalogOf is where a ClusterServiceVersion comes from, by the Subscription that follows it, or else by
-// those to its package. It is zero where none tells, or several disagree.
+// catalogOf returns the catalog of a ClusterServiceVersion, from the Subscription that refers to it, or else from
+// those to its package. It is zero if none exists, or several disagree.
 func (s *scope) catalogOf(c *CSV) olm.Catalog {
 	var followers, others []olm.Catalog
 	for i := range s.subscriptions {
@@ -128,8 +128,8 @@ func (s *scope) catalogOf(c *CSV) olm.Catalog {
 	return followers[0]
 }
 
-// onRecord tells whether the status says, for the policy as it is now, that this very object has to go. It
-// was put there while the evidence was: an object outlives the Subscription that told its catalog.
+// onRecord reports whether the status records, for the present generation of the policy, that this very object must be
+// deleted. It was recorded while the evidence existed: an object outlives the Subscription that names its catalog.
 func (s *scope) onRecord(kind string, o *Object) bool {
 	status := &s.Policy.Status
 	return o.UID != "" && status.ObservedGeneration == s.Policy.Generation &&
@@ -155,7 +155,7 @@ func (s *scope) judgeSubscriptions() []item {
 	return items
 }
 
-// judgeCSVs leaves alone what the policy may or may not mean: deleting waits for certainty.
+// judgeCSVs retains what the policy may or may not select: a deletion requires certainty.
 func (s *scope) judgeCSVs() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep, "clusterServiceVersions")
 	var items []item
@@ -183,9 +183,9 @@ func (s *scope) judgeCSVs() []item {
 	return items
 }
 
-// judgeCRDs spares what others may need: with a definition go all objects of its kind, in the whole cluster. OLM's label
-// alone is no evidence that it is the operator's: OLM also puts it on definitions that it found in place and that an
-// operator claims as its own (threat O19).
+// judgeCRDs retains what others may need: deleting a definition deletes all objects of its kind, in the whole cluster. OLM's label
+// alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an
+// operator lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions")
 	var items []item
@@ -215,7 +215,7 @@ func (s *scope) judgeCRDs() []item {
 	return items
 }
 
-// shared tells whether a definition is also of the operator in another namespace.
+// shared reports whether a definition also belongs to the operator in another namespace.
 func (s *scope) shared(crd *Object) bool {
 	for label := range crd.Labels {
 		if strings.HasPrefix(label, olm.ComponentLabelPrefix) && label != s.label {
@@ -226,8 +226,8 @@ func (s *scope) shared(crd *Object) bool {
 }
 
 // createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and one
-// of the package's ClusterServiceVersions, and the definition came to be between the plan and its completion. The step's status
-// does not show it: OLM repeats steps, and then finds in place what it has created itself.
+// of the package's ClusterServiceVersions, and the definition was created between the plan and its completion. The step's status
+// does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
 func (s *scope) createdFor(crd *Object) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
 		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
@@ -250,17 +250,17 @@ func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 	return s.installs(csv)
 }
 
-// hasMeant tells whether something of the operator is there that the policy means.
+// hasMeant reports whether an object of the operator exists that the policy selects.
 func (s *scope) hasMeant() bool {
 	return len(s.meant) > 0 || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate != unmeant && i.fate != unsure })
 }
 
-// hasUnmeant tells whether something of the operator is there that the policy lets be.
+// hasUnmeant reports whether an object of the operator exists that the policy does not select.
 func (s *scope) hasUnmeant() bool {
 	return len(s.meant) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate == unmeant })
 }
 
-// installedCSV is the ClusterServiceVersion that is installed of the package, or "".
+// installedCSV returns the installed ClusterServiceVersion of the package, or "".
 func (s *scope) installedCSV() string {
 	name := ""
 	for i := range s.csvs {

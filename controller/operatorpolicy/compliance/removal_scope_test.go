@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// short is the finding of a type as Reason: message.
+// short returns the finding of a type as Reason: message.
 func short(t *testing.T, out Outcome, conditionType string) string {
 	t.Helper()
 	f := findingOf(t, out.Findings, conditionType)
@@ -195,7 +195,7 @@ func TestRemovalOfDefinitions(t *testing.T) {
 	}
 }
 
-// TestB4ForeignDefinitionStays is about definitions with OLM's label that the operator did not bring.
+// TestB4ForeignDefinitionStays covers definitions with OLM's label that the operator did not create.
 func TestB4ForeignDefinitionStays(t *testing.T) {
 	const kept = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, " +
 		"since no InstallPlan in namespace shop shows that OLM created it for the operator"

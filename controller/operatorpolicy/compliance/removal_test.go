@@ -16,7 +16,7 @@ import (
 
 var hub = olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}
 
-// site is what stands in namespace shop, in a form that tests change.
+// site is the contents of namespace shop, in a form that tests change.
 type site struct {
 	policy        *policyv1beta2.OperatorPolicy
 	groups        []OperatorGroup
@@ -28,7 +28,7 @@ type site struct {
 	now           time.Time
 }
 
-// anObject has the finalizers that are given.
+// anObject returns an object with the given finalizers.
 func anObject(kind, name string, finalizers ...any) Object {
 	meta := map[string]any{"name": name, "uid": "uid-" + name, "namespace": "shop"}
 	o := Object{Namespace: "shop", Name: name, UID: "uid-" + name}
@@ -77,7 +77,7 @@ func definitionStep(csv, crd, status string) olm.Step {
 	return olm.Step{Resolving: csv, Status: status, Resource: olm.StepResource{Group: "apiextensions.k8s.io", Kind: kindCustomResourceDefinition, Name: crd}}
 }
 
-// definitionsRecorded puts on record that the definitions have to go, while the plans that show it are still there.
+// definitionsRecorded records that the definitions must be deleted, while the plans that show it still exist.
 func definitionsRecorded(s *site) {
 	s.policy.Status.ObservedGeneration = s.policy.Generation
 	for _, crd := range s.crds {
@@ -89,8 +89,8 @@ func definitionsRecorded(s *site) {
 	}
 }
 
-// installed is etcd 0.9.4 as OLM installs it, under a policy that forbids it. The defaults of
-// removalBehavior are left to the code.
+// installed is etcd 0.9.4 as OLM installs it, with a policy that forbids it. The defaults of
+// removalBehavior are not set.
 func installed(edits ...func(*site)) *site {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name, op.Generation = "policies", "no-etcd", 3
@@ -164,7 +164,7 @@ func (s *site) input() *Input {
 	}
 }
 
-// rows are an outcome in short: each finding, its related objects, and the deletions.
+// rows summarizes an outcome: each finding, its related objects, and the deletions.
 func rows(out Outcome) []string {
 	var rows []string
 	for _, f := range out.Findings {
@@ -198,7 +198,7 @@ func findingOf(t *testing.T, findings []Finding, conditionType string) Finding {
 	return Finding{}
 }
 
-// delete carries out one action as the API server does.
+// delete carries out one action like the API server.
 func (s *site) delete(a Action) {
 	name := a.Live["metadata"].(map[string]any)["name"].(string)
 	gone := func(o *Object) bool {
@@ -231,7 +231,7 @@ func (s *site) delete(a Action) {
 	}
 }
 
-// turn is one evaluation with its actions and its status, as it comes back from storage.
+// turn is one evaluation with its actions and its status, after a round trip through storage.
 func (s *site) turn(t *testing.T) (Outcome, *Event) {
 	t.Helper()
 	in := s.input()
@@ -328,7 +328,7 @@ func TestRemovalShowsEachRelatedObjectOnce(t *testing.T) {
 	}
 }
 
-// TestFinalizedFailsSafe: what cannot be read is not taken to be gone.
+// TestFinalizedFailsSafe: an object that cannot be read does not count as gone.
 func TestFinalizedFailsSafe(t *testing.T) {
 	for name, c := range map[string]struct {
 		finalizers any

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// historyLength is how many entries the history has where the caller does not say.
+	// historyLength is the default number of history entries.
 	historyLength = 10
-	// conditionMessageLength is the most, in bytes, that the schema takes as the message of a condition.
+	// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
 	conditionMessageLength = 32768
-	// labelLength is the most that the part of a label after the slash may have.
+	// labelLength is the maximum length of the part of a label after the slash.
 	labelLength = 63
 )
 
-// Finish gives the status of the policy after an evaluation, and the event to report, or nil. The findings
-// of the outcome are those after its actions. It changes nothing where nothing changed: on its own result it
-// gives the same again and no event (R-ST-5). The history has at most historyMost entries, 10 if that is less
+// Finish returns the status of the policy after an evaluation, and the event to report, or nil. The findings
+// of the outcome are those after its actions. It is idempotent: for its own result it returns the
+// same status and no event (R-ST-5). The history has at most historyMost entries, 10 if that is less
 // than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
-	// Timestamps are stored in seconds; what is compared with them later must not have more.
+	// Timestamps are stored in seconds; a higher precision would break later comparisons.
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	conditions := nextConditions(previous.Conditions, out.Findings, now)
 	compliant, message := aggregate(&in.Policy.Spec, conditions)
@@ -74,8 +74,8 @@ func conditionOf(conditions []metav1.Condition, conditionType string) *metav1.Co
 	return nil
 }
 
-// nextConditions are the findings as conditions, and nothing else: a condition that no finding covers any
-// more would go on saying what was true once (R-ST-8).
+// nextConditions returns the findings as conditions, and nothing else: a condition without a finding
+// would be outdated (R-ST-8).
 func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.Time) []metav1.Condition {
 	next := make([]metav1.Condition, 0, len(findings)+1)
 	for _, f := range findings {
@@ -94,7 +94,7 @@ func nextConditions(previous []metav1.Condition, findings []Finding, now metav1.
 	return next
 }
 
-// transitioned gives a condition its time: since, unless it says the same as before.
+// transitioned returns a condition with its transition time: since, unless it equals the previous one.
 func transitioned(c metav1.Condition, previous *metav1.Condition, since metav1.Time) metav1.Condition {
 	c.LastTransitionTime = since
 	if previous != nil && previous.Status == c.Status && previous.Reason == c.Reason && previous.Message == c.Message {
@@ -103,8 +103,8 @@ func transitioned(c metav1.Condition, previous *metav1.Condition, since metav1.T
 	return c
 }
 
-// nextRelated are the related objects of the findings, and those from before of the kinds that are kept as
-// they are. Never nil: an empty list says that nothing is related.
+// nextRelated returns the related objects of the findings, and the previous ones of the kinds with
+// KeepRelated. Never nil: an empty list means that nothing is related.
 func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []policyv1beta2.RelatedObject {
 	next := []policyv1beta2.RelatedObject{}
 	keep := map[string]bool{}
@@ -138,7 +138,7 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 	return next
 }
 
-// createdBefore tells whether the status said that the policy created this very object.
+// createdBefore reports whether the status recorded that the policy created this very object.
 func createdBefore(previous []policyv1beta2.RelatedObject, r *policyv1beta2.RelatedObject) bool {
 	return r.Properties.UID != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
 		return p.Object.Kind == r.Object.Kind && p.Object.Metadata.Name == r.Object.Metadata.Name &&
@@ -146,7 +146,7 @@ func createdBefore(previous []policyv1beta2.RelatedObject, r *policyv1beta2.Rela
 	})
 }
 
-// subscriptionLabel is <package>.<namespace> as OLM cuts it for the name of a label; empty where a part is
+// subscriptionLabel is <package>.<namespace> as OLM truncates it for the name of a label; empty if a part is
 // not known.
 func subscriptionLabel(pkg, namespace string) string {
 	if pkg == "" || namespace == "" {

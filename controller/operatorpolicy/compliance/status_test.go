@@ -31,7 +31,7 @@ func finishing() *Input {
 	return &Input{Policy: op, Rules: rules.NewPolicy(op), Now: noon}
 }
 
-// good are findings of which each says its type.
+// good are compliant findings whose messages contain their type.
 func good() []Finding {
 	var findings []Finding
 	for _, a := range aggregatedTypes {
@@ -60,7 +60,7 @@ func without(findings []Finding, conditionType string) []Finding {
 	return rest
 }
 
-// later carries a status over, as it comes back from storage, to an evaluation some time later.
+// later copies a status, after a round trip through storage, to an evaluation some time later.
 func later(t *testing.T, in *Input, status policyv1beta2.OperatorPolicyStatus, by time.Duration) *Input {
 	t.Helper()
 	raw, err := json.Marshal(status)

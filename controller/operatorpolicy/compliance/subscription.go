@@ -11,18 +11,18 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// managedMark is the label, and the key of the annotation that names the policy, on a Subscription that an
+// managedMark is the label, and the key of the annotation with the policy's name, on a Subscription that an
 // enforced policy manages. Source: the existing OperatorPolicy controller.
 const managedMark = "operatorpolicy.policy.open-cluster-management.io/managed"
 
-// ManagedMark is managedMark, for who reads Subscriptions.
+// ManagedMark is managedMark, for packages that read Subscriptions.
 const ManagedMark = managedMark
 
 // managedBy is the value of the annotation for this policy.
 func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Policy.Name }
 
-// subscribed gives the Subscription of a package, and the others to the same package. The one that is named
-// like the package comes first; a single one of any name is taken as it is, OLM's generated ones included.
+// subscribed returns the Subscription of a package, and the others to the same package. One with the name
+// of the package comes first; a single one of any name is accepted, including those that OLM generates.
 func (in *Input) subscribed(pkg string) (subscription *Subscription, rivals []Subscription) {
 	for i := range in.Subscriptions {
 		if in.Subscriptions[i].Package == pkg {
@@ -40,7 +40,7 @@ func (in *Input) subscribed(pkg string) (subscription *Subscription, rivals []Su
 	return &s, slices.Delete(rivals, chosen, chosen+1)
 }
 
-// current is the version that the Subscription is at or moves to, "" for none.
+// current returns the version that the Subscription has installed or moves to, "" for none.
 func (e *evaluation) current() string {
 	if e.subscription == nil {
 		return ""
@@ -52,7 +52,7 @@ func subscriptionFinding(status metav1.ConditionStatus, reason, message string, 
 	return Finding{Type: TypeSubscription, Status: status, Reason: reason, Message: message, Kind: kindSubscription, Related: related}
 }
 
-// compareSubscription compares the Subscription with what the policy asks for.
+// compareSubscription compares the Subscription with the policy.
 func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	switch {
 	case len(e.rivals) > 0:
@@ -76,8 +76,8 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound)), nil
 }
 
-// rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and which of
-// them is meant is for a person to say.
+// rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and only the
+// author can decide which one is meant.
 func (e *evaluation) rivalry() Finding {
 	all := slices.Clone(e.rivals)
 	if e.subscription != nil {
@@ -114,7 +114,7 @@ func (e *evaluation) updated() Finding {
 func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	o := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
 	if i := slices.IndexFunc(e.Subscriptions, func(s Subscription) bool { return s.Name == o.Name }); i >= 0 {
-		// The name is taken by another operator. Making that Subscription ours would orphan what it installed.
+		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
 		other := &e.Subscriptions[i]
 		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
@@ -136,7 +136,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	}
 	return f, []Action{{
 		Verb: Create,
-		// The marks are there from the start; added later they would look like a change of the Subscription (R-LP-5).
+		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).
 		Object: map[string]any{"apiVersion": apiVersions[kindSubscription], "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy()}},
@@ -146,8 +146,8 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	}}
 }
 
-// completed is the spec of the Subscription with what the policy leaves open taken from the package; open
-// says what cannot be determined. The catalog is asked only for what is missing (R-LP-6).
+// completed returns the spec of the Subscription with the defaults of the package for fields that the policy omits;
+// open says what cannot be determined. The catalog is read only for missing fields (R-LP-6).
 func (e *evaluation) completed() (spec map[string]any, open string) {
 	spec = map[string]any{}
 	for field, value := range e.wanted.subscription {

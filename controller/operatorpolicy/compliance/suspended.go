@@ -9,9 +9,9 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// suspended is what becomes of an outcome while the policy waits for what its Policy depends on (R-DP-4): what is found is
-// told, and nothing is made, changed or removed. Subscriptions are made to wait for approval, since an Automatic one would have
-// OLM write plans that are refused.
+// suspended modifies an outcome while the dependencies of the policy's Policy are not met (R-DP-4): findings are
+// reported, and nothing is created, changed or removed. Subscriptions are switched to manual approval, since an Automatic one would
+// make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
 	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: dependency.ReasonDependencyPending,
@@ -34,7 +34,7 @@ func madeToWait(s *Subscription) []Action {
 	}
 	object := runtime.DeepCopyJSON(s.Content)
 	if err := unstructured.SetNestedField(object, olm.ApprovalManual, path...); err != nil {
-		return nil // it has no spec, so OLM makes nothing of it
+		return nil // it has no spec, so OLM ignores it
 	}
 	return []Action{{Verb: Update, Object: object, Live: s.Content}}
 }

@@ -14,8 +14,8 @@ func pending(in *Input) {
 	in.Policy.Annotations = map[string]string{dependency.AnnotationPending: "policies/app"}
 }
 
-// TestSuspended is what becomes of a policy whose Policy waits for others: it reports, and nothing is done for it but that
-// OLM is made to wait.
+// TestSuspended covers a policy whose Policy has unmet dependencies: it reports, and writes nothing except that
+// Subscriptions require approval.
 func TestSuspended(t *testing.T) {
 	manual := func(s *Subscription) {
 		s.Content = liveSubscription(s)
@@ -25,7 +25,7 @@ func TestSuspended(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		given []given
-		// waits are the Subscriptions that are made to wait.
+		// waits are the Subscriptions that are switched to manual approval.
 		waits []string
 	}{
 		{"nothing is made", []given{ready, enforced, pending}, nil},
@@ -66,7 +66,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestResumed is a policy that waits no more: nothing of the waiting is left.
+// TestResumed covers a policy whose dependencies are met again: no trace of the suspension is left.
 func TestResumed(t *testing.T) {
 	waiting := input(ready, enforced, pending, subscription("etcd"))
 	status, _ := Finish(waiting, Evaluate(waiting), 0)
@@ -79,7 +79,7 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// TestSuspendedAndInvalid is NonCompliant, which is worse than to wait.
+// TestSuspendedAndInvalid is NonCompliant, which takes precedence over pending.
 func TestSuspendedAndInvalid(t *testing.T) {
 	in := input(ready, enforced, pending, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Name = "" }))
 	status, _ := Finish(in, Evaluate(in), 0)

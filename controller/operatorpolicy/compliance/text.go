@@ -9,13 +9,13 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// named is namespace/name, as messages name an object.
+// named returns namespace/name, as messages name an object.
 func (o *Object) named() string { return text.Name(o.Namespace + "/" + o.Name) }
 
-// maxListed is how many names a message lists.
+// maxListed is the number of names that a message lists.
 const maxListed = 20
 
-// sentences joins a few sentences, none of them longer than a person reads, and counts the rest.
+// sentences joins sentences up to a readable length, and counts the rest.
 func sentences(parts []string) string {
 	const most, longest = 20, 500
 	few := make([]string, 0, min(len(parts), most+1))
@@ -28,7 +28,7 @@ func sentences(parts []string) string {
 	return strings.Join(few, "; ")
 }
 
-// valueText is a value of a field as a message shows it.
+// valueText returns a value of a field for a message.
 func valueText(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -43,13 +43,13 @@ func valueText(value any) string {
 	return text.Truncate(string(raw), 200)
 }
 
-// foreignText is the most that is shown of a message from elsewhere.
+// foreignText is the maximum length of quoted messages from other components.
 const foreignText = 1000
 
 var validReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,254}[A-Za-z0-9_])?$`)
 
-// reasonOr gives the first of some words that a condition takes as its reason: the API server refuses the
-// whole status for one that is empty or holds other characters (R-ST-6).
+// reasonOr returns the first of some words that is a valid reason of a condition: the API server refuses the
+// whole status for one that is empty or has other characters (R-ST-6).
 func reasonOr(words ...string) string {
 	for _, word := range words {
 		if validReason.MatchString(word) {

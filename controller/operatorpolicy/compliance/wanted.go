@@ -13,14 +13,14 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// wanted is what a policy asks for, as far as the policy itself says it.
+// wanted is the desired state, as far as the policy itself sets it.
 type wanted struct {
-	// name is the package, and the name of a Subscription that has to be created.
+	// name is the package, and the name of a Subscription that is created.
 	name, namespace string
-	// subscription are the fields of the Subscription's spec that the policy sets. Those that it leaves out,
-	// or sets to something empty, are "do not care": they are neither compared nor changed.
+	// subscription are the fields of the Subscription's spec that the policy sets. Fields that it omits,
+	// or sets to an empty value, are neither compared nor changed.
 	subscription map[string]any
-	// group is nil where the policy names no OperatorGroup.
+	// group is nil if the policy names no OperatorGroup.
 	group *wantedGroup
 }
 
@@ -29,12 +29,12 @@ type wantedGroup struct {
 	spec map[string]any
 }
 
-// targeted tells whether the group is for some namespaces only.
+// targeted reports whether the group is for some namespaces only.
 func (g *wantedGroup) targeted() bool {
 	return g != nil && (g.spec["targetNamespaces"] != nil || g.spec["selector"] != nil)
 }
 
-// wanted reads the policy. It gives every problem there is at once.
+// wanted parses the policy. It returns all problems at once.
 func (in *Input) wanted() (*wanted, []string) {
 	spec := &in.Policy.Spec
 	sub := &spec.Subscription
@@ -89,8 +89,8 @@ func (in *Input) wanted() (*wanted, []string) {
 	return w, problems
 }
 
-// settled is the policy as it is to be validated: once templates are resolved, what looks like one is plain
-// text and has to be valid as such.
+// settled returns the policy for validation: once templates are resolved, text that looks like a template is
+// plain text and must be valid as such.
 func (in *Input) settled() *policyv1beta2.OperatorPolicy {
 	if len(in.Problems) > 0 {
 		return in.Policy
@@ -100,10 +100,10 @@ func (in *Input) settled() *policyv1beta2.OperatorPolicy {
 	return &op
 }
 
-// reader reads fields that may hold any JSON, and collects why it could not.
+// reader reads fields that may hold any JSON, and collects errors.
 type reader struct {
 	problems []string
-	// quiet is set where validation has said already what is wrong.
+	// quiet is set if validation has reported the problems already.
 	quiet bool
 }
 
@@ -118,7 +118,7 @@ func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
 	return into
 }
 
-// put sets a field unless the value says nothing.
+// put sets a field unless the value is empty.
 func put(fields map[string]any, field, value string) {
 	if value != "" {
 		fields[field] = value
@@ -133,15 +133,15 @@ func anySlice(values []string) []any {
 	return list
 }
 
-// emptySelector tells whether a label selector selects nothing in particular.
+// emptySelector reports whether a label selector has no requirement.
 func emptySelector(selector map[string]any) bool {
 	labels, _ := selector["matchLabels"].(map[string]any)
 	expressions, _ := selector["matchExpressions"].([]any)
 	return len(labels) == 0 && len(expressions) == 0
 }
 
-// catalogProblems says that the catalog which a policy names in part is none that has the package (only
-// while the Subscription has to be made: an existing one says what its catalog is).
+// catalogProblems reports that the catalog which a policy names in part does not exist or lacks the package (only
+// if the Subscription must be created: an existing one names its catalog).
 func (e *evaluation) catalogProblems() []string {
 	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
 	inPart := (asked.Name == "") != (asked.Namespace == "")
@@ -150,7 +150,7 @@ func (e *evaluation) catalogProblems() []string {
 	}
 	other := e.Input.manifest(olm.Catalog{})
 	if other == nil {
-		return nil // the package may still appear anywhere
+		return nil // the package may still appear in any catalog
 	}
 	field, value := "source", asked.Name
 	if asked.Name == "" {

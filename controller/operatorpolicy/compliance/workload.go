@@ -14,7 +14,7 @@ const (
 	reasonNoDeployments = "NoRelevantDeployments"
 )
 
-// crds lists the CustomResourceDefinitions of the operator. Having none is no fault.
+// crds lists the CustomResourceDefinitions of the operator. An operator without any is compliant.
 func (e *evaluation) crds() Finding {
 	f := Finding{Type: TypeCustomResourceDefinition, Status: metav1.ConditionTrue, Kind: kindCustomResourceDefinition}
 	if len(e.CRDs) == 0 {
@@ -29,8 +29,8 @@ func (e *evaluation) crds() Finding {
 	return f
 }
 
-// deployments says whether what the ClusterServiceVersion runs is up. One that is missing is as little up as
-// one whose replicas are not (R-ST-11).
+// deployments reports whether the Deployments of the ClusterServiceVersion are available. A missing one counts
+// as unavailable (R-ST-11).
 func (e *evaluation) deployments() Finding {
 	f := Finding{Type: TypeDeployment, Status: metav1.ConditionTrue, Reason: reasonNoDeployments, Kind: kindDeployment}
 	switch {

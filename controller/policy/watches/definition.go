@@ -15,29 +15,29 @@ import (
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// definition is what is kept of a CustomResourceDefinition. Schemas are most of them, and nobody reads those here.
+// definition is the part of a CustomResourceDefinition that is stored. Schemas are most of its size and not needed here.
 type definition struct {
 	metav1.ObjectMeta
 	kind Kind
-	// established tells that its kind is served.
+	// established reports that its kind is served.
 	established bool
 }
 
-// define reads CustomResourceDefinitions as they come.
+// define transforms CustomResourceDefinitions before they are stored.
 func define(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil // transformed before, or a tombstone
 	}
 	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(u.Object, fields...) // the API server checks what is of which type
+		s, _, _ := unstructured.NestedString(u.Object, fields...) // the API server validates the types
 		return s
 	}
 	d := &definition{
 		ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
 		kind: Kind{
 			Group: text("spec", "group"),
-			// Names that are asked for may be taken; those that are accepted count.
+			// Requested names may be taken; the accepted ones count.
 			Kind:       cmp.Or(text("status", "acceptedNames", "kind"), text("spec", "names", "kind")),
 			Plural:     cmp.Or(text("status", "acceptedNames", "plural"), text("spec", "names", "plural")),
 			Namespaced: text("spec", "scope") == "Namespaced",
@@ -60,7 +60,7 @@ func define(obj any) (any, error) {
 	return d, nil
 }
 
-// each goes through the structures of a list.
+// each calls do for the objects of a list.
 func each(u *unstructured.Unstructured, do func(map[string]any), fields ...string) {
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
 	entries, _ := list.([]any)
@@ -75,22 +75,22 @@ func (d *definition) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: d.kind.Group, Kind: d.kind.Kind}
 }
 
-// called tells whether it has that name.
+// called reports whether it has that name.
 func (d *definition) called(name string) bool { return d != nil && d.Name == name }
 
-// serves tells whether a version is served; "" is any.
+// serves reports whether a version is served; "" is any.
 func (d *definition) serves(version string) bool {
 	return version == "" || slices.Contains(d.kind.Versions, version)
 }
 
-// possible tells whether an object could have that namespace and name. The API server would take others for another request.
+// possible reports whether an object could have that namespace and name. The API server would read others as another request.
 func (d *definition) possible(ref dependency.Ref) bool {
 	valid := func(s string) bool { return s != "" && len(rest.IsValidPathSegmentName(s)) == 0 }
 	return valid(ref.Name) && (!d.kind.Namespaced || valid(ref.Namespace))
 }
 
-// subject is what is followed for objects of the kind in a namespace, or without one, in all. It is read in the version that
-// is stored, so that nothing needs to be converted, by a webhook that may not answer.
+// subject returns what to watch for objects of the kind in a namespace, or without one, in all. It uses the storage version, so
+// that reads need no conversion webhook, which may not answer.
 func (d *definition) subject(namespace string) subject {
 	served := d.kind.Storage
 	if !d.serves(served) || served == "" {

@@ -22,23 +22,23 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// longestPause is the longest time that a watch that is not allowed is left alone.
+// longestPause is the longest backoff of a forbidden watch.
 const longestPause = 10 * time.Minute
 
-// firstPause and lastPause bound the pauses between the attempts of a watch that was interrupted.
+// firstPause and lastPause bound the backoff of a watch that was interrupted.
 const firstPause, lastPause = 800 * time.Millisecond, 30 * time.Second
 
-// subject is what one watch follows: the objects of a kind in a namespace that are waited for, or one of them, or all template objects of
-// the kind. Subjects that differ in anything need watches of their own.
+// subject is what one watch covers: the objects of a kind in a namespace that are dependencies, or one of them, or all template objects of
+// the kind. Subjects that differ in any field need separate watches.
 type subject struct {
 	resource   schema.GroupVersionResource
 	namespaced bool
 	namespace  string
-	// definition is that of the kind: one that was removed and came back is another.
+	// definition is the UID of the definition: one that was deleted and recreated is another.
 	definition types.UID
 }
 
-// right is what must be granted for following it.
+// right returns the permission that the watch requires.
 func (s subject) right() string {
 	right := "list and watch " + s.resource.GroupResource().String()
 	switch {
@@ -50,32 +50,32 @@ func (s subject) right() string {
 	return right
 }
 
-// follower follows objects of a subject with a reflector. Where that is not allowed the reflector ends, and another is tried after a
-// pause.
+// follower watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is started after
+// a backoff.
 type follower struct {
 	subject
-	// names are those of the objects that are kept; nil keeps all that are made of templates. They do not change: more names are
-	// for another follower.
+	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change: more names need
+	// another follower.
 	names   map[string]struct{}
 	client  dynamic.Interface
 	backoff time.Duration
 	log     logr.Logger
-	// learned is called when all has been read, or may not be, unlike before; changed of each change after that of what is kept. An
-	// object that appeared has no old state, one that is gone no new one. Both must return at once.
+	// learned is called when the initial list is complete or forbidden, unlike before; changed for each later change of a stored object. An
+	// added object has no old state, a deleted one no new state. Neither may block.
 	learned func(before *knowledge)
 	changed func(old, now *unstructured.Unstructured)
-	// read is called of all that was read.
+	// read is called for everything that was read.
 	read func()
 
-	// stop ends it.
+	// stop stops it.
 	stop context.CancelFunc
-	// again holds one token: it is worth trying at once.
+	// again holds one token: retry at once.
 	again chan struct{}
-	// known is nil until something is known.
+	// known is nil until the first list is complete or forbidden.
 	known atomic.Pointer[knowledge]
 }
 
-// knowledge is what is known of a subject: its objects, which a reflector keeps current, or why it may not be read.
+// knowledge is the state of a subject: its objects, which a reflector updates, or why it may not be read.
 type knowledge struct {
 	objects cache.Indexer
 	denied  error
@@ -87,7 +87,7 @@ func (w *Watches) newFollower(s subject, names map[string]struct{}) *follower {
 		again: make(chan struct{}, 1)}
 }
 
-// covers reports whether an object is among those that are kept.
+// covers reports whether an object is among those that are stored.
 func (f *follower) covers(name string) bool {
 	if f == nil {
 		return false
@@ -96,7 +96,7 @@ func (f *follower) covers(name string) bool {
 	return ok
 }
 
-// trim returns what is kept of an object, nil if it is not wanted.
+// trim returns the part of an object that is stored, nil if it is not selected.
 func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	switch {
 	case f.names == nil:
@@ -107,8 +107,8 @@ func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured
 	return nil
 }
 
-// selectors are those of what is followed: an object alone is selected by its name, so that nothing else of its kind is read, and a
-// right to that one is enough.
+// selectors returns the selectors of the watch: a single object is selected by its name, so that nothing else of its kind is read, and
+// permission for that object is enough.
 func (f *follower) selectors() (field, label string) {
 	switch {
 	case f.names == nil:
@@ -121,7 +121,7 @@ func (f *follower) selectors() (field, label string) {
 	return "", ""
 }
 
-// retry tries it again now if it is not allowed.
+// retry retries a forbidden watch at once.
 func (f *follower) retry() {
 	if f == nil {
 		return
@@ -135,7 +135,7 @@ func (f *follower) retry() {
 	}
 }
 
-// run follows the subject until the context ends.
+// run watches the subject until the context ends.
 func (f *follower) run(ctx context.Context) {
 	defer f.stop()
 	pause := f.backoff
@@ -160,7 +160,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// follow runs a reflector until the context ends or the API server does not allow it. All else the reflector tries again.
+// follow runs a reflector until the context ends or the watch is forbidden. The reflector retries all other errors.
 func (f *follower) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -186,7 +186,7 @@ func (f *follower) follow(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { f.reflect(ctx, reflector, end) })
-	// To have listed it is not enough: who may list and not watch would know what was once, again and again.
+	// A list is not enough: with list but without watch permission the state would be outdated, again and again.
 	for _, happened := range []<-chan struct{}{opened, synced} {
 		select {
 		case <-ctx.Done():
@@ -199,10 +199,10 @@ func (f *follower) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// reflect runs a reflector until the context ends, and ends it where the API server does not allow it.
+// reflect runs a reflector until the context ends, and stops it if the API server forbids the watch.
 func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Steps: 10, Cap: lastPause}
-	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // it ends with the context alone
+	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // only the context ends it
 		switch err := reflector.ListAndWatchWithContext(ctx); {
 		case err == nil || ctx.Err() != nil:
 		case apierrors.IsForbidden(err):
@@ -218,7 +218,7 @@ func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end 
 	})
 }
 
-// learn takes what is known from now on.
+// learn sets the state of the subject.
 func (f *follower) learn(now *knowledge) {
 	before := f.known.Swap(now)
 	if before != nil && before.denied != nil {

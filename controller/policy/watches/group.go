@@ -2,19 +2,19 @@ package watches
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// group is what is waited for of one kind in one namespace. Its watch keeps a fixed set of objects. Where more are waited for, the next
-// watch is opened beside it and takes over when it has read all: what is known stays known meanwhile, however many names come one after
-// the other.
+// group is the set of dependencies of one kind in one namespace. Its watch covers a fixed set of objects. For further names a second
+// watch is opened, which replaces the first when its initial list is complete: the known state stays available meanwhile, however many
+// names are added one after the other.
 type group struct {
 	subject
 	targets map[*target]struct{}
-	// current has been read, or is not allowed any more; next is being read, or is not allowed. Either may be nil.
+	// current has been read, or is forbidden now; next is being read, or is forbidden. Either may be nil.
 	current, next *follower
 }
 
 func (g *group) followers() [2]*follower { return [2]*follower{g.current, g.next} }
 
-// of returns what follows an object, nil if nothing does.
+// of returns the follower that covers an object, nil if none does.
 func (g *group) of(name string) *follower {
 	switch {
 	case g == nil:
@@ -27,7 +27,7 @@ func (g *group) of(name string) *follower {
 	return nil
 }
 
-// open follows a target as its kind is now. It goes on as it is if that has not changed.
+// open watches a target according to the current definition of its kind. It does nothing if that has not changed.
 func (w *Watches) open(t *target) {
 	s, ok := w.subjectOf(t.Target)
 	if t.group != nil && ok && t.group.subject == s {
@@ -47,8 +47,8 @@ func (w *Watches) open(t *target) {
 	w.extend(g)
 }
 
-// extend opens the next watch of a group if there are names that neither watch covers. One that is being read is let finish, so that
-// there are two at most.
+// extend opens the next watch of a group if some names are covered by neither watch. A watch that is still being read is not
+// replaced, so there are at most two.
 func (w *Watches) extend(g *group) {
 	if g.next != nil && g.next.known.Load() == nil || w.run == nil {
 		return
@@ -71,8 +71,8 @@ func (w *Watches) extend(g *group) {
 	w.run(f)
 }
 
-// promote puts a watch that has been read in the place of the one before it, and returns all who want to know of the group. One that is not
-// allowed replaces nothing: what could be read on its own stays.
+// promote replaces the current watch with one that has been read, and returns all owners interested in the group. A forbidden watch
+// replaces nothing: what the current one can read stays available.
 func (w *Watches) promote(g *group, f *follower) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *Watches) promote(g *group, f *follower) owners {
 	return all
 }
 
-// interested are those who want to know of an object that changed.
+// interested returns the owners that are interested in an object that changed.
 func (w *Watches) interested(g *group, old, now *unstructured.Unstructured) owners {
 	name := ""
 	for _, u := range []*unstructured.Unstructured{old, now} {
@@ -111,7 +111,7 @@ func (w *Watches) interested(g *group, old, now *unstructured.Unstructured) owne
 	return all
 }
 
-// close leaves a target alone; the last one ends the watches of its group.
+// close removes a target; the last one ends the watches of its group.
 func (w *Watches) close(t *target) {
 	g := t.group
 	if g == nil {

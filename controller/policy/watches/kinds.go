@@ -11,19 +11,19 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Kind is a kind that the API server serves from a CustomResourceDefinition. It is shared and must not be changed.
+// Kind is a kind that the API server serves from a CustomResourceDefinition. It is shared and must not be modified.
 type Kind struct {
 	Group, Kind, Plural string
-	// Versions are those that are served, the preferred one first.
+	// Versions are the served versions, the preferred one first.
 	Versions []string
-	// Storage is the version that objects are stored in. It may be one that is not served.
+	// Storage is the storage version. It may be one that is not served.
 	Storage    string
 	Namespaced bool
-	// Template tells that templates may be of it.
+	// Template reports that templates may contain it.
 	Template bool
 }
 
-// Kinds are the kinds of a cluster that come from CustomResourceDefinitions. Its methods may be called from any goroutine.
+// Kinds are the kinds of a cluster that come from CustomResourceDefinitions. It is safe for concurrent use.
 type Kinds struct {
 	gatekeeper bool
 
@@ -32,12 +32,12 @@ type Kinds struct {
 	established map[schema.GroupKind]*definition
 }
 
-// NewKinds makes Kinds that are none yet.
+// NewKinds returns empty Kinds.
 func NewKinds(o Options) *Kinds {
 	return &Kinds{gatekeeper: o.Gatekeeper, established: map[schema.GroupKind]*definition{}}
 }
 
-// Lookup gives a kind if it is served.
+// Lookup returns a kind if it is served.
 func (k *Kinds) Lookup(group, kind string) (Kind, bool) {
 	d, ok := k.definition(schema.GroupKind{Group: group, Kind: kind})
 	if !ok {
@@ -46,7 +46,7 @@ func (k *Kinds) Lookup(group, kind string) (Kind, bool) {
 	return k.with(d), true
 }
 
-// Templates gives the kinds that templates may be of, in order.
+// Templates returns the kinds that templates may contain, sorted.
 func (k *Kinds) Templates() []Kind {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -68,7 +68,7 @@ func (k *Kinds) with(d *definition) Kind {
 	return kind
 }
 
-// template tells whether templates may be of a kind. Gatekeeper's own do not say so of themselves.
+// template reports whether templates may contain a kind. The definitions of Gatekeeper's own kinds do not declare it.
 func (k *Kinds) template(d *definition) bool {
 	if (dependency.Ref{Group: d.kind.Group, Kind: d.kind.Kind}).Gatekeeper() {
 		return k.gatekeeper
@@ -83,12 +83,12 @@ func (k *Kinds) definition(kind schema.GroupKind) (*definition, bool) {
 	return d, ok
 }
 
-// replace takes a definition that appeared (there is no old one), changed or disappeared (there is no new one), and tells which
-// kinds differ from before.
+// replace applies a definition that was added (old is nil), changed or deleted (now is nil), and returns the kinds that differ
+// from before.
 func (k *Kinds) replace(old, now *definition) (changed []schema.GroupKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// After a pause in the watch a definition may be reported gone after the one that took over its kind.
+	// After a watch was interrupted, the deletion of a definition may arrive after the one that replaced it.
 	if old != nil && old.established && k.established[old.groupKind()].called(old.Name) {
 		if now == nil || !now.established || now.groupKind() != old.groupKind() {
 			delete(k.established, old.groupKind())

@@ -38,7 +38,7 @@ func versionList(versions []string) []any {
 	var list []any
 	for _, v := range versions {
 		var name, a, b string
-		_, _ = fmt.Sscan(v, &name, &a, &b) // what is left out stays empty
+		_, _ = fmt.Sscan(v, &name, &a, &b) // omitted parts stay empty
 		list = append(list, map[string]any{"name": name, "served": a == "served", "storage": a == "stored" || b == "stored"})
 	}
 	return list

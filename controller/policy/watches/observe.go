@@ -10,10 +10,10 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Observe gives what is known of a target. What no owner has set has not been read; of Policies and PolicySets this tells
-// only that their kind is served.
+// Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets it reports
+// only whether their kind is served.
 func (w *Watches) Observe(t Target) dependency.Observed {
-	all := w.Synced() // asked before: whatever is not known then does not exist
+	all := w.Synced() // read first: after the sync, a kind that is not known does not exist
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	switch {
 	case !ok && !all:
@@ -39,8 +39,8 @@ func (w *Watches) Observe(t Target) dependency.Observed {
 	return dependency.Observe(object.Object)
 }
 
-// Object gives what is kept of a target: its metadata and what its status says of compliance; nil where it does not exist, or is
-// not known. It is shared and must not be changed.
+// Object returns the stored part of a target: its metadata and the compliance fields of its status; nil if it does not exist, or is
+// not known. It is shared and must not be modified.
 func (w *Watches) Object(t Target) *unstructured.Unstructured {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	if !ok || !d.possible(t.Ref) {
@@ -49,7 +49,7 @@ func (w *Watches) Object(t Target) *unstructured.Unstructured {
 	return w.known(t, d).object(d, t.Ref)
 }
 
-// known is what is known of what a target is part of; nil if nothing is.
+// known returns the state of the watch that covers a target; nil if there is none.
 func (w *Watches) known(t Target, d *definition) *knowledge {
 	w.mu.Lock()
 	var f *follower
@@ -65,7 +65,7 @@ func (w *Watches) known(t Target, d *definition) *knowledge {
 	return f.known.Load()
 }
 
-// object gives one object, nil if it is not known to exist.
+// object returns one object, nil if it is not known to exist.
 func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
@@ -74,23 +74,23 @@ func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unst
 	if d.kind.Namespaced {
 		key = ref.Namespace + "/" + ref.Name
 	}
-	found, ok, _ := k.objects.GetByKey(key) // a map has no errors
+	found, ok, _ := k.objects.GetByKey(key) // a map returns no errors
 	if !ok {
 		return nil
 	}
 	return found.(*unstructured.Unstructured)
 }
 
-// of gives the objects of a Policy.
+// of returns the objects of a Policy.
 func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}
-	found, _ := k.objects.ByIndex(byParent, parent.String()) // only another index has an error
+	found, _ := k.objects.ByIndex(byParent, parent.String()) // only an unknown index returns an error
 	return typed(found)
 }
 
-// all gives all objects.
+// all returns all objects.
 func (k *knowledge) all() []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
@@ -106,12 +106,12 @@ func typed(objects []any) []*unstructured.Unstructured {
 	return all
 }
 
-// kindName names a kind and its group.
+// kindName returns the name of a kind with its group.
 func kindName(ref dependency.Ref) string {
 	return schema.GroupKind{Group: ref.Group, Kind: ref.Kind}.String()
 }
 
-// notServed says that a version is not served, and which are.
+// notServed returns a message that a version is not served, with those that are.
 func notServed(t Target, versions []string) string {
 	verb := "are"
 	if len(versions) == 1 {

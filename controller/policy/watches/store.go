@@ -11,25 +11,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects are listed at a time where the API server does not stream them: there may be any number, of 1.5 MiB
-// each, and most are not kept.
+// pageSize is the number of objects per list request if the API server does not stream lists: there may be any number of them, of
+// 1.5 MiB each, and most are not stored.
 const pageSize = 20
 
-// store keeps what a reflector reads, trimmed, and only what is wanted. It costs a tenth of an informer, which has queues and goroutines
-// of its own for each of its handlers.
+// store stores what a reflector reads, trimmed, and only selected objects. It costs a tenth of an informer, which has queues and
+// goroutines for each of its handlers.
 type store struct {
 	cache.Indexer
 	trim func(*unstructured.Unstructured) *unstructured.Unstructured
-	// synced is called when all has been read, again after each pause; changed of each change after the first time.
+	// synced is called when the initial list is complete, again after each interruption; changed for each later change.
 	synced  func()
 	changed func(old, now *unstructured.Unstructured)
-	// read is called of all that was read, also where nothing that is kept has changed.
+	// read is called for everything that was read, also if nothing that is stored has changed.
 	read func()
 
 	replaced bool
 }
 
-// Transformer makes the reflector trim objects before it collects them.
+// Transformer returns the function with which the reflector trims objects before it collects them.
 func (s *store) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		u, ok := obj.(*unstructured.Unstructured)
@@ -39,7 +39,7 @@ func (s *store) Transformer() cache.TransformFunc {
 		if kept := s.trim(u); kept != nil {
 			return kept, nil
 		}
-		// What is not wanted still needs a key.
+		// Objects that are not selected still need a key.
 		bare := &unstructured.Unstructured{Object: map[string]any{}}
 		bare.SetNamespace(u.GetNamespace())
 		bare.SetName(u.GetName())
@@ -47,10 +47,10 @@ func (s *store) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add keeps an object that is wanted.
+// Add stores an object if it is selected.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
-// Update keeps what an object is now.
+// Update stores the new state of an object.
 func (s *store) Update(obj any) error {
 	now := s.trim(obj.(*unstructured.Unstructured))
 	if now == nil {
@@ -64,7 +64,7 @@ func (s *store) Update(obj any) error {
 	return nil
 }
 
-// Delete forgets an object.
+// Delete removes an object.
 func (s *store) Delete(obj any) error {
 	old := s.get(obj.(*unstructured.Unstructured))
 	if old == nil {
@@ -77,7 +77,7 @@ func (s *store) Delete(obj any) error {
 	return nil
 }
 
-// Replace keeps these objects, as far as they are wanted, and no others.
+// Replace replaces all objects with those of a list that are selected.
 func (s *store) Replace(list []any, version string) error {
 	before := map[string]*unstructured.Unstructured{}
 	for _, obj := range s.List() {
@@ -108,7 +108,7 @@ func (s *store) Replace(list []any, version string) error {
 	return nil
 }
 
-// Resync does nothing: there is nothing that is not passed on.
+// Resync does nothing: every change was already passed on.
 func (s *store) Resync() error { return nil }
 
 func (s *store) tell(old, now *unstructured.Unstructured) {
@@ -119,7 +119,7 @@ func (s *store) tell(old, now *unstructured.Unstructured) {
 }
 
 func (s *store) get(u *unstructured.Unstructured) *unstructured.Unstructured {
-	found, ok, _ := s.GetByKey(keyOf(u)) // a map has no errors
+	found, ok, _ := s.GetByKey(keyOf(u)) // a map returns no errors
 	if !ok {
 		return nil
 	}
@@ -133,14 +133,14 @@ func keyOf(u *unstructured.Unstructured) string {
 	return u.GetNamespace() + "/" + u.GetName()
 }
 
-// listWatch lists and watches the objects of a resource that are selected. A list is read in pages that are trimmed one by one. Opened is
-// called for each watch that is open.
+// listWatch lists and watches the selected objects of a resource. Lists are read in pages that are trimmed one by one. Opened is
+// called for each watch that is established.
 func listWatch(client dynamic.Interface, resource dynamic.ResourceInterface, field, label string, trim func(*unstructured.Unstructured) *unstructured.Unstructured,
 	opened func()) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector, o.LabelSelector = field, label
-			// The version that was asked for would have the API server answer from its cache, all at once.
+			// With a resourceVersion the API server would answer from its cache, without pages.
 			o.ResourceVersion, o.ResourceVersionMatch, o.Limit = "", "", pageSize
 			all := &unstructured.UnstructuredList{}
 			for {

@@ -11,31 +11,31 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Target is an object that an owner wants to know of.
+// Target is an object that an owner depends on or has a template of.
 type Target struct {
 	dependency.Ref
-	// Version is the one that the object is wanted in; "" is any. The object is read in the version that the API server stores.
+	// Version is the required version of the object; "" is any. The object is read in its storage version.
 	Version string
-	// Template marks an object made of a template of the owner. It is found among all of its kind: there is no watch for it
-	// alone. The owner is told when the kind appears, changes or disappears, and when its objects have been read or may not
-	// be; of the object itself, the Policy that its labels name.
+	// Template marks an object made of a template of the owner. It is covered by the watch for all template objects of its kind. The
+	// owner is notified when the kind appears, changes or disappears, and when its objects have been read or are forbidden; changes of
+	// the object itself notify the Policy in its labels.
 	Template bool
 }
 
-// target is a Target that somebody named.
+// target is a Target that at least one owner has set.
 type target struct {
 	Target
 	owners owners
-	// group is what it is followed with, nil where nothing does.
+	// group is the group whose watch covers it, nil for none.
 	group *group
 }
 
-// owners is a set of those who are told.
+// owners is a set of owners to notify.
 type owners map[types.NamespacedName]struct{}
 
 func (o owners) add(others owners) { maps.Copy(o, others) }
 
-// addParents adds the Policies that template objects belong to.
+// addParents adds the Policies of template objects.
 func (o owners) addParents(objects ...*unstructured.Unstructured) {
 	for _, object := range objects {
 		if parent, ok := parentOf(object); ok {
@@ -44,8 +44,8 @@ func (o owners) addParents(objects ...*unstructured.Unstructured) {
 	}
 }
 
-// Set makes these the targets of an owner, in place of those that it had; with none the owner is forgotten. Policies and
-// PolicySets may be among them, for Dependents, but are not followed here.
+// Set sets the targets of an owner, in place of its previous ones; an empty list removes the owner. Policies and PolicySets may be
+// among them, for Dependents, but are not watched here.
 func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,7 +55,7 @@ func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 		had = map[Target]*target{}
 		w.owners[owner] = had
 	}
-	for _, t := range added { // before others are dropped: what both have in common goes on
+	for _, t := range added { // added before others are removed: watches that both need continue
 		had[t] = w.name(owner, t)
 	}
 	for _, t := range gone {
@@ -67,7 +67,7 @@ func (w *Watches) Set(owner types.NamespacedName, targets []Target) {
 	}
 }
 
-// difference tells what is new among targets, once each, and what is not among them any more.
+// difference returns the targets that are new, once each, and those that were removed.
 func difference(had map[Target]*target, targets []Target) (added, gone []Target) {
 	wanted := make(map[Target]struct{}, len(targets))
 	for _, t := range targets {
@@ -87,7 +87,7 @@ func difference(had map[Target]*target, targets []Target) (added, gone []Target)
 	return added, gone
 }
 
-// Dependents are the owners that named an object in whichever version, their own templates left out.
+// Dependents returns the owners that depend on an object in any version, without those that have it as a template.
 func (w *Watches) Dependents(ref dependency.Ref) []types.NamespacedName {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *Watches) Dependents(ref dependency.Ref) []types.NamespacedName {
 	return slices.Collect(maps.Keys(all))
 }
 
-// name notes that an owner wants to know of a target.
+// name records that an owner needs a target.
 func (w *Watches) name(owner types.NamespacedName, wanted Target) *target {
 	kind := groupKind(wanted.Ref)
 	t := w.targets[kind][wanted]
@@ -114,7 +114,7 @@ func (w *Watches) name(owner types.NamespacedName, wanted Target) *target {
 	return t
 }
 
-// unname notes that an owner does not want to know of a target any more.
+// unname records that an owner does not need a target any more.
 func (w *Watches) unname(owner types.NamespacedName, t *target) {
 	delete(t.owners, owner)
 	if len(t.owners) > 0 {
@@ -125,7 +125,7 @@ func (w *Watches) unname(owner types.NamespacedName, t *target) {
 	remove(w.targets, groupKind(t.Ref), t.Target)
 }
 
-// subjectOf is what is to be followed for a target, if anything can be: what is not served, or cannot exist, is not followed.
+// subjectOf returns the subject to watch for a target, if any: what is not served, or cannot exist, is not watched.
 func (w *Watches) subjectOf(t Target) (subject, bool) {
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	if !ok || !d.serves(t.Version) || t.IsPolicy() || t.IsSet() || !d.possible(t.Ref) {
@@ -138,7 +138,7 @@ func groupKind(ref dependency.Ref) schema.GroupKind {
 	return schema.GroupKind{Group: ref.Group, Kind: ref.Kind}
 }
 
-// put adds to a map in a map.
+// put adds to a nested map.
 func put[K, L comparable, V any](to map[K]map[L]V, key K, inner L, value V) {
 	if to[key] == nil {
 		to[key] = map[L]V{}
@@ -146,7 +146,7 @@ func put[K, L comparable, V any](to map[K]map[L]V, key K, inner L, value V) {
 	to[key][inner] = value
 }
 
-// remove takes from a map in a map.
+// remove removes from a nested map.
 func remove[K, L comparable, V any](from map[K]map[L]V, key K, inner L) {
 	delete(from[key], inner)
 	if len(from[key]) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// Owned gives what is kept of the objects, of all kinds that templates may be of, whose labels say that they are made of templates
-// of a Policy, in order. They are shared and must not be changed.
+// Owned returns the stored parts of the objects, of all kinds that templates may contain, whose labels name a Policy as their source,
+// sorted. They are shared and must not be modified.
 func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructured {
 	w.mu.Lock()
 	followers := slices.Collect(maps.Values(w.templates))
@@ -30,8 +30,8 @@ func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructure
 	return owned
 }
 
-// Template tells whether all template objects of a kind have been read, or why they may not be. Neither is so of kinds that
-// templates cannot be of.
+// Template reports whether all template objects of a kind have been read, or why that is forbidden. For other kinds it returns false
+// and nil.
 func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
 	w.mu.Lock()
 	f := w.templates[schema.GroupKind{Group: group, Kind: kind}]
@@ -46,7 +46,7 @@ func (w *Watches) Template(group, kind string) (ready bool, forbidden error) {
 	return known.denied == nil, known.denied
 }
 
-// openTemplates has the template objects of a kind followed if there may be any.
+// openTemplates watches the template objects of a kind if any may exist.
 func (w *Watches) openTemplates(kind schema.GroupKind) {
 	d, ok := w.kinds.definition(kind)
 	ok = ok && w.kinds.template(d)
@@ -76,7 +76,7 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	w.run(f)
 }
 
-// templated are those who have templates of a kind.
+// templated returns the owners that have templates of a kind.
 func (w *Watches) templated(kind schema.GroupKind) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *Watches) templated(kind schema.GroupKind) owners {
 	return all
 }
 
-// byParent indexes template objects by the Policy that they belong to.
+// byParent indexes template objects by their Policy.
 const byParent = "parent"
 
 func indexParent(obj any) ([]string, error) {
@@ -99,8 +99,8 @@ func indexParent(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// parentOf is the Policy that a template object belongs to, by its labels. Those in namespaces belong to Policies of the same
-// namespace, whatever their labels say: nobody may hand an object to a namespace that is not theirs.
+// parentOf returns the Policy of a template object, from its labels. A namespaced object belongs to a Policy of the same namespace,
+// whatever its labels say: no user may assign objects to a namespace that is not theirs.
 func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
 	if u == nil {
 		return types.NamespacedName{}, false

@@ -11,10 +11,10 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// keptStatus are the fields of a status that are kept.
+// keptStatus are the fields of a status that are stored.
 var keptStatus = []string{"compliant", "complianceState", "history", "conditions", "observedGeneration", "lastEvaluatedGeneration", "totalViolations", "created"}
 
-// trim drops of objects of templates all but their metadata and what a status says of compliance: contents may be of any size.
+// trim removes from template objects all but the metadata and the compliance fields of the status: contents may be of any size.
 func trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := map[string]any{"apiVersion": u.Object["apiVersion"], "kind": u.Object["kind"]}
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
@@ -34,7 +34,7 @@ func trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: kept}
 }
 
-// same tells whether nothing that is kept has changed but the resourceVersion.
+// same reports whether nothing that is stored has changed but the resourceVersion.
 func same(a, b *unstructured.Unstructured) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -52,11 +52,11 @@ func unversioned(u *unstructured.Unstructured) map[string]any {
 	return object
 }
 
-// maxKept bounds, in bytes, each text that is kept of a dependency: its object may be a tenant's.
+// maxKept limits, in bytes, each text that is stored of a dependency: its object may be a tenant's.
 const maxKept = 512
 
-// trimDependency drops of an object that is waited for all but what is read of it: who it is, whose it is, and what it says of its
-// compliance. Trimming what was trimmed changes nothing.
+// trimDependency removes from a dependency all but what is read of it: its identity, its owner labels and the compliance fields of its
+// status. It is idempotent.
 func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := u.Object["metadata"].(map[string]any)
 	kept := only(metadata, "name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
@@ -94,7 +94,7 @@ func trimDependency(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: object}
 }
 
-// only returns some fields of an object, as far as they are plain values.
+// only returns those fields of an object that have plain values.
 func only(object map[string]any, names ...string) map[string]any {
 	kept := map[string]any{}
 	for _, name := range names {
@@ -108,5 +108,5 @@ func only(object map[string]any, names ...string) map[string]any {
 	return kept
 }
 
-// short returns a copy, so that what it was part of can go.
+// short returns a copy, so that the text it was part of can be garbage collected.
 func short(text string) string { return strings.Clone(text[:min(len(text), maxKept)]) }

@@ -45,7 +45,7 @@ func TestTrim(t *testing.T) {
 			if diff := cmp.Diff(object(t, test.want).Object, kept.Object); diff != "" {
 				t.Errorf("kept is not what is wanted (-want +got):\n%s", diff)
 			}
-			// A reflector may trim what it has trimmed, while others read it.
+			// A reflector may trim an object again, while others read it.
 			if again := trim(kept); !cmp.Equal(again, kept) {
 				t.Errorf("trimmed again it is %v", again)
 			}
@@ -56,7 +56,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestO23TrimDependency keeps little of an object that is waited for, however large its owner makes it.
+// TestO23TrimDependency checks that little of a dependency is stored, however large its owner makes it.
 func TestO23TrimDependency(t *testing.T) {
 	large := strings.Repeat("x", 200_000)
 	tests := map[string]struct{ object, want string }{

@@ -1,10 +1,11 @@
-// Package watches follows the objects that Policies wait for, and those that are made of their templates.
+// Package watches watches the objects that Policies depend on, and those that are made of their templates.
 //
-// All objects of a kind in a namespace that are waited for share one watch, however many Policies wait for them. Of the rest that it brings
-// nothing is kept; one object alone is selected by its name, so that nothing else of its kind is read. How many watches there may be is
-// decided before (rules/dependency.Budget). Objects made of templates are followed with one watch for all of a kind, selected by their label. Which kinds there are is known from the CustomResourceDefinitions, so that a kind that appears, changes or
-// disappears is noticed as well. No watch depends on another: a kind that is missing, or may not be read, says so and holds up nobody
-// else. Nothing is asked again and again but what is not allowed, and that ever more seldom.
+// All dependencies of a kind in a namespace share one watch, however many Policies depend on them. Other objects that it returns are
+// not stored; a single object is selected by its name, so that nothing else of its kind is read. Package rules/dependency (Budget)
+// limits the number of watches. Objects made of templates are covered by one watch per kind, selected by their label. Kinds are read
+// from the CustomResourceDefinitions, so that a kind that is added, changed or deleted is noticed as well. No watch depends on another:
+// a kind that is missing or forbidden reports so and blocks no other kind. Only forbidden watches are retried, with exponential
+// backoff.
 package watches
 
 import (
@@ -31,39 +32,39 @@ import (
 type Options struct {
 	// Client lists and watches. Required.
 	Client dynamic.Interface
-	// Notify is told of each owner for which something may differ from before. It must return at once, may be called from
-	// several goroutines at a time, and may call the Watches. Required.
+	// Notify is called with each owner whose observed state may have changed. It must not block, must be safe for concurrent use, and
+	// may call the Watches. Required.
 	Notify func(owner types.NamespacedName)
-	// Gatekeeper makes templates of Gatekeeper's kinds. Default: they are none, whatever their definitions say.
+	// Gatekeeper allows Gatekeeper's kinds in templates. Default: not allowed, whatever their definitions declare.
 	Gatekeeper bool
-	// Backoff is how long a watch that is not allowed is left alone at first; it doubles up to ten minutes. Default: 30 s.
+	// Backoff is the first delay before a forbidden watch is retried; it doubles up to ten minutes. Default: 30 s.
 	Backoff time.Duration
-	// Log takes what may not be watched, and what may again, at V(0). Default: none.
+	// Log receives which watches are forbidden, and which are allowed again, at V(0). Default: none.
 	Log logr.Logger
 }
 
-// Watches follows objects. All its methods may be called at any time, from any goroutine; nothing is read before Start.
+// Watches watches objects. It is safe for concurrent use; nothing is read before Start.
 type Watches struct {
 	Options
 	kinds *Kinds
-	// synced tells that all CustomResourceDefinitions have been read.
+	// synced reports that all CustomResourceDefinitions have been read.
 	synced atomic.Bool
-	// changed is notified of all that is read of template objects.
+	// changed is notified of everything that is read of template objects.
 	changed signal.Signal
 
 	mu sync.Mutex
-	// run has a follower run until it is stopped; nil while the Watches do not run.
+	// run runs a follower until it is stopped; nil while the Watches do not run.
 	run func(*follower)
-	// owners has what each owner named, targets the same by kind, and named by what was named.
+	// owners has the targets of each owner, targets the same by kind, and named by target.
 	owners  map[types.NamespacedName]map[Target]*target
 	targets map[schema.GroupKind]map[Target]*target
 	named   map[dependency.Ref]map[*target]struct{}
-	// groups are what is waited for, by kind and namespace, templates all of a kind.
+	// groups are the dependencies by kind and namespace, templates the template objects by kind.
 	groups    map[subject]*group
 	templates map[schema.GroupKind]*follower
 }
 
-// New makes Watches. Start runs them.
+// New returns Watches. Start runs them.
 func New(o Options) (*Watches, error) {
 	if o.Client == nil || o.Notify == nil {
 		return nil, errors.New("watches options: Client and Notify are required")
@@ -77,7 +78,7 @@ func New(o Options) (*Watches, error) {
 		groups: map[subject]*group{}, templates: map[schema.GroupKind]*follower{}}, nil
 }
 
-// Start follows what is set until the context ends, and returns when all watches have ended. It may be called once.
+// Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
 func (w *Watches) Start(ctx context.Context) error {
 	informer, handled, err := w.definitions()
 	if err != nil {
@@ -90,7 +91,7 @@ func (w *Watches) Start(ctx context.Context) error {
 		own, f.stop = context.WithCancel(ctx)
 		running.Go(func() { f.run(own) })
 	})
-	defer w.setRun(nil) // before the wait, so that none is added to what is waited for
+	defer w.setRun(nil) // before the wait, so that no watch is added to the group that is waited for
 	running.Go(func() { informer.RunWithContext(ctx) })
 	select {
 	case <-ctx.Done():
@@ -103,16 +104,16 @@ func (w *Watches) Start(ctx context.Context) error {
 	return nil
 }
 
-// Synced tells whether the kinds of the cluster have been read: before, a kind that is not known may be there all the same.
+// Synced reports whether the kinds of the cluster have been read: before that, a kind that is not known may exist nevertheless.
 func (w *Watches) Synced() bool { return w.synced.Load() }
 
-// Changed is notified of all that is read of template objects, for those who wait for what they have written.
+// Changed is notified of everything that is read of template objects, for those that wait for their own writes.
 func (w *Watches) Changed() *signal.Signal { return &w.changed }
 
-// Kinds are those of the cluster.
+// Kinds returns the kinds of the cluster.
 func (w *Watches) Kinds() *Kinds { return w.kinds }
 
-// Open returns the number of watches on what is waited for.
+// Open returns the number of watches on dependencies.
 func (w *Watches) Open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +156,7 @@ func (w *Watches) definitions() (cache.SharedIndexInformer, cache.DoneChecker, e
 	return informer, registration.HasSyncedChecker(), nil
 }
 
-// redefine takes a definition that appeared (there is no old one), changed or disappeared (there is no new one).
+// redefine applies a definition that was added (old is nil), changed or deleted (now is nil).
 func (w *Watches) redefine(old, now *definition) {
 	for _, kind := range w.kinds.replace(old, now) {
 		w.settle(kind)
@@ -165,7 +166,7 @@ func (w *Watches) redefine(old, now *definition) {
 	}
 }
 
-// settle makes the watches of a kind what they should be and tells those who wait for something of that kind, or have a
+// settle opens and closes the watches of a kind as needed, and notifies the owners that depend on an object of that kind or have a
 // template of it.
 func (w *Watches) settle(kind schema.GroupKind) {
 	w.mu.Lock()
@@ -185,7 +186,7 @@ func (w *Watches) settle(kind schema.GroupKind) {
 	w.notify(told)
 }
 
-// retry tries again now what may not be watched of a kind.
+// retry retries the forbidden watches of a kind at once.
 func (w *Watches) retry(kind schema.GroupKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +199,7 @@ func (w *Watches) retry(kind schema.GroupKind) {
 	w.templates[kind].retry() // nil does nothing
 }
 
-// everybody gives all owners.
+// everybody returns all owners.
 func (w *Watches) everybody() owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
