@@ -44,7 +44,7 @@ func words(pattern string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(` 
 
 // exempt are the folders and files that are not rewritten yet. The list only shrinks: an entry without a rejected phrase fails as well.
 var exempt = []string{
-	"admission/", "catalog/", "cmd/opgate/serve/", "controller/", "e2e/", "snapshot/",
+	"admission/", "cmd/opgate/serve/", "e2e/",
 }
 
 // records are left as they were written.
