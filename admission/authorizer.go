@@ -11,20 +11,20 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// rightsTimeout bounds asking for rights within the 5 s that the API server waits for a webhook.
+// rightsTimeout bounds a SubjectAccessReview within the 5 s that the API server waits for a webhook.
 const rightsTimeout = 3 * time.Second
 
-// Authorizer tells whether a user has a right.
+// Authorizer reports whether a user has a right.
 type Authorizer interface {
 	May(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error)
 }
 
-// SubjectAccessReviews asks the API server.
+// SubjectAccessReviews is the Authorizer that asks the API server.
 type SubjectAccessReviews struct {
 	Client authorizationclient.SubjectAccessReviewInterface
 }
 
-// May makes one SubjectAccessReview.
+// May creates one SubjectAccessReview and returns its answer.
 func (a SubjectAccessReviews) May(ctx context.Context, user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for key, values := range user.Extra {

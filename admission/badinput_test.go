@@ -31,7 +31,7 @@ func governedGate(t testing.TB) *Gate {
 // namesRule finds the rule in a refusal.
 var namesRule = regexp.MustCompile(`\([a-z]+/[a-z-]+\)`)
 
-// TestBadReviews sends what no API server sends, and what a hostile client might. Whatever it is, the answer
+// TestBadReviews sends what no API server sends, and what a hostile client might. Every answer
 // is an AdmissionReview that refuses.
 func TestBadReviews(t *testing.T) {
 	const uid = `"uid":"705ab4f5"`
@@ -158,8 +158,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestMatchConditionsSkipOnlyWhatPasses backs the matchConditions in manifests/base/webhooks.yaml: every write
-// that they keep away from the gate is one that the gate would let through.
+// TestMatchConditionsSkipOnlyWhatPasses checks the matchConditions in manifests/base/webhooks.yaml: every write
+// that they skip is one that the gate would allow.
 func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestMatchConditionsSkipOnlyWhatPasses(t *testing.T) {
 			if old.GetKind() != "ClusterServiceVersion" {
 				continue
 			}
-			// OLM writes what it likes on what it has installed, and copies it to other namespaces.
+			// OLM may write anything to what it has installed, and copies it to other namespaces.
 			object = old.DeepCopy()
 			object.SetAnnotations(map[string]string{"operatorframework.io/properties": "{}", "olm.operatorGroup": "og"})
 			if got := send(t, gate, olmUser, false, old, object); !got.allowed {
@@ -238,7 +238,7 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// TestUnexpectedCalls sends what the webhook configurations never ask for: another method, and a create on
+// TestUnexpectedCalls sends what the webhook configurations never match: another method, and a create on
 // the endpoint for updates of status (threat G7).
 func TestUnexpectedCalls(t *testing.T) {
 	s := governed(t)

@@ -59,9 +59,9 @@ func (d *discard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkReview compares the whole way of one review, body to answer, with its floor: an empty
-// controller-runtime webhook, which decodes the review, looks at nothing and allows. Below 1.0 of the floor
-// the gate costs less than doing nothing the usual way. The number of policies must not show.
+// BenchmarkReview compares one whole review, body to answer, with a baseline: an empty
+// controller-runtime webhook, which decodes the review and allows. Below 1.0 of the baseline
+// the gate costs less than that. The number of policies must make no difference.
 func BenchmarkReview(b *testing.B) {
 	empty := &ctrladmission.Webhook{Handler: ctrladmission.HandlerFunc(func(context.Context, ctrladmission.Request) ctrladmission.Response {
 		return ctrladmission.Allowed("")
@@ -110,8 +110,8 @@ func crowdedGate(b testing.TB, n int) *Gate {
 	return newGate(b, storeOf(b, objects...), overrideBy{})
 }
 
-// TestReviewAllocations holds the budget of one whole review of 4 KiB, body to answer. 130 were measured when
-// it was set (Go 1.26), of which the standard library's request and JSON take most.
+// TestReviewAllocations checks the budget of one whole review of 4 KiB, body to answer. 130 were measured when
+// it was set (Go 1.26), most of them in the standard library's request and JSON.
 func TestReviewAllocations(t *testing.T) {
 	const budget = 135
 	body := payload(t, 4<<10)

@@ -18,7 +18,7 @@ import (
 	"github.com/opgate/opgate/admission/scenario"
 )
 
-// allowsAll lets everybody do everything, and counts what it is asked.
+// allowsAll allows every request, and counts the requests.
 type allowsAll struct{ asked *atomic.Int64 }
 
 func (a allowsAll) May(context.Context, *authenticationv1.UserInfo, *authorizationv1.ResourceAttributes) (bool, error) {
@@ -26,8 +26,8 @@ func (a allowsAll) May(context.Context, *authenticationv1.UserInfo, *authorizati
 	return true, nil
 }
 
-// TestA9RedactedScenarios posts the review of every scenario without being the API server, as everybody can who reaches the port.
-// No answer names an object that the review does not, and no rights of users are asked about. The API server's own reviews show
+// TestA9RedactedScenarios posts the review of every scenario without being the API server, as any client that reaches the port can.
+// No answer names an object that the review does not, and no SubjectAccessReview is made. The API server's own reviews show
 // that there is something to name.
 func TestA9RedactedScenarios(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
@@ -120,8 +120,8 @@ func asText(t *testing.T, answer *admissionv1.AdmissionResponse) string {
 	return string(text)
 }
 
-// TestA9ForgedUser posts reviews with a made-up user who may do everything, to learn what that user may. It learns nothing: not
-// an override, nor whether templates could be made, and that is refused for now, not for good.
+// TestA9ForgedUser posts reviews with a forged user who has all rights, to learn what that user may do. The answers show neither
+// an override nor whether templates could be created, and the refusals are temporary.
 func TestA9ForgedUser(t *testing.T) {
 	for name, rule := range map[string]string{"plan-override": "plan/", "policy-escalation": "policy/escalation"} {
 		t.Run(name, func(t *testing.T) {

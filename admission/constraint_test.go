@@ -8,7 +8,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestIdentity: who Opgate is decides who may write virtual operators; while that is not known, nobody may.
+// TestIdentity: only Opgate's own user may write virtual operators; no user may while that user is not known.
 func TestIdentity(t *testing.T) {
 	const opgate = "system:serviceaccount:opgate-system:opgate"
 	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",

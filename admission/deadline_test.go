@@ -13,7 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// TestA4Deadline: judging ends before the API server gives up, and what was read too late is refused rather than left without an answer.
+// TestA4Deadline: judging ends before the API server's timeout, and what was read too late is refused instead of not answered.
 func TestA4Deadline(t *testing.T) {
 	for query, want := range map[string]time.Duration{"": 4 * time.Second, "?timeout=10s": 8 * time.Second, "?timeout=1s": 800 * time.Millisecond,
 		"?timeout=x": 4 * time.Second, "?timeout=-1s": 4 * time.Second, "?timeout=9000h": 4 * time.Second} {

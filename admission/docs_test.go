@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestRulesDocument holds docs/rules.md to the code: a heading for each rule and no other, and every message
-// shown there is one that a scenario gets.
+// TestRulesDocument compares docs/rules.md with the code: a heading for each rule and no other, and every message
+// there is one that a scenario gets.
 func TestRulesDocument(t *testing.T) {
 	data, err := os.ReadFile("../docs/rules.md")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // explainDoubt completes a refusal of a user that has OLM's name but does not count as OLM, and that was judged like any other user
-// (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it says what is
-// wrong with the identity and what an administrator does about it: OLM shows refusals on the Subscription.
+// (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it states what is
+// wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
 func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
 	doubt, doubted := g.olm.Doubt(user)
 	if !doubted {

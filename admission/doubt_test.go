@@ -74,8 +74,8 @@ func TestA1TokenOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestA1NotReadyBeforeVerification asks before there is a snapshot and before the identity is verified: not even what OLM may always
-// write passes, and all of it is to be retried (threats G2, O16).
+// TestA1NotReadyBeforeVerification sends reviews before there is a snapshot and before the identity is verified: not even what OLM may
+// always write passes, and every refusal is one to retry (threats G2, O16).
 func TestA1NotReadyBeforeVerification(t *testing.T) {
 	s := governed(t)
 	gate := newGate(t, &snapshot.Store{}, overrideBy{})

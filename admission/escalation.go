@@ -17,11 +17,11 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// askedAtOnce bounds how many rights are asked about at the same time.
+// askedAtOnce bounds the number of concurrent SubjectAccessReviews.
 const askedAtOnce = 20
 
-// mutateParentPolicy marks a Policy whose author has the rights to all that it makes and waits for. What is missing is for the
-// validating webhook to refuse, and so is any other mark. What does not decode passes unchanged as in mutateSubscription.
+// mutateParentPolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
+// refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
 func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
@@ -29,7 +29,7 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req
 		return unchanged
 	}
 	if req.OldObject != nil {
-		// A stored one that does not decode counts as none: then the author answers for all of the new one.
+		// A stored one that does not decode counts as none: then the author needs the rights to all of the new one.
 		if stored := (&policyv1.Policy{}); kjson.UnmarshalCaseSensitivePreserveInts(*req.OldObject, stored) == nil {
 			old = stored
 		}
@@ -47,8 +47,8 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req
 	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
 }
 
-// validateParentPolicy judges a Policy, and whether its author has the rights to what it makes and waits for (threats O14 and O22). It
-// asks again, though a valid mark says so: a mark is evidence for those who read the Policy later, not for who writes it now.
+// validateParentPolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
+// It checks again although a valid mark says so: a mark is evidence for later readers of the Policy, not for the present write.
 func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
 	in := rules.PolicyInput{Policy: policy, Old: old, Order: s.Order()}
@@ -66,7 +66,7 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, r
 	_, marked := dependency.Verify(key, policy, digest)
 	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
 	if missing.refuses() {
-		in.Order = nil // a cycle shows what others wait for, which is not for those who may not get it
+		in.Order = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
 	}
 	v := rules.JudgePolicy(in)
 	switch {
@@ -83,14 +83,14 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, r
 	return v
 }
 
-// sameMark reports whether nothing is asked about the mark: whoever writes another one, or takes it away, answers for the Policy.
+// sameMark reports whether the mark is unchanged: a user who changes or removes it needs the rights of the Policy's author.
 func sameMark(a, b *policyv1.Policy) bool {
 	before, marked := a.Annotations[dependency.AnnotationVerified]
 	now, still := b.Annotations[dependency.AnnotationVerified]
 	return before == now && marked == still
 }
 
-// needsOf are what the author of a Policy needs rights to. Only a stored Policy with a valid mark answers for what it has already.
+// needsOf returns what the author of a Policy needs rights to. What is stored is left out only if its mark is valid.
 func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
 	if old == nil {
 		return rules.Needs(policy, nil, dependency.Verification{})
@@ -107,13 +107,13 @@ func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
 	return rules.Needs(policy, old, known)
 }
 
-// missing are the needs for which a user has no right. Unknown says of each whether that could not be found out.
+// missing are the needs for which a user has no right. Unknown holds for each whether the check failed.
 type missing struct {
 	needs   []*rules.Need
 	unknown []bool
-	// many: there are too many to ask about.
+	// many: there are too many to check.
 	many bool
-	// unauthenticated: the request does not come from the API server, so that nothing was asked.
+	// unauthenticated: the request does not come from the API server, so that nothing was checked.
 	unauthenticated bool
 }
 
@@ -122,8 +122,8 @@ func (m *missing) refuses() bool {
 	return m.many || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
 }
 
-// missing asks which rights a user does not have: a bounded number of them at a time, each once, and no more once one is missing that
-// refuses the Policy. An error is never a yes. Without a user that the API server vouches for, nothing is asked, and all is missing (threat G20).
+// missing returns the rights that a user does not have. It checks a bounded number at a time, each once, and stops once one is missing
+// that refuses the Policy. An error is never a yes. Without a user that the API server authenticated, all are missing (threat G20).
 func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []rules.Need) missing {
 	var m missing
 	if user == nil {
@@ -168,7 +168,7 @@ func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, nee
 
 type answer struct{ allowed, unknown bool }
 
-// ask asks about one right of each need, at the same time.
+// ask checks one right of each need, concurrently.
 func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, needs []*rules.Need, attempt int, answers map[rules.Right]answer) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup

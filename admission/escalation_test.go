@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// rights lets everybody do what it lists, as "verb resource.group/namespace[/name]", and keeps what it is asked, each once, sorted.
+// rights allows every user what it lists, as "verb resource.group/namespace[/name]", and records the requests, each once, sorted.
 type rights struct {
 	allowed map[string]bool
 	err     error
@@ -95,7 +95,7 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// TestEscalationByEnabling asks who puts in force what somebody has stored.
+// TestEscalationByEnabling checks the rights of the user who enables a Policy that another user has stored.
 func TestEscalationByEnabling(t *testing.T) {
 	authorizer := &rights{}
 	gate := newGate(t, storeOf(t), authorizer)
@@ -112,7 +112,7 @@ func TestEscalationByEnabling(t *testing.T) {
 	}
 }
 
-// TestEscalationByRemediation asks again where what is only reported so far is to be enforced.
+// TestEscalationByRemediation checks rights again where a Policy changes from inform to enforce.
 func TestEscalationByRemediation(t *testing.T) {
 	authorizer := &rights{}
 	gate := newGate(t, storeOf(t), authorizer)

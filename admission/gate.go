@@ -26,7 +26,7 @@ import (
 
 // Options configure a Gate.
 type Options struct {
-	// Store gives the snapshot. Required.
+	// Store holds the snapshot. Required.
 	Store *snapshot.Store
 	// Metrics count decisions. Required.
 	Metrics *Metrics
@@ -45,26 +45,26 @@ type Options struct {
 	// OLM is the account that OLM writes as. Whoever can write as OLM can start a plan past the gate, so it counts only
 	// while it is verified (threat O16). Required.
 	OLM *olmidentity.Identity
-	// Identity gives the user name that Opgate itself writes as, "" while it is not known; nobody else writes virtual
-	// operators. Default: nobody does.
+	// Identity returns the user name that Opgate itself writes as, "" while it is not known; no other user writes virtual
+	// operators. Default: no user does.
 	Identity func() string
 	// Catalogs are the channels of catalogs. Default: none is known.
 	Catalogs Catalogs
-	// ApprovalMode is what becomes of a wrong installPlanApproval. Default: rules.MutateApproval.
+	// ApprovalMode says whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
-	// Log takes refusals at V(0) and every request at V(1). Default: none.
+	// Log receives refusals at V(0) and every request at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock for durations. Required.
 	Now func() time.Time
 }
 
-// Catalogs returns, from memory, a channel of a package in a catalog, or its default channel where the name is empty; nil
+// Catalogs returns, without a request, a channel of a package in a catalog, or its default channel where the name is empty; nil
 // where it is not known.
 type Catalogs interface {
 	Channel(pkg, channel string, source olm.Catalog) *catalog.Channel
 }
 
-// Validate names what is missing or wrong.
+// Validate returns an error that names what is missing or wrong.
 func (o *Options) Validate() error {
 	switch {
 	case o.Store == nil || o.Metrics == nil || o.Budget == nil || o.Panics == nil || o.Authorizer == nil || o.Now == nil:
@@ -79,7 +79,7 @@ func (o *Options) Validate() error {
 	return fmt.Errorf("admission options: ApprovalMode %q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
 }
 
-// Gate is what all endpoints share.
+// Gate is the state that all endpoints share.
 type Gate struct {
 	store        *snapshot.Store
 	metrics      *Metrics
@@ -96,7 +96,7 @@ type Gate struct {
 	now          func() time.Time
 }
 
-// New makes a gate.
+// New returns a gate.
 func New(o Options) (*Gate, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ const (
 	PathValidatePolicySets         = "/validate/policysets"
 )
 
-// Handlers gives the handler of each path.
+// Handlers returns the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
@@ -147,12 +147,12 @@ func (g *Gate) Handlers() map[string]http.Handler {
 	}
 }
 
-// mutateSubscription only changes: what is wrong in other ways may still be put right by a later mutating
+// mutateSubscription only changes: other faults may still be corrected by a later mutating
 // webhook, and the validating one sees the final object. The Subscriptions that OLM generates for
 // dependencies are changed in either mode: OLM would repeat a refused one for ever.
 //
-// Mutating webhooks come before the API server checks the schema. What does not decode passes them unchanged:
-// the schema refuses it in better words, and the validating webhook in any case.
+// Mutating webhooks run before the API server checks the schema. What does not decode passes them unchanged:
+// the schema refuses it with a better message, and the validating webhook in any case.
 func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "subscription"}
 	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
@@ -226,8 +226,8 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 	return rules.JudgePlanStatusUpdate(in)
 }
 
-// mutatePolicy fills in what the author left out; what does not decode, has no spec to fill, or has unknown
-// fields, which the patch would drop before anybody could refuse them, passes unchanged as in mutateSubscription.
+// mutatePolicy sets defaults; what does not decode, has no spec to fill, or has unknown
+// fields, which the patch would drop before validation could refuse them, passes unchanged as in mutateSubscription.
 func (g *Gate) mutatePolicy(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`

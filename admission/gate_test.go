@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// named gives one scenario.
+// named returns one scenario.
 func named(t testing.TB, name string) *scenario.Scenario {
 	t.Helper()
 	scenarios, err := scenario.Load(scenarioDir, versions)
@@ -50,7 +50,7 @@ func TestDenyApproval(t *testing.T) {
 	}
 }
 
-// broken is an authorizer that cannot ask.
+// broken is an authorizer whose requests fail.
 type broken struct{}
 
 func (broken) May(context.Context, *authenticationv1.UserInfo, *authorizationv1.ResourceAttributes) (bool, error) {

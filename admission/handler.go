@@ -20,14 +20,14 @@ type endpoint[New, Old any] struct {
 	gate *Gate
 	// kind labels metrics and logs: "subscription", "installplan".
 	kind string
-	// exempt answers before the snapshot is looked at; nil exempts nothing. It is for the writes of OLM that
+	// exempt answers before the snapshot is read; nil exempts nothing. It is for the writes of OLM that
 	// must never be refused, whatever state the gate is in.
 	exempt func(*request[New, Old]) bool
 	judge  func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
 }
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
-// one that there is no memory for now is answered 429, since without its UID there is no other answer to it.
+// one that exceeds the memory budget is answered 429, since an AdmissionReview needs its UID.
 func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
@@ -124,8 +124,8 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
 }
 
-// internal answers a review whose judging panicked. It is a 403 like every refusal that may end: OLM tries these again, and
-// takes a connection that is dropped for final.
+// internal answers a review whose judging panicked. It is a 403 like every temporary refusal: OLM retries these, and treats
+// a dropped connection as final.
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
 	verdict := rules.Verdict{Object: e.kind, Decision: rules.Hold, Reasons: []rules.Reason{{Decision: rules.Hold, Rule: rules.RuleGateInternal, Message: message}}}
@@ -133,7 +133,7 @@ func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
 }
 
-// log writes one line: at V(0) for refusals and overrides, which people ask about later, at V(1) for the rest.
+// log writes one line: at V(0) for refusals and overrides, which must be explainable later, at V(1) for the rest.
 func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 	level, message := 1, "review allowed"
 	if v.Decision != rules.Allow {

@@ -18,7 +18,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// TestWebhookManifest holds manifests/base/webhooks.yaml to what makes failurePolicy Fail bearable and the gate
+// TestWebhookManifest checks in manifests/base/webhooks.yaml what makes failurePolicy Fail acceptable and the gate
 // complete: narrow rules, every version, no side effects, every endpoint called.
 func TestWebhookManifest(t *testing.T) {
 	data, err := os.ReadFile("../manifests/base/webhooks.yaml")
@@ -53,7 +53,7 @@ func TestWebhookManifest(t *testing.T) {
 	}
 
 	for _, h := range hooks {
-		// A path would belong to whoever applies it, and the pods could not add their token. They derive it from the one resource.
+		// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the resource.
 		if h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
 			t.Errorf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
 		}
@@ -64,7 +64,7 @@ func TestWebhookManifest(t *testing.T) {
 			Timeout       int32
 		}
 		want := settings{admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone, 5}
-		// Only what OLM makes as steps of a plan may pass while the gate is away.
+		// Only what OLM creates as steps of a plan may pass while the gate is unavailable.
 		onlyOLM := slices.ContainsFunc(h.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
 			return c.Name == "olm" && strings.HasPrefix(c.Expression, "request.userInfo.username == '") &&
 				strings.HasSuffix(c.Expression, "' && authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()")
@@ -89,7 +89,7 @@ func TestWebhookManifest(t *testing.T) {
 		}
 		for _, r := range h.Rules {
 			every := []string{"*"}
-			switch { // of our own kinds with more than one version the API server brings all others to this one
+			switch { // the API server converts our own kinds to this version
 			case slices.Equal(r.Resources, []string{snapshot.OperatorPolicies.Resource}):
 				every = []string{policyv1beta2.Version}
 			case slices.Equal(r.Resources, []string{snapshot.Constraints.Resource}):

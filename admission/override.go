@@ -17,15 +17,15 @@ import (
 // refuse.
 const VerbOverride = "override"
 
-// How RBAC names the kinds of guards.
+// The resources of policies and constraints in RBAC.
 var (
 	groups    = map[string]string{rules.KindOperatorPolicy: policyv1beta2.Group, rules.KindConstraint: constraintv1.Group}
 	resources = map[string]string{rules.KindOperatorPolicy: snapshot.OperatorPolicies.Resource, rules.KindConstraint: snapshot.Constraints.Resource}
 )
 
-// override is break-glass: a refused approval passes if its reason was given with it and the user has the
-// verb override on every policy that refuses. Whatever goes wrong on the way leaves the refusal as it is. Without a user that the
-// API server vouches for, no rights of users are asked about (threat G20).
+// override is break-glass: a refused approval passes if its reason was set by the same request and the user has the
+// verb override on every policy that refuses. Every error leaves the refusal as it is. Without a user that the API server
+// authenticated, no SubjectAccessReview is made (threat G20).
 func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo, reason string) rules.Verdict {
 	refused := func(why string) rules.Verdict {
 		v.Warnings = append(v.Warnings, rules.Reason{Rule: rules.RulePlanOverride,
@@ -56,7 +56,7 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 	return v.Overridden(reason)
 }
 
-// rightOn names a guard as somebody needs to who grants a right on it.
+// rightOn names a policy or constraint as an RBAC rule on it would.
 func rightOn(guard rules.PolicyRef) string {
 	if guard.Namespace == "" {
 		return resources[guard.Kind] + " " + guard.Name

@@ -22,8 +22,8 @@ type explosive struct{}
 
 func (*explosive) UnmarshalJSON([]byte) error { panic("decoding failed") }
 
-// TestPanics has endpoints panic in several places. OLM tries again what is answered 403, and takes a connection that is dropped
-// for final.
+// TestPanics makes endpoints panic in several places. OLM retries what is answered 403, and treats a dropped connection
+// as final.
 func TestPanics(t *testing.T) {
 	var log strings.Builder
 	logger := funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})
@@ -77,7 +77,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestAbortedHandlers leaves alone what ends a connection on purpose.
+// TestAbortedHandlers: http.ErrAbortHandler is not recovered.
 func TestAbortedHandlers(t *testing.T) {
 	handler := &endpoint[json.RawMessage, json.RawMessage]{gate: governedGate(t), kind: "judged",
 		judge: func(context.Context, *snapshot.Snapshot, *request[json.RawMessage, json.RawMessage]) rules.Verdict {

@@ -92,8 +92,8 @@ func allocatedBy(f func()) int64 {
 	return int64(after.TotalAlloc-before.TotalAlloc) - fixed
 }
 
-// TestA3DecodingFitsItsPrice puts as much as it likes into every field of every kind, and compares what is allocated with what is
-// reserved for it. Garbage is in it: a list that grows is copied about five times in all, and an error quotes a value more than once.
+// TestA3DecodingFitsItsPrice fills every field of every kind, and compares what is allocated with what is reserved
+// for it. Garbage counts: a list that grows is copied about five times in all, and an error quotes a value more than once.
 func TestA3DecodingFitsItsPrice(t *testing.T) {
 	const n, withGarbage = 500, 10
 	budget := inflight.NewBudget(prometheus.NewRegistry())
@@ -117,7 +117,7 @@ func TestA3DecodingFitsItsPrice(t *testing.T) {
 				}
 				reserved := priced.Reserved()
 				priced.Close()
-				// Goroutines that earlier tests have left allocate as well, at times: what counts is the best of three.
+				// Goroutines left by earlier tests may allocate as well: the best of three counts.
 				took := int64(math.MaxInt64)
 				for range 3 {
 					if took = min(took, allocatedBy(func() { post(t, handler, body) })); took <= withGarbage*reserved {

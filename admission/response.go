@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// response turns a verdict into the answer to a review.
+// response returns the answer to a review with this verdict.
 func response(v *rules.Verdict) (*admissionv1.AdmissionResponse, error) {
 	answer := &admissionv1.AdmissionResponse{Allowed: v.Decision == rules.Allow, AuditAnnotations: auditAnnotations(v)}
 	if !answer.Allowed {
@@ -42,7 +42,7 @@ func patch(answer *admissionv1.AdmissionResponse, changes []rules.Change) error 
 }
 
 // refusal is the status of a refused review. Refusals by rules are 403 Forbidden and nothing else: OLM
-// retries these for as long as it takes, and gives up on every other code (reference: what a rejection
+// retries these without a limit, and fails the plan on every other code (reference: what a rejection
 // does to OLM).
 func refusal(code int32, reason metav1.StatusReason, message string) *metav1.Status {
 	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{}}

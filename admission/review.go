@@ -25,7 +25,7 @@ type request[New, Old any] struct {
 	Object      *New                      `json:"object"`
 	OldObject   *Old                      `json:"oldObject"`
 
-	// authenticated is whether the API server sent the review; of other callers the user is made up.
+	// authenticated is whether the API server sent the review; the user in reviews of other callers is forged.
 	authenticated bool
 }
 
@@ -37,10 +37,10 @@ func (r *request[New, Old]) caller() *authenticationv1.UserInfo {
 	return &r.User
 }
 
-// maxName bounds what a review says of itself, in bytes: all of it may come back in the answer (threat G18).
+// maxName bounds each name in a review, in bytes: all of them may be repeated in the answer (threat G18).
 const maxName = 253
 
-// short reports whether what the review says of itself has a length that the API server would send.
+// short reports whether the names in the review have a length that the API server would send.
 func (r *review[New, Old]) short() bool {
 	longest := max(len(r.APIVersion), len(r.Kind))
 	if r.Request != nil {

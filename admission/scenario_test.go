@@ -31,8 +31,8 @@ const scenarioDir = "../e2e/scenarios"
 
 var update = flag.Bool("update", false, "write the answers that the scenarios get into their files; read the diff before you keep it")
 
-// TestScenarios answers the write of every scenario with the same handlers, reviews and patches as a
-// server does; package e2e runs the same files with kubectl and a real API server.
+// TestScenarios sends the write of every scenario through the handlers that a server has; package e2e runs the same
+// files with kubectl and a real API server.
 func TestScenarios(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestScenariosCoverRules makes sure that no rule is without a scenario.
+// TestScenariosCoverRules checks that every rule has a scenario.
 func TestScenariosCoverRules(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, versions)
 	if err != nil {
@@ -96,7 +96,7 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	}
 }
 
-// written works out what a scenario's write makes of the stored object, nil on create, as the API server does.
+// written returns the stored object, nil on create, and the object after a scenario's write, as the API server computes them.
 func written(t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured) {
 	t.Helper()
 	if s.Verb == "create" {
@@ -151,7 +151,7 @@ func catalogsOf(t *testing.T, s *scenario.Scenario) Catalogs {
 		for _, u := range s.Catalog {
 			if strings.HasSuffix(r.URL.Path, "/namespaces/"+u.GetNamespace()+"/packagemanifests/"+u.GetName()) {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(raw(t, u)) // the reader has gone; the test says so
+				_, _ = w.Write(raw(t, u)) // the client closed the connection; the test fails there
 				return
 			}
 		}
@@ -196,7 +196,7 @@ func raw(t testing.TB, u *unstructured.Unstructured) []byte {
 }
 
 // rewrite puts the refusal and the warnings that a scenario got into its file. The decision stays: a wrong
-// one is for a person to look at.
+// one needs review.
 func rewrite(t *testing.T, s *scenario.Scenario, got outcome) {
 	t.Helper()
 	path := filepath.Join(scenarioDir, s.Name+".txtar")

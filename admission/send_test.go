@@ -139,7 +139,7 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Stor
 	return snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
 }
 
-// labelledByName is a namespace with the label that the API server gives it.
+// labelledByName is a namespace with the label that the API server sets.
 func labelledByName(namespace *unstructured.Unstructured) *unstructured.Unstructured {
 	namespace = namespace.DeepCopy()
 	labels := namespace.GetLabels()
@@ -246,7 +246,7 @@ func reviewOf(t testing.TB, user string, status bool, old *unstructured.Unstruct
 	return body
 }
 
-// post sends a body to a handler and gives the answer, which must be an AdmissionReview whatever was sent.
+// post sends a body to a handler and returns the answer, which must be an AdmissionReview for every body.
 func post(t testing.TB, handler http.Handler, body []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))

@@ -50,7 +50,7 @@ func TestExamineNamedAsAttacks(t *testing.T) {
 	}{
 		"OLM that was there before": {
 			namespace:      found("namespace", noon.Add(-time.Hour)),
-			serviceAccount: found("account", noon.Add(time.Hour)), // an account may be made again by those who own its namespace
+			serviceAccount: found("account", noon.Add(time.Hour)), // the owners of a namespace may recreate an account
 			want:           Trusted,
 		},
 		"OLM of the same second": {

@@ -173,7 +173,7 @@ func failed(err error) State {
 }
 
 // mayEscalate reports whether the account may grant rights that it does not have. OLM may, since it creates the roles of
-// operators. An account that may is cluster admin already, so that trusting it adds nothing to what it can do. The webhook
+// operators. Such an account is cluster admin already, so that trusting it adds nothing to what it can do. The webhook
 // configurations check the same at each request, in matchConditions.
 func (w *Watcher) mayEscalate(ctx context.Context, serviceAccount *metav1.PartialObjectMetadata) (bool, error) {
 	account := w.options.Identity.Account()

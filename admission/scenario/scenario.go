@@ -69,7 +69,7 @@ type Scenario struct {
 	Stored []byte
 }
 
-// ForHandlersOnly tells whether a scenario needs what a bare API server does not have.
+// ForHandlersOnly reports whether a scenario needs what a bare API server does not have.
 func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
 
 // Versions are those of the cluster that scenarios are played on, such as "1.36.2" and "4.19.3".
@@ -80,12 +80,12 @@ const (
 	openShiftPlaceholder  = "${OPENSHIFT}"
 )
 
-// Insert writes the versions where text has placeholders for them.
+// Insert replaces the placeholders in text by the versions.
 func (v *Versions) Insert(text string) string {
 	return strings.NewReplacer(kubernetesPlaceholder, v.Kubernetes, openShiftPlaceholder, v.OpenShift).Replace(text)
 }
 
-// Abstract is the opposite of Insert.
+// Abstract replaces the versions in text by their placeholders.
 func (v *Versions) Abstract(text string) string {
 	return strings.NewReplacer(v.Kubernetes, kubernetesPlaceholder, v.OpenShift, openShiftPlaceholder).Replace(text)
 }

@@ -22,7 +22,7 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// buildVersion is the version of the build, else what Go recorded of the module and the commit.
+// buildVersion returns the version of the build, else what Go recorded of the module and the commit.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -44,7 +44,7 @@ type Options struct {
 // Find returns the first set of binaries that it can get:
 //
 //  1. those in the directory named by KUBEBUILDER_ASSETS; when the variable is set but the directory is incomplete that is
-//     an error, so that nobody tests against another version than intended;
+//     an error, so that tests never run against another version than intended;
 //  2. those of setup-envtest, when it is on PATH and answers;
 //  3. those built earlier, or now, from the Go modules pinned in e2e/tools/kubernetes. The first build takes several
 //     minutes; later ones find the result in the cache.

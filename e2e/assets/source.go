@@ -126,7 +126,7 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	if err := src.check(result); err != nil {
 		return fmt.Errorf("build %s: %w", src.title, err)
 	}
-	// An incomplete directory of that name can only be left by somebody who removed files from it.
+	// An incomplete directory of that name is left only if files were removed from it.
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("build %s: %w", src.title, err)
 	}

@@ -25,7 +25,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRefusedValues writes values that somebody might, and looks at what helm says.
+// TestRefusedValues sets invalid values that users might set, and checks the error of helm.
 func TestRefusedValues(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
 		"misspelt":                    {"repicas: 3", "additional properties 'repicas' not allowed"},
@@ -70,7 +70,7 @@ func TestNoWildcards(t *testing.T) {
 	if len(roles) < 8 {
 		t.Fatalf("there are only %d roles", len(roles))
 	}
-	// What can be told by name has names: secrets most of all.
+	// RBAC rules that can name their resources do: secrets most of all.
 	named := []string{"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 	for name, rules := range roles {
 		for _, rule := range rules {
@@ -153,7 +153,7 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
-// TestFlags has the server read the arguments that it gets in a pod. What it may complain of is only that there is no cluster.
+// TestFlags runs the server with the arguments that it gets in a pod. Its only error may be that there is no cluster.
 func TestFlags(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "opgate")
 	build := gotool.Command(t.Context(), checkout.Root, t.TempDir(), "build", "-o", binary, "./cmd/opgate")

@@ -192,7 +192,7 @@ func realpath(t *testing.T, path string) string {
 	return path
 }
 
-// mentions tells whether an object has a text anywhere.
+// mentions reports whether an object has a text anywhere.
 func mentions(t *testing.T, object metav1.Object, text string) bool {
 	t.Helper()
 	data, err := yamlOf(object)

@@ -98,8 +98,8 @@ func checkIdentity(t *testing.T, o objects, username, account string) {
 	}
 }
 
-// TestWebhookDefaults looks at what failurePolicy and the namespace selector are when nobody says anything.
-// TestWebhookManifest of package admission looks at the rest.
+// TestWebhookDefaults checks the defaults of failurePolicy and the namespace selector.
+// TestWebhookManifest of package admission checks the rest.
 func TestWebhookDefaults(t *testing.T) {
 	for _, hook := range hooksOf(t, defaults) {
 		want := admissionregistrationv1.Fail

@@ -119,7 +119,7 @@ networkPolicy:
 	}
 }
 
-// aggregated tells whether a role adds to the role of Kubernetes with the same name.
+// aggregated reports whether a role is aggregated to the role of Kubernetes with the same name.
 func aggregated(t *testing.T, o objects, role string) bool {
 	t.Helper()
 	return one[*rbacv1.ClusterRole](t, o, "opgate-"+role).Labels["rbac.authorization.k8s.io/aggregate-to-"+role] == "true"

@@ -101,7 +101,7 @@ func checkOrderingRights(t *testing.T, o objects, want bool) {
 	}
 }
 
-// grants tells whether a ClusterRole has a verb on a resource.
+// grants reports whether a ClusterRole has a verb on a resource.
 func grants(o objects, role, resource, verb string) bool {
 	return slices.ContainsFunc(rolesOf(o)["ClusterRole "+role], func(rule rbacv1.PolicyRule) bool {
 		return slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb)

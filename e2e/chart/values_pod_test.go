@@ -69,7 +69,7 @@ podAnnotations: {example.com/scrape: "true"}`, check: func(t *testing.T, o objec
 			same(t, "limit that Go gets", memoryLimitOf(t, o), "limits.memory")
 		}},
 		{name: "no limit of memory", values: "resources: {limits: {memory: null}}", check: func(t *testing.T, o objects) {
-			// A container without a limit would be told all memory of its node.
+			// Without a limit the downward API would return all memory of the node.
 			same(t, "limit that Go gets", memoryLimitOf(t, o), "")
 		}},
 		{name: "security contexts", values: `
@@ -111,7 +111,7 @@ func memoryLimitOf(t *testing.T, o objects) string {
 	return ""
 }
 
-// TestPodDefaults looks at what keeps answers coming during upgrades and disruptions, when nobody says anything.
+// TestPodDefaults checks the defaults that keep the webhooks available during upgrades and disruptions.
 func TestPodDefaults(t *testing.T) {
 	deployment, pod := deploymentOf(t, defaults), podOf(t, defaults)
 	same(t, "replicas", *deployment.Spec.Replicas, 2)
@@ -137,7 +137,7 @@ func TestPodDefaults(t *testing.T) {
 	}
 }
 
-// TestOpenShift renders for a cluster that gives each namespace users of its own, and refuses pods that name others.
+// TestOpenShift renders for a cluster that assigns a range of user IDs to each namespace, and refuses pods that set others.
 func TestOpenShift(t *testing.T) {
 	context := podOf(t, mustRender(t, "", "--api-versions", "security.openshift.io/v1")).SecurityContext
 	if context.RunAsUser != nil || context.RunAsGroup != nil || !*context.RunAsNonRoot {

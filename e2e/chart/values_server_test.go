@@ -177,7 +177,7 @@ func checkCertManager(t *testing.T, o objects) {
 	} {
 		same(t, fmt.Sprintf("annotation of %T", object), object.GetAnnotations()[annotation], source)
 	}
-	// Nobody converts the others, so there is no caBundle that cert-manager could write.
+	// The others have no conversion webhook, so there is no caBundle that cert-manager could write.
 	for name, definition := range definitionsOf(t, o) {
 		if value, ok := definition.Annotations[annotation]; ok && name != policyDefinition {
 			t.Errorf("%s of %s is %q", annotation, name, value)

@@ -9,7 +9,7 @@ import (
 )
 
 // Ports are taken from below the ranges that systems use for outgoing connections (from 32768 on Linux, from 49152
-// elsewhere). There, a client on this machine could get hold of a port between our finding it free and Opgate's opening it.
+// elsewhere). There, a client on this machine could take a port between this check and Opgate's listen.
 const (
 	firstPort = 20000
 	lastPort  = 32000
@@ -17,7 +17,7 @@ const (
 	portAttempts = 100
 )
 
-// freeAddresses returns n distinct addresses on the loopback interface that nobody listens on.
+// freeAddresses returns n distinct addresses on the loopback interface that no process listens on.
 func freeAddresses(ctx context.Context, n int) ([]string, error) {
 	listeners := make([]net.Listener, 0, n)
 	defer func() {

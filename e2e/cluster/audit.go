@@ -25,16 +25,16 @@ func writeAuditPolicy(dir string) (string, error) {
 
 func auditLog(dir string) string { return filepath.Join(dir, "audit.log") }
 
-// Request is something that was asked of the API server, as its audit log has it.
+// Request is a request to the API server, as in its audit log.
 type Request struct {
 	// Received is when the API server got it.
 	Received time.Time `json:"requestReceivedTimestamp"`
-	// Verb is that of RBAC, such as "update"; URI is what was really called.
+	// Verb is that of RBAC, such as "update"; URI is the request's own.
 	Verb string `json:"verb"`
 	URI  string `json:"requestURI"`
-	// UserAgent is the program that asked, and what of it, where that says so.
+	// UserAgent is the client's program, with the component where it has one.
 	UserAgent string `json:"userAgent"`
-	// Object is what it was about. It is empty for what is not about objects, such as "/apis".
+	// Object is the object of the request. It is empty for non-resource requests, such as "/apis".
 	Object struct {
 		Group       string `json:"apiGroup"`
 		Resource    string `json:"resource"`
@@ -42,7 +42,7 @@ type Request struct {
 		Namespace   string `json:"namespace"`
 		Name        string `json:"name"`
 	} `json:"objectRef"`
-	// Response is what came of it. A watch has Code 200 as soon as it is open.
+	// Response is its result. A watch has Code 200 as soon as it is open.
 	Response struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
@@ -89,7 +89,7 @@ func readRequests(log io.Reader, user string, from, to time.Time) ([]Request, er
 		}
 		early := event.Received.Before(from)
 		late := !to.IsZero() && event.Received.After(to)
-		// A watch comes twice: when it is opened, and when it ends.
+		// A watch is logged twice: when it is opened, and when it ends.
 		if event.User.Username != user || early || late || seen[event.ID] {
 			continue
 		}

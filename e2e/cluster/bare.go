@@ -19,7 +19,7 @@ func createBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []str
 				allow(operatorsGroup, []string{"subscriptions", "installplans", "installplans/status"}, rbacv1.VerbAll),
 				allow(operatorsGroup, []string{"clusterserviceversions"}, "get", "list", "watch"),
 				allow(packagesGroup, []string{"packagemanifests"}, "get", "list", "watch"),
-				// What the templates of a Policy say is another matter: see rule policy/escalation.
+				// The templates of a Policy need rights of their own: see rule policy/escalation.
 				allow(policyGroup, []string{"policies", "policysets"}, "get", "list", "create", "update", "patch", "delete"),
 			},
 		},

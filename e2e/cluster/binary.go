@@ -12,7 +12,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
-// BuildOpgate builds cmd/opgate of this checkout into a directory and returns the path of the binary. Log receives lines for people.
+// BuildOpgate builds cmd/opgate of this checkout into a directory and returns the path of the binary. Log receives progress lines.
 func BuildOpgate(ctx context.Context, dir string, log io.Writer) (string, error) {
 	checkout, err := repo.Find()
 	if err != nil {
@@ -21,7 +21,7 @@ func BuildOpgate(ctx context.Context, dir string, log io.Writer) (string, error)
 	watch := stopwatch.Start()
 	fmt.Fprintln(log, "building opgate")
 	binary := filepath.Join(dir, "opgate")
-	// As the image has it, but for its symbols, so that the two share what is compiled.
+	// As in the image, except for its symbols, so that the two share the build cache.
 	cmd := gotool.Command(ctx, checkout.Root, dir, "build", "-trimpath", "-o", binary, "./cmd/opgate")
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -31,7 +31,7 @@ func BuildOpgate(ctx context.Context, dir string, log io.Writer) (string, error)
 	return binary, nil
 }
 
-// Opgate is where the binary is that BuildOpgate gives.
+// Opgate is the path of the binary that BuildOpgate returns.
 func (c *Cluster) Opgate() string {
 	if c.opgate != "" {
 		return c.opgate
@@ -39,7 +39,7 @@ func (c *Cluster) Opgate() string {
 	return filepath.Join(c.dir, "opgate")
 }
 
-// BuildOpgate gives the binary that Options name, or else builds one for this cluster.
+// BuildOpgate returns the binary that Options name, or else builds one for this cluster.
 func (c *Cluster) BuildOpgate(ctx context.Context) (string, error) {
 	if c.opgate != "" {
 		return c.opgate, nil

@@ -123,7 +123,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// makeDir returns an existing directory that is Stop's to remove.
+// makeDir returns an existing directory, which Stop removes.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		return os.MkdirTemp("", "opgate-e2e-")
@@ -144,7 +144,7 @@ func makeDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// AtStop has Stop call end before it stops anything else. What is added last comes first.
+// AtStop makes Stop call end before it stops anything else. What is added last is called first.
 func (c *Cluster) AtStop(end func() error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,7 +28,7 @@ func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []s
 	if err := log.Close(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	// env becomes the program, so it is that which signals reach.
+	// env execs the program, so signals reach the program.
 	process, err := startProcess(ctx, log.Name(), "env", append(append(variables[:len(variables):len(variables)], path), args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -36,9 +36,9 @@ func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []s
 	return &Companion{name: name, process: process}, nil
 }
 
-// Program is what StartProgram runs.
+// Program describes what StartProgram runs.
 type Program struct {
-	// Name is what errors call it.
+	// Name is its name in errors.
 	Name string
 	// Path is the executable, Args are its arguments.
 	Path string
@@ -49,7 +49,7 @@ type Program struct {
 	Log string
 }
 
-// StartProgram is StartCompanion for a program that gets nothing from the environment of this process.
+// StartProgram is StartCompanion for a program that inherits nothing from the environment of this process.
 func StartProgram(ctx context.Context, program Program) (*Companion, error) {
 	process, err := startProcessIn(ctx, append([]string{}, program.Env...), program.Log, program.Path, program.Args...)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Companion) PID() int { return p.process.cmd.Process.Pid }
 // Exited is closed when the process has ended, for whatever reason.
 func (p *Companion) Exited() <-chan struct{} { return p.process.exited() }
 
-// State waits for the end of the process and says how it ended.
+// State waits for the end of the process and returns how it ended.
 func (p *Companion) State() *os.ProcessState {
 	<-p.process.exited()
 	return p.process.cmd.ProcessState
@@ -108,7 +108,7 @@ func (p *Companion) Err() error {
 // LogPath is the file that the process logs to.
 func (p *Companion) LogPath() string { return p.process.log }
 
-// FreeAddress returns an address on the loopback interface that nobody listens on.
+// FreeAddress returns an address on the loopback interface that no process listens on.
 func FreeAddress(ctx context.Context) (string, error) {
 	addresses, err := freeAddresses(ctx, 1)
 	if err != nil {

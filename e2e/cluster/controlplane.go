@@ -33,8 +33,8 @@ type controlPlane struct {
 
 // startControlPlane starts etcd and kube-apiserver and waits until they are ready. All they write is in dir.
 func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts *Options) (*controlPlane, error) {
-	// envtest logs through a logger of the whole process, and controller-runtime complains on stderr if there is none. What
-	// goes wrong comes back as an error.
+	// envtest logs through a logger of the whole process, and controller-runtime prints to stderr if there is none. Failures
+	// are returned as errors.
 	ctrllog.SetLogger(logr.Discard())
 
 	existing := false
@@ -47,7 +47,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 	server.Path = bin.KubeAPIServer()
 	server.CertDir = filepath.Join(dir, "kube-apiserver")
 	server.Configure().
-		// RBAC is what makes the users distinct; Node is of no use without nodes.
+		// RBAC makes the users distinct; Node is not needed without nodes.
 		Set("authorization-mode", "RBAC")
 
 	if opts.WithoutWatchCache {
@@ -79,7 +79,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 	}
 
 	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd")}
-	// Nothing here has to survive a power cut.
+	// Data need not survive a power cut.
 	etcd.Configure().Set("unsafe-no-fsync", "true")
 	plane.env.ControlPlane.Etcd = etcd
 	plane.env.ControlPlane.KubectlPath = bin.Kubectl()
@@ -100,7 +100,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 	}
 	etcd.Out, etcd.Err = etcdLog, etcdLog
 
-	// envtest knows no contexts: it stops by its own timeouts.
+	// envtest takes no context: it stops by its own timeouts.
 	if _, err := plane.env.Start(); err != nil {
 		err = fmt.Errorf("start control plane: %w\netcd:\n%s\nkube-apiserver:\n%s",
 			err, tail.File(etcdLog.Name(), logLines), tail.File(serverLog.Name(), logLines))

@@ -32,12 +32,12 @@ func (c *Cluster) installConversion(ctx context.Context, url string, ca []byte) 
 	})
 }
 
-// SetConversion says how the API server converts policies. It takes a moment until all of its requests follow.
+// SetConversion sets how the API server converts policies. It takes effect with a short delay.
 func (c *Cluster) SetConversion(ctx context.Context, conversion apiextensionsv1.CustomResourceConversion) error {
 	return c.changeDefinition(ctx, func(definition *apiextensionsv1.CustomResourceDefinition) { definition.Spec.Conversion = &conversion })
 }
 
-// changeDefinition changes the definition of policies, unless a test has taken it away.
+// changeDefinition changes the definition of policies, unless a test has deleted it.
 func (c *Cluster) changeDefinition(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition)) error {
 	config, err := c.RESTConfig(Admin)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Cluster) changeDefinition(ctx context.Context, change func(*apiextensio
 	return nil
 }
 
-// SetStorageVersion makes the API server store policies in a version from now on. What is stored stays as it is.
+// SetStorageVersion makes the API server store policies in a version from now on. Stored objects are not rewritten.
 func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
 	return c.changeDefinition(ctx, func(definition *apiextensionsv1.CustomResourceDefinition) {
 		for i := range definition.Spec.Versions {
@@ -76,8 +76,8 @@ func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
 	})
 }
 
-// StoredPolicies tells which apiVersion each policy is stored in. The keys are namespace/name. It reads etcd, since the API
-// server shows every policy in the version that is asked for.
+// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd, since the API
+// server returns every policy in the requested version.
 func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
 	const prefix, end = "/registry/policy.open-cluster-management.io/operatorpolicies/", "/registry/policy.open-cluster-management.io/operatorpolicies0"
 	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix), "range_end": []byte(end)})

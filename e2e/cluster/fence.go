@@ -24,10 +24,10 @@ const fenceLabel = "e2e.opgate.io/fence"
 
 // waitForWebhooks waits until the API server acts on every webhook configuration written so far.
 //
-// The API server learns of the configurations of a kind by watching them, in the order in which they were written. So a
-// last one, the fence, is written for each kind: a webhook that nobody serves, for an object that nobody else writes. Once
-// that object is refused because the fence does not answer, everything written before the fence is in force. This asks
-// nothing of the webhooks themselves, and none of them is called.
+// The API server watches the configurations of a kind, and sees them in the order in which they were written. So a
+// last one, the fence, is written for each kind: a webhook without a server, for an object that no other client writes. Once
+// that object is refused because the fence does not answer, everything written before the fence is in effect. The
+// webhooks themselves need nothing for this, and none of them is called.
 func waitForWebhooks(ctx context.Context, c client.Client) error {
 	name := "fence-" + string(uuid.NewUUID()) + ".e2e.opgate.io"
 	metadata := metav1.ObjectMeta{Name: name}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// gateReadyTimeout bounds the time until Opgate has read its first full snapshot and says that it is ready.
+	// gateReadyTimeout bounds the time until Opgate has read its first full snapshot and is ready.
 	gateReadyTimeout = speed.Wait
 	// gateStopTimeout bounds a graceful stop.
 	gateStopTimeout = speed.Wait
@@ -27,7 +27,7 @@ const (
 	requestTimeout = 30 * time.Second
 )
 
-// GateOptions says how StartOpgate runs Opgate. The zero value is useful.
+// GateOptions configure StartOpgate. The zero value is useful.
 type GateOptions struct {
 	// Binary is the opgate to run. Default: that of Options.
 	Binary string
@@ -35,14 +35,14 @@ type GateOptions struct {
 	Loop bool
 	// SecureMetrics serves metrics by HTTPS, with names of policies, to those who may get them.
 	SecureMetrics bool
-	// Unready makes StartOpgate return before Opgate says that it is ready: what the API server asks it then, it refuses.
+	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then.
 	Unready bool
-	// OLMIdentity is who Opgate, and the webhook configurations, take for OLM. Default: OLMUserName.
+	// OLMIdentity is OLM's user name for Opgate and the webhook configurations. Default: OLMUserName.
 	OLMIdentity string
-	// MemoryLimit is how much private memory the kernel grants the process, in bytes, and what it knows as the limit of its
-	// container. Beyond it the process dies. Default: no limit.
+	// MemoryLimit is the process's limit of private memory, in bytes, and what it reads as the limit of its
+	// container. Beyond it the process is killed. Default: no limit.
 	MemoryLimit uint64
-	// Args are added to the arguments of "opgate serve", and win over those that the harness gives.
+	// Args are added to the arguments of "opgate serve", and override those that the harness sets.
 	Args []string
 }
 
@@ -119,7 +119,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		"--tls-key-file", certificate.key,
 		"--health-probe-bind-address", gate.health,
 		"--metrics-bind-address", gate.metrics,
-		// Nothing balances load here, so there is nobody to wait for before the listener closes.
+		// No load balancer has to observe the endpoints here, so the listener need not wait before it closes.
 		"--drain-delay", "0s",
 		"--drain-timeout", "0s",
 		"--metrics-secure=" + strconv.FormatBool(opts.SecureMetrics),
@@ -149,7 +149,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	return gate, nil
 }
 
-// openGate waits until the process is ready, unless told otherwise, and puts it in front of the API server.
+// openGate waits until the process is ready, unless Unready is set, and makes the API server call it.
 func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) error {
 	if !opts.Unready {
 		if err := gate.WaitForReady(ctx); err != nil {
@@ -167,7 +167,7 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) e
 	return nil
 }
 
-// WaitForReady waits until Opgate says that it is ready.
+// WaitForReady waits until Opgate is ready.
 func (g *Gate) WaitForReady(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -65,7 +65,7 @@ func WriteKubeconfig(path string, user *rest.Config) error {
 	return nil
 }
 
-// clusterName is what kubeconfigs call the cluster.
+// clusterName is the name of the cluster in kubeconfigs.
 const clusterName = "opgate-local"
 
 func addContext(config *clientcmdapi.Config, name string, account *account) {

@@ -14,23 +14,23 @@ import (
 
 // Command is a call of kubectl.
 type Command struct {
-	// User is who calls.
+	// User is the user of the call.
 	User User
 	// Args are the arguments, without those that select the user and the cluster.
 	Args []string
 	// Dir is the working directory, which file names in Args are relative to. Default: that of this process.
 	Dir string
-	// Stdin is what kubectl reads from "-f -".
+	// Stdin is the input for "-f -".
 	Stdin string
 	// Env is added to the environment, which has nothing of this process but PATH and TMPDIR.
 	Env []string
 }
 
-// Result is what a call of kubectl gave.
+// Result is the result of a call of kubectl.
 type Result struct {
-	// Stdout and Stderr are what it printed. Admission warnings and errors are on Stderr.
+	// Stdout and Stderr are its output. Admission warnings and errors are on Stderr.
 	Stdout, Stderr string
-	// ExitCode is 0 when the API server did what was asked.
+	// ExitCode is 0 when the request succeeded.
 	ExitCode int
 }
 
@@ -57,8 +57,8 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	return result, nil
 }
 
-// home is the home directory of what is executed. It is not that of a person: neither their ~/.kube nor their kuberc, plugins,
-// charts or settings in the environment take part.
+// home is the home directory of executed programs. It is not the user's: their ~/.kube, kuberc, plugins, charts and
+// environment have no effect.
 func (c *Cluster) home() string { return filepath.Join(c.dir, "home") }
 
 // execute runs a program to its end with the arguments that are given.

@@ -19,8 +19,8 @@ func createNamespaces(ctx context.Context, c client.Client, names []string) erro
 	return nil
 }
 
-// CreateTenantNamespace creates a namespace and gives it to the tenant. Without a node, namespaces cannot be deleted, so a test
-// that wants a clean one takes a new one.
+// CreateTenantNamespace creates a namespace of the tenant's. Without a node, namespaces cannot be deleted, so a test
+// that needs a clean one creates a new one.
 func (c *Cluster) CreateTenantNamespace(ctx context.Context, name string) error {
 	if err := createNamespaces(ctx, c.masters, []string{name}); err != nil {
 		return err

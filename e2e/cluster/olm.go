@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// olmDeployment is the name of the Deployment by which people, and the chart, find which account OLM runs as.
+// olmDeployment is the name of the Deployment by which users and the chart find the account that OLM runs as.
 const olmDeployment = "olm-operator"
 
 // CreateOLMDeployment creates the Deployment of an OLM in a namespace, without replicas: where OLM runs here, it is a process outside the cluster.

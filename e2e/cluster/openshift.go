@@ -13,7 +13,7 @@ import (
 
 var clusterVersionKind = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
 
-// clusterVersions is the resource by which OpenShift tells its version, with no more of a schema than that needs.
+// clusterVersions is the resource that has OpenShift's version, with the part of its schema that this needs.
 func clusterVersions() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions." + clusterVersionKind.Group},
@@ -29,7 +29,7 @@ func clusterVersions() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// tellOpenShift says which version of OpenShift the cluster is.
+// tellOpenShift writes the version of OpenShift that the cluster reports.
 func tellOpenShift(ctx context.Context, c client.Client, version string) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(clusterVersionKind)

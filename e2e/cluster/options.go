@@ -6,19 +6,19 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 )
 
-// Namespaces that every cluster has unless Options says otherwise.
+// Namespaces that every cluster has by default.
 const (
-	// OLMNamespace is where OLM and its catalogs live.
+	// OLMNamespace is the namespace of OLM and its catalogs.
 	OLMNamespace = "olm"
-	// OpgateNamespace is where Opgate lives.
+	// OpgateNamespace is the namespace of Opgate.
 	OpgateNamespace = "opgate-system"
-	// PolicyNamespace is where admins keep their OperatorPolicies.
+	// PolicyNamespace is the namespace of the admins' OperatorPolicies.
 	PolicyNamespace = "policies"
 	// ShopNamespace is a tenant's.
 	ShopNamespace = "shop"
 )
 
-// Options says what Start starts. The zero value gives the cluster that most tests want.
+// Options configure Start. The zero value is the cluster that most tests need.
 type Options struct {
 	// Assets are the binaries to run. Default: what assets.Find returns.
 	Assets assets.Assets
@@ -30,7 +30,7 @@ type Options struct {
 	// Namespaces are created besides those that the cluster itself needs (olm and, unless it is bare, opgate-system).
 	// Default: policies.
 	Namespaces []string
-	// TenantNamespaces are created, and given to the tenant. The first is the default of the tenant's kubectl.
+	// TenantNamespaces are created for the tenant. The first is the default of the tenant's kubectl.
 	// Default: shop.
 	TenantNamespaces []string
 	// WithoutOLM leaves out OLM's resource definitions. InstallOLM adds them.
@@ -38,21 +38,21 @@ type Options struct {
 	// Bare leaves out all that is Opgate's: its resource definition, its namespace, its permissions and the user of that name.
 	// An installation brings them.
 	Bare bool
-	// OpenShift is the version of OpenShift that the cluster says it is, such as "4.19.3". Default: it is none.
+	// OpenShift is the version of OpenShift that the cluster reports, such as "4.19.3". Default: none.
 	OpenShift string
 	// Node makes the API server reach Services by way of EgressSocket, where package node answers. Without it, it cannot reach
 	// any but those of type ExternalName.
 	Node bool
-	// Owners makes the API server ask, as on OpenShift and with Node, whether somebody who makes an object go with its owner has the
-	// right to delete it, and to keep the owner from going first.
+	// Owners enables OwnerReferencesPermissionEnforcement, as on OpenShift and with Node: a user who sets owner references needs the
+	// right to delete the object, and to block the deletion of its owner.
 	Owners bool
 	// WebhookClient makes the API server authenticate to webhooks by a client certificate, of which WebhookClientCA is the CA.
 	WebhookClient bool
-	// Audit makes the API server write an audit log of all that Opgate asks of it, and of the writes that Opgate judges.
+	// Audit makes the API server write an audit log of all requests of Opgate, and of the writes that Opgate judges.
 	Audit bool
 	// WithoutWatchCache makes the API server read every LIST from etcd, and so decode and convert each object for each LIST.
 	WithoutWatchCache bool
-	// Log receives lines for people about what goes on. Default: nowhere.
+	// Log receives progress lines. Default: none.
 	Log io.Writer
 }
 

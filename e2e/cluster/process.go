@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// process is a child process that writes to a log file and lives until it is stopped.
+// process is a child process that writes to a log file and runs until it is stopped.
 type process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -42,7 +42,7 @@ func startProcessIn(ctx context.Context, environment []string, log, path string,
 	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		// The exit code, which is all that Wait could tell here, is kept in ProcessState.
+		// The exit code, the only useful result of Wait here, is kept in ProcessState.
 		_ = cmd.Wait()
 	}()
 	return p, nil

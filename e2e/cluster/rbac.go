@@ -31,15 +31,15 @@ const (
 
 	// rbacTimeout bounds the time until the API server's authorizer has seen new bindings; it takes milliseconds.
 	rbacTimeout = speed.Wait
-	// pollInterval is how often a condition is looked at that cannot be watched.
+	// pollInterval is the interval between checks of a condition that cannot be watched.
 	pollInterval = 50 * time.Millisecond
 )
 
 // AdmissionRules are what Opgate may do on every replica, to judge what others write.
 func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole) }
 
-// CertsRules are what Opgate may do besides, to look after its certificates and webhook configurations, and to agree on the
-// replica that does.
+// CertsRules are what Opgate may do besides, to maintain its certificates and webhook configurations, and for the leader
+// election of this.
 func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, namespaceRole) }
 
 // LoopRules are what Opgate may do besides where its background loop runs.
@@ -52,7 +52,7 @@ func TemplateRules() []rbacv1.PolicyRule {
 }
 
 // OrderingRules are for kinds that templates of Policies are of here, or that dependencies name, besides those that Opgate is
-// shipped for. An administrator grants them, as these tests do: a kind that nobody knows, and some of what the chart grants
+// shipped for. An administrator grants them, as these tests do: a custom kind, and some of what the chart grants
 // with ordering.gatekeeper.
 func OrderingRules() []rbacv1.PolicyRule {
 	all := []string{"list", "watch", "create", "update", "delete"}

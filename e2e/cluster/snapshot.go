@@ -22,7 +22,7 @@ import (
 // snapshotTimeout bounds the time until a write has reached Opgate's snapshot; it takes milliseconds.
 const snapshotTimeout = speed.Wait
 
-// Snapshot is what Opgate says of the state that it judges by. The keys of its maps are resources, such as "installplans".
+// Snapshot describes the state that Opgate judges by. The keys of its maps are resources, such as "installplans".
 type Snapshot struct {
 	// Ready is whether all resources have been read once. Until then every write is refused.
 	Ready bool `json:"ready"`
@@ -34,7 +34,7 @@ type Snapshot struct {
 	Objects map[string]int `json:"objects"`
 }
 
-// Snapshot asks Opgate which state it judges by.
+// Snapshot reads from Opgate which state it judges by.
 func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
 	var seen Snapshot
 	if err := g.get(ctx, "/snapshot", &seen); err != nil {
@@ -43,9 +43,9 @@ func (g *Gate) Snapshot(ctx context.Context) (Snapshot, error) {
 	return seen, nil
 }
 
-// WaitForSnapshot waits until Opgate judges by the objects that are in the API server now. Opgate learns of writes by
-// watching, so a test that writes a policy and then something that the policy is about has to wait in between. What others
-// write meanwhile does not matter.
+// WaitForSnapshot waits until Opgate judges by the objects that are in the API server now. Opgate observes writes by
+// watches, so a test that writes a policy and then something that the policy governs has to wait in between. Concurrent writes
+// of others do not matter.
 func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 	var want map[string]state
 	var last error
@@ -64,7 +64,7 @@ func (g *Gate) WaitForSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// includes returns an error that says what the snapshot lacks.
+// includes returns an error that names what the snapshot lacks.
 func (g *Gate) includes(ctx context.Context, want map[string]state) error {
 	seen, err := g.Snapshot(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ type state struct {
 func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 	states := map[string]state{}
 	for _, kind := range snapshot.Kinds() {
-		if kind.Readers == snapshot.Leader { // which replica leads, and whether one does, is not known here
+		if kind.Readers == snapshot.Leader { // leadership is not known here
 			continue
 		}
 		s, err := stateOf(ctx, c.masters, kind.GroupVersionKind)

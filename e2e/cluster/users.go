@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// User is somebody who talks to the API server. Its value is the name of the kubectl context.
+// User is a user of the API server. Its value is the name of the kubectl context.
 type User string
 
 const (
 	// Admin may do everything, through a ClusterRoleBinding. It is not in system:masters, so that it is refused like
-	// everybody else.
+	// every other user.
 	Admin User = "admin"
 	// Tenant may manage Subscriptions and InstallPlans in its namespaces, InstallPlan status included, and read
 	// ClusterServiceVersions there.
@@ -36,16 +36,16 @@ const (
 	opgateServiceAccount = "opgate"
 )
 
-// OLMUserName is who OLM is to the API server.
+// OLMUserName is the user name of OLM.
 const OLMUserName = "system:serviceaccount:" + OLMNamespace + ":" + olmServiceAccount
 
-// OpgateUserName is who Opgate is to the API server.
+// OpgateUserName is the user name of Opgate.
 const OpgateUserName = "system:serviceaccount:" + OpgateNamespace + ":" + opgateServiceAccount
 
 // tokenLifetime is that of service account tokens: as long as that of the client certificates that envtest makes.
 const tokenLifetime = 7 * 24 * time.Hour
 
-// account is how a user gets in.
+// account are the credentials of a user.
 type account struct {
 	config    *rest.Config
 	namespace string // default of kubectl
@@ -59,7 +59,7 @@ func (c *Cluster) account(user User) (*account, error) {
 	return account, nil
 }
 
-// Credentials makes a client certificate for somebody who is not one of the users of tests, such as a component of Kubernetes.
+// Credentials returns a client certificate for a user other than those of tests, such as a component of Kubernetes.
 func (c *Cluster) Credentials(name string, groups ...string) (*rest.Config, error) {
 	issued, err := c.plane.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {

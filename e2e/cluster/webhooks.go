@@ -44,7 +44,7 @@ func installWebhooks(ctx context.Context, c client.Client, path string, to targe
 	return waitForWebhooks(ctx, c)
 }
 
-// target is what webhook configurations lead to: webhooks at url, trusted by ca, instead of behind a Service, that take olm for OLM.
+// target is what webhook configurations call: webhooks at url, trusted by ca, instead of a Service, with olm as OLM's user name.
 type target struct {
 	url string
 	ca  []byte
@@ -139,7 +139,7 @@ type document struct {
 	text []byte
 }
 
-// readDocuments takes a file of manifests apart.
+// readDocuments splits a file of manifests.
 func readDocuments(path string) ([]document, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

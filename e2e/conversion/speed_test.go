@@ -79,7 +79,7 @@ func webhookConversion(target string, ca []byte) apiextensionsv1.CustomResourceC
 	}
 }
 
-// listed reads the policies of a namespace, of all for "", in v1beta1, and gives the time that it took until the last byte.
+// listed reads the policies of a namespace, of all for "", in v1beta1, and returns the time until the last byte.
 func listed(ctx context.Context, e *harness.Env, namespace string) (time.Duration, []byte, error) {
 	path := harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), namespace, "", "")
 	if namespace == "" {

@@ -146,7 +146,7 @@ func TestConversionAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Nobody converts until the gate does.
+	// No server converts until the gate does.
 	nobody := "https://127.0.0.1:1/convert"
 	if err := e.SetConversion(t.Context(), apiextensionsv1.CustomResourceConversion{
 		Strategy: apiextensionsv1.WebhookConverter,
@@ -324,7 +324,7 @@ func TestConversionMigrate(t *testing.T) {
 	})
 }
 
-// list gives the specs of all policies in a version.
+// list returns the specs of all policies in a version.
 func list(t *testing.T, e *harness.Env, version string) map[string]any {
 	t.Helper()
 	list, err := e.Clients[cluster.Admin].Resource(harness.OperatorPoliciesIn(version)).List(t.Context(), metav1.ListOptions{})

@@ -243,7 +243,7 @@ func TestConversionManagers(t *testing.T) {
 	apply(harness.Earlier, "first", first+`, versions: `+versions+`}`)
 	apply(harness.Present, "second", `{versionRange: "`+versionRange+`"}`)
 	want(versions, versionRange, "Manual")
-	// Each once more: nothing changes and nobody loses anything.
+	// Each once more: nothing changes and no field is lost.
 	before := read(t, e, harness.Present, base)
 	apply(harness.Earlier, "first", first+`, versions: `+versions+`}`)
 	apply(harness.Present, "second", `{versionRange: "`+versionRange+`"}`)

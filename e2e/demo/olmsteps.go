@@ -5,7 +5,7 @@ import "github.com/opgate/opgate/e2e/cluster"
 // olmTimeout is for one step of OLM, such as an installation. It takes seconds.
 const olmTimeout = "--timeout=10m"
 
-// olmSteps is the demo with OLM, in which nobody but Opgate creates or approves anything. Later steps build on earlier ones.
+// olmSteps is the demo with OLM, in which only Opgate creates and approves. Later steps build on earlier ones.
 func olmSteps() []step {
 	return []step{{
 		title: "What OLM could install, from its catalog",

@@ -2,7 +2,7 @@ package demo
 
 import "github.com/opgate/opgate/e2e/cluster"
 
-// step is something that somebody does, and what comes of it.
+// step is a command of a user, and its result.
 type step struct {
 	title    string // a sentence, without a full stop
 	commands []command

@@ -98,7 +98,7 @@ func (t *transcript) fillIn(ctx context.Context, command command) ([]string, err
 	return nil, fmt.Errorf("no plan for %s waits; there are\n%s%s", command.plan, result.Stdout, result.Stderr)
 }
 
-// sayThatItGoesOn writes a line every now and then until done is called.
+// sayThatItGoesOn writes a line periodically until done is called.
 func (t *transcript) sayThatItGoesOn() (done func()) {
 	watch := stopwatch.Start()
 	ticker := time.NewTicker(progressInterval)

@@ -301,7 +301,7 @@ func (e *env) cmdRemember(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// remembered gives an object as it was and as it is.
+// remembered returns an object as it was and as it is.
 func (e *env) remembered(ts *testscript.TestScript, args []string) (before, now *unstructured.Unstructured) {
 	harness.NeedArgs(ts, args, 2, 2, "same|untouched KIND NAME")
 	value, ok := e.mind.Load(ts.Getenv("ID") + strings.Join(args, "/"))

@@ -105,7 +105,7 @@ func (alone) Parallel() {}
 // env is a control plane with the loop and the kinds that templates and dependencies are of.
 type env struct {
 	*harness.LoopEnv
-	// mind is what scripts have been told to remember.
+	// mind is what scripts have recorded with a command.
 	mind sync.Map
 }
 

@@ -21,7 +21,7 @@ import (
 //
 //   - A block of YAML is a file, with the name that its first line has as a comment.
 //   - A block "console" has commands, each after "$ ", and what they print; ages, and how wide columns are, do not count.
-//   - A comment "test: ..." is a command of TestDependency: it plays a part that nobody plays here, such as OLM's.
+//   - A comment "test: ..." is a command of TestDependency: it plays a component that does not run here, such as OLM.
 func documentScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/ordering.md")
@@ -85,7 +85,7 @@ func plain(text string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// cmdGrant gives Opgate the permissions that a release with these values has for templates.
+// cmdGrant grants Opgate the permissions that a release with these values has for templates.
 func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
 	harness.NeedArgs(ts, args, 1, 1, "grant VALUES")
 	rendered, err := e.Helm(context.Background(), "template", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),

@@ -33,7 +33,7 @@ const (
 )
 
 // did is what Opgate asked for since an instant: "verb resource name", without the names of events. Its lease does not count, nor
-// what it asks now and then: catalogs, about packages that OperatorPolicies of scripts were about, and for the kind that it may not
+// its periodic requests: to catalogs, about packages that OperatorPolicies of scripts were about, and for the kind that it may not
 // read, whether it may by now.
 func (e *env) did(t testing.TB, since time.Time) []string {
 	t.Helper()
@@ -285,7 +285,7 @@ func count(requests []string, what string) int {
 	return n
 }
 
-// longChain is about many that wait for one: all of it is Pending, and nobody can close it to a ring.
+// longChain is about many that depend on one: all of it is Pending, and no write can close it to a cycle.
 func longChain(t *testing.T, e *env) {
 	const namespace = "long-chain" // it stays: this is the last test of the cluster
 	if _, err := e.newNamespace(t.Context(), namespace); err != nil {

@@ -40,7 +40,7 @@ type watched struct {
 	stop  context.CancelFunc
 }
 
-// watchAs runs Watches for somebody until the test ends.
+// watchAs runs Watches as a user until the test ends.
 func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Options) *watched {
 	t.Helper()
 	admin, err := harness.NewClient(c, cluster.Admin)
@@ -110,14 +110,14 @@ func (w *watched) newsOf(owner types.NamespacedName) chan struct{} {
 	return w.news[owner]
 }
 
-// toldTimes is how often an owner has been told something.
+// toldTimes is how often an owner was notified of an object.
 func (w *watched) toldTimes(owner types.NamespacedName) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.told[owner]
 }
 
-// until waits until something is so, looking only when the owner is told something: it fails if nobody tells.
+// until waits until a condition holds, and checks it only after a notification of the owner: it fails without one.
 func (w *watched) until(t *testing.T, owner types.NamespacedName, what string, is func() bool) {
 	t.Helper()
 	timeout := time.After(harness.WaitTimeout)
@@ -222,7 +222,7 @@ func watchedTarget(kind, namespace, name string) watches.Target {
 	return watches.Target{Ref: dependency.Ref{Group: watchedGroup, Kind: kind, Namespace: namespace, Name: name}}
 }
 
-// allowed waits until somebody may do something.
+// allowed waits until a user has a right.
 func allowed(t *testing.T, config *rest.Config, to authorizationv1.ResourceAttributes) {
 	t.Helper()
 	c, err := kubernetes.NewForConfig(config)
@@ -253,12 +253,12 @@ type loggedRequest struct {
 	open bool
 }
 
-// of gives the requests that name something.
+// of returns the requests that name something.
 func (l *requestLog) of(what string) []string {
 	return l.some(func(r *loggedRequest) bool { return strings.Contains(r.text, what) })
 }
 
-// open gives those whose answers are still being read.
+// open returns those whose answers are still being read.
 func (l *requestLog) open(what string) []string {
 	return l.some(func(r *loggedRequest) bool { return r.open && strings.Contains(r.text, what) })
 }

@@ -101,7 +101,7 @@ func (g *guest) grant(t *testing.T, resource, namespace, name string) {
 	g.bind(t, watchedGroup, resource, namespace, name, "list", "watch")
 }
 
-// bind gives a right and waits until the guest has it.
+// bind grants a right and waits until the guest has it.
 func (g *guest) bind(t *testing.T, group, resource, namespace, name string, verbs ...string) {
 	t.Helper()
 	rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}

@@ -46,7 +46,7 @@ func watchTemplates(t *testing.T, c *cluster.Cluster) {
 	w.patch(t, labelled, `{"status":{"compliant":"NonCompliant"}}`)
 	w.until(t, waiter, "its object changed", func() bool { return owned(waiter) == "Made db NonCompliant" })
 
-	// An object changes hands: both are told.
+	// An object changes its owner: both are notified.
 	w.patch(t, labelled, `{"metadata":{"labels":{"`+dependency.LabelPolicy+`":"another"}}}`)
 	w.until(t, waiter, "its object is gone", func() bool { return owned(waiter) == "" })
 	w.until(t, another, "it has the object", func() bool { return owned(another) == "Made db NonCompliant" })

@@ -21,7 +21,7 @@ var (
 	another = types.NamespacedName{Namespace: "shop", Name: "another"}
 )
 
-// TestDependencyWatches holds what Policies wait for against a real API server. Each test waits by being told, never by looking.
+// TestDependencyWatches watches the dependencies of Policies in a real API server. Tests wait for notifications and never poll.
 func TestDependencyWatches(t *testing.T) {
 	t.Parallel()
 	c := harness.StartCluster(t, cluster.Options{Bare: true, WithoutOLM: true, Log: t.Output()})
@@ -143,7 +143,7 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("the object is asked for with %v, want one request", got)
 	}
 
-	// What nobody keeps is told nobody; what comes after it is told once.
+	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
 	before := w.toldTimes(waiter)
 	w.put(t, watchedObject("Gadget", "", "other", dependency.Compliant))
 	_, err := w.of(object).Apply(t.Context(), "one", &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",

@@ -62,7 +62,7 @@ func needed(requests []cluster.Request) []rights.Right {
 	return all
 }
 
-// TestAuditAnnotations looks for the gate's reasons in the API server's audit log, where they stay when nobody is left to ask.
+// TestAuditAnnotations looks for the gate's reasons in the API server's audit log, where they outlast the gate's own log.
 func TestAuditAnnotations(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

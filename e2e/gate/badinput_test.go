@@ -271,7 +271,7 @@ func TestBigPlan(t *testing.T) {
 	}
 }
 
-// TestTemplateText applies a policy whose versions nobody has resolved. It is stored, and what it governs is held.
+// TestTemplateText applies a policy with unresolved template text in its versions. It is stored, and what it governs is held.
 func TestTemplateText(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -284,8 +284,8 @@ func TestTemplateText(t *testing.T) {
 	harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, u.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "(policy/unreadable)")
 }
 
-// TestG20HostileClient talks to the gate's own port. Every answer is a refusal or an error of HTTP, nobody else notices, and
-// nothing of it stays.
+// TestG20HostileClient sends requests to the gate's own port. Every answer is a refusal or an error of HTTP, other clients are not
+// affected, and no resources stay in use.
 func TestG20HostileClient(t *testing.T) {
 	e := harness.Shared(t)
 	wantAlive(t, e)

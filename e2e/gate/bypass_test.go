@@ -26,7 +26,7 @@ type way struct {
 	query                     url.Values
 	// body is the request for a change, a merge patch, of a stored object.
 	body func(stored *unstructured.Unstructured, change map[string]any) ([]byte, error)
-	// conflicts is whether the API server itself may refuse a change of what somebody else has written (409).
+	// conflicts is whether the API server itself may refuse a change of what another client has written (409).
 	conflicts bool
 }
 
@@ -88,7 +88,7 @@ type attack struct {
 	change map[string]any
 	// subresource is where the change has an effect; everywhere else the API server drops it.
 	subresource string
-	// mended is whether the gate may also let the write through and correct it.
+	// The field is set where the gate may also allow the write and correct it.
 	mended bool
 }
 

@@ -296,7 +296,7 @@ func TestA9PathsAreRestored(t *testing.T) {
 	}
 }
 
-// TestA9ClientCertificate has the API server authenticate by a client certificate. Nobody else is answered then.
+// TestA9ClientCertificate makes the API server authenticate by a client certificate. No other client is answered then.
 func TestA9ClientCertificate(t *testing.T) {
 	t.Parallel()
 	e := harness.StartUnchecked(t, cluster.Options{WebhookClient: true, Log: os.Stderr})

@@ -98,7 +98,7 @@ func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 		t.Errorf("got %s\nwant %s alone to be the trouble", refusal, harness.Etcd4)
 	}
 
-	// A property that another Constraint gives the cluster is what the rule waits for.
+	// The rule depends on a property of the cluster that another Constraint sets.
 	open := constraintOf(namespace+"-open", "true", "")
 	open.Object["spec"] = map[string]any{"properties": `[{"type":"acme.etcd","value":"everywhere"}]`}
 	constrain(t, e.Env, open)
@@ -178,7 +178,7 @@ func subscribedBefore(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// namespaceLeftOut wants Constraints to make nobody wait where no webhook judges. OLM does nothing here, for want of an OperatorGroup.
+// namespaceLeftOut: Constraints hold no plan where no webhook judges. OLM does nothing here without an OperatorGroup.
 func namespaceLeftOut(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.EnsureNamespace(t, leftOut, true)

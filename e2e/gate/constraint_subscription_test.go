@@ -81,7 +81,7 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 		"(subscription/constraint)")
 }
 
-// warnedSubscription is told early what will be held later.
+// warnedSubscription is warned early of what will be held later.
 func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, "packageName != 'etcd' || semver_compare(version, '0.9.4') < 0"), "etcd 0.9.4 loses data"))
@@ -102,7 +102,7 @@ func warnedSubscription(t *testing.T, e *harness.OLMEnv) {
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4+" is not allowed by Constraint "+namespace, "(plan/constraint)")
-	// The same is told where Automatic was never wanted, and of a Subscription that stays as it is.
+	// The same warning follows where Automatic was never wanted, and for a Subscription that stays unchanged.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "label", "subscription", "-n", namespace, "etcd", "team=shop")
 }
 
@@ -118,7 +118,7 @@ func otherCluster(t *testing.T, e *harness.OLMEnv) {
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, guarded, "futureoperator.v1.0.0"),
 		"futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer and is held (plan/kube-version): this cluster has "+kubernetes+"; OLM would install it, and it would wait for ever")
 
-	// Where nobody asked for a guard it is only told, and this is what OLM does then.
+	// Where no Constraint applies there is only a warning, and this is what OLM does then.
 	hangs := e.WaitForPlan(t, free, "futureoperator.v1.0.0")
 	told := warnings(t, e.Env, cluster.Tenant, "", "patch", "installplan", "-n", free, hangs.GetName(), "--type=merge", "--patch", harness.Approval)
 	harness.WantTexts(t, told, "futureoperator.v1.0.0 needs Kubernetes 1.99.0 or newer (plan/kube-version)")

@@ -30,7 +30,7 @@ const (
 	vault1     = "vaultoperator.v1.0.0"
 	trainer1   = "traineroperator.v1.0.0"
 
-	// leftOut is a namespace that Opgate is told the webhook configurations leave out.
+	// leftOut is a namespace that a flag of Opgate names as left out by the webhook configurations.
 	leftOut = "sandbox"
 
 	superuser1  = "superuseroperator.v1.0.0"
@@ -300,7 +300,7 @@ func constraintExamples(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// constraintRoles asks as somebody who has no role of their own.
+// constraintRoles sends requests as a user without roles.
 func constraintRoles(t *testing.T, e *harness.OLMEnv) {
 	for verb, want := range map[string]string{
 		"get": "yes", "list": "yes", "watch": "yes", "create": "no", "update": "no", "patch": "no", "delete": "no", "deletecollection": "no", "override": "no",
@@ -402,7 +402,7 @@ func hostileConstraints(t *testing.T, e *harness.OLMEnv) {
 	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, misspelt), []string{"create", "--validate=false", "-f", "-"}, "(constraint/field)", "spec.constraint")
 }
 
-// pastOLM writes ClusterServiceVersions by hand, as somebody who wants no questions asked.
+// pastOLM writes ClusterServiceVersions by hand, as a user who bypasses OLM.
 func pastOLM(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, isCertified), "only certified operators"))

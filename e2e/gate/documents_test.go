@@ -41,8 +41,8 @@ func seedDocuments(t *testing.T) map[string]string {
 	return documents
 }
 
-// TestDocumentsApply applies every OperatorPolicy of the designs as it stands there, again, and by a second tool: what the gate
-// fills in must be nobody's drift.
+// TestDocumentsApply applies every OperatorPolicy of the designs as it stands there, again, and by a second tool: defaults of the gate
+// must not be drift for any of them.
 func TestDocumentsApply(t *testing.T) {
 	e := harness.Shared(t)
 	for name, document := range seedDocuments(t) {

@@ -24,7 +24,7 @@ func TestOLM(t *testing.T) {
 	t.Parallel()
 	e := harness.StartWithoutGate(t)
 
-	// A Subscription that no webhook saw, and then a policy that nobody enforces yet.
+	// A Subscription that no webhook saw, and then a policy that is not enforced yet.
 	born := e.NewNamespace(t)
 	e.OperatorGroup(t, born)
 	e.Subscribe(t, born, "etcd", "", "Automatic")
@@ -192,8 +192,8 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 	}
 }
 
-// bornApprovedHeals is about the Subscription that slipped through. OLM wants to create its plan as approved. What it is told
-// stands in the Subscription for its owner to read. After a few tries OLM waits for a change, such as the one that heals.
+// bornApprovedHeals is about the Subscription that bypassed the webhook. OLM tries to create its plan as approved. The refusal
+// is in the Subscription for its owner to read. After a few retries OLM waits for a change, such as the one that repairs it.
 func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 	e.Eventually(t, "see the refusal in the Subscription", func(ctx context.Context) error {
 		s, err := e.Clients[cluster.Tenant].Resource(harness.Subscriptions).Namespace(e.Born).Get(ctx, "etcd", metav1.GetOptions{})
@@ -226,7 +226,7 @@ func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 	e.WantApprovalRefused(t, cluster.Admin, waiting, "etcdoperator.v0.9.4", "(plan/version)")
 }
 
-// ungovernedIsLeftAlone installs and upgrades with nobody approving anything.
+// ungovernedIsLeftAlone installs and upgrades without an approval.
 func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)

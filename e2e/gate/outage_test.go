@@ -36,7 +36,7 @@ func TestG6Killed(t *testing.T) {
 	standing := e.Put(t, harness.Subscription(namespace, "standing", harness.GoodCatalog, "Manual"))
 	e.Sync(t)
 
-	// Somebody keeps trying, from before the end until after the new beginning.
+	// A client keeps retrying, from before the end until after the restart.
 	trying, stopTrying := context.WithCancel(t.Context())
 	var tries sync.WaitGroup
 	refusals := map[string]int{}
@@ -173,7 +173,7 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stand
 	} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, u), "create", "--dry-run=server", "-f", "-")
 	}
-	// OLM gives a plan up for good when it cannot write the Subscription to a dependency for a minute.
+	// OLM fails a plan permanently when it cannot write the Subscription to a dependency for a minute.
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.Subscription(namespace, name, harness.GoodCatalog, "Automatic")), "create", "--dry-run=server", "-f", "-")
 	// Metadata, OLM's own status, and the end of things.
 	for _, args := range [][]string{
@@ -366,7 +366,7 @@ func TestG2NotReady(t *testing.T) {
 				harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy, "not ready")
 			}
 			harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, harness.DeniedBy, "not ready")
-			// OLM goes on all the same with what harms nobody (threat O4).
+			// OLM still continues with harmless writes (threat O4).
 			byOLM := harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)
 			harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, byOLM), "create", "--dry-run=server", "-f", "-")
 			if code, body, err := harness.GetURL(t.Context(), e.Gate.HealthURL()+"/readyz"); err != nil || code < 500 {

@@ -24,8 +24,8 @@ func withPhase(u *unstructured.Unstructured, phase string, approved bool) *unstr
 	return u
 }
 
-// TestO1PhaseEdges moves plans from every phase to every other as somebody who is not OLM. OLM runs what is in phase
-// Installing and looks no further.
+// TestO1PhaseEdges moves plans from every phase to every other as a user who is not OLM. OLM runs what is in phase
+// Installing and checks nothing else.
 func TestO1PhaseEdges(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

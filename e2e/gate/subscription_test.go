@@ -15,7 +15,7 @@ import (
 )
 
 // TestO3ApprovalBecomesManual asks for automatic approval by every verb of kubectl. OLM approves the plans of an automatic
-// Subscription as it writes them, and nobody is asked again.
+// Subscription as it writes them, without another request.
 func TestO3ApprovalBecomesManual(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)
@@ -162,7 +162,7 @@ func TestG12NamespaceLabels(t *testing.T) {
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "etcd", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, "(subscription/catalog)")
 }
 
-// grant gives a user verbs on a namespace itself, and waits until it may.
+// grant grants a user verbs on a namespace itself, and waits until it may.
 func grant(t *testing.T, e *harness.Env, namespace string, user cluster.User, resource string, verbs ...string) {
 	t.Helper()
 	name := "e2e-" + namespace
@@ -222,7 +222,7 @@ func TestO4AdoptionByOLM(t *testing.T) {
 }
 
 // TestO3DenyMode runs the gate as users of GitOps tools do: what would be changed is refused, and the refusal names the value to
-// write. OLM, which cannot be told, is mended all the same.
+// write. OLM, which cannot react to it, is still corrected.
 func TestO3DenyMode(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

@@ -55,8 +55,8 @@ func ReadAudit(path string) ([]AuditEvent, error) {
 	}
 }
 
-// checkLeastPrivilege returns an error for every request of Opgate that it did not need. What the API server allows is more: it
-// does not know whether the loop runs. A cluster ends with this, so that it sees what all tests made Opgate do.
+// checkLeastPrivilege returns an error for every request of Opgate that it did not need. The API server allows more: it
+// does not know whether the loop runs. It runs when a cluster stops, so that it covers the requests of all tests.
 func checkLeastPrivilege(c *cluster.Cluster) error {
 	requests, err := c.OpgateRequests(time.Time{}, time.Time{})
 	usedRights.Add(requests)
@@ -64,7 +64,7 @@ func checkLeastPrivilege(c *cluster.Cluster) error {
 	return errors.Join(err, rulesErr, rights.Excess(requests, GivenGroups, rules...))
 }
 
-// RefusalsOfOLM are what the gate that answers at present has refused OLM.
+// RefusalsOfOLM are the refusals of OLM in the log of the running gate.
 func (e *Env) RefusalsOfOLM(t testing.TB) []Refusal {
 	t.Helper()
 	file, err := os.Open(e.Gate.LogPath())

@@ -14,7 +14,7 @@ import (
 // AuthorityName is the common name of a CA that Authority makes.
 const AuthorityName = "a CA of the test"
 
-// Authority makes a CA that ends a while from now, and its key, as PEM.
+// Authority returns a new CA that is valid for a duration from now, and its key, as PEM.
 func Authority(t testing.TB, life time.Duration) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// WaitTimeout bounds what takes milliseconds on a machine that has nothing else to do.
+	// WaitTimeout bounds what takes milliseconds on an idle machine.
 	WaitTimeout = speed.Wait
 	// PollInterval is how often a condition is checked while a test waits for it.
 	PollInterval = 20 * time.Millisecond
@@ -38,7 +38,7 @@ func Eventually(t testing.TB, what string, check func(ctx context.Context) error
 	}
 }
 
-// Kubectl runs kubectl as a user and wants it to succeed. It returns what it printed, warnings included.
+// Kubectl runs kubectl as a user and expects it to succeed. It returns the output, warnings included.
 func Kubectl(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args ...string) string {
 	t.Helper()
 	result, err := c.Kubectl(t.Context(), user, stdin, args...)
@@ -51,7 +51,7 @@ func Kubectl(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, 
 	return result.Stdout
 }
 
-// WantRefused runs kubectl as a user and wants the API server to refuse, with all of the texts in its answer.
+// WantRefused runs kubectl as a user and expects the API server to refuse, with all of the texts in its answer.
 func WantRefused(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args []string, says ...string) {
 	t.Helper()
 	result, err := c.Kubectl(t.Context(), user, stdin, args...)
@@ -79,7 +79,7 @@ func WantTexts(t testing.TB, text string, texts ...string) {
 	}
 }
 
-// Names lists the objects of a kind in a namespace, without the copies that OLM makes of what is installed for all namespaces.
+// Names lists the objects of a kind in a namespace, without copied ClusterServiceVersions.
 func (e *Env) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	list, err := e.Clients[cluster.Admin].Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
 	if err != nil {
@@ -93,7 +93,7 @@ func (e *Env) Names(ctx context.Context, resource schema.GroupVersionResource, n
 	return names, nil
 }
 
-// WantNames wants the objects of a kind in a namespace to be these.
+// WantNames checks that a namespace has exactly these objects of a kind.
 func (e *Env) WantNames(t testing.TB, resource schema.GroupVersionResource, namespace string, want ...string) {
 	t.Helper()
 	got, err := e.Names(t.Context(), resource, namespace)
@@ -115,7 +115,7 @@ func (e *Env) Get(t testing.TB, resource schema.GroupVersionResource, namespace,
 	return u
 }
 
-// WantField wants a field of an object to have a value, written as JSON.
+// WantField checks that a field of an object has a value, written as JSON.
 func WantField(t testing.TB, u *unstructured.Unstructured, want string, path ...string) {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(u.Object, path...)

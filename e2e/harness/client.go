@@ -22,7 +22,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// Client talks to the API server as one user: with objects for what tests set up, and with plain requests for what they try.
+// Client sends requests to the API server as one user: typed for what tests set up, plain for what they test.
 type Client struct {
 	dynamic.Interface
 	Host string
@@ -38,7 +38,7 @@ func NewClient(c *cluster.Cluster, user cluster.User) (*Client, error) {
 	return ClientOf(config)
 }
 
-// ClientOf talks as whoever a configuration is of.
+// ClientOf returns a client for the user of a configuration.
 func ClientOf(config *rest.Config) (*Client, error) {
 	config.QPS = -1 // no limit of our own
 	config.WarningHandlerWithContext = rest.NoWarnings{}
@@ -57,7 +57,7 @@ func ClientOf(config *rest.Config) (*Client, error) {
 	return &Client{Interface: objects, Host: strings.TrimSuffix(host.String(), "/"), HTTP: plain}, nil
 }
 
-// Request is one to the API server.
+// Request is a request to the API server.
 type Request struct {
 	Method, Path string
 	Query        url.Values
@@ -65,7 +65,7 @@ type Request struct {
 	Body         []byte
 }
 
-// Answer is the API server's. Refused is the gate's own text, "" when the gate did not refuse.
+// Answer is the API server's answer. Refused is the gate's own text, "" when the gate did not refuse.
 type Answer struct {
 	Code     int
 	Body     []byte
@@ -74,7 +74,7 @@ type Answer struct {
 	Warnings []string
 }
 
-// DeniedBy comes before the text of the gate in what the API server answers to a refused request.
+// DeniedBy is the prefix of the gate's text in the API server's answer to a refused request.
 const DeniedBy = "denied the request: "
 
 // Send makes a request.
@@ -115,7 +115,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 // OK reports whether the request succeeded.
 func (a Answer) OK() bool { return a.Code >= 200 && a.Code < 300 }
 
-// String is what a failing test shows of an answer.
+// String is the text of an answer in a failing test.
 func (a Answer) String() string {
 	if a.OK() {
 		return fmt.Sprintf("%d", a.Code)
@@ -132,7 +132,7 @@ func (a Answer) Object() *unstructured.Unstructured {
 	return &u
 }
 
-// Must is send for tests that cannot go on without an answer.
+// Must is Send for tests that need an answer to continue.
 func (c *Client) Must(t testing.TB, r Request) Answer {
 	t.Helper()
 	a, err := c.Send(t.Context(), r)
@@ -172,7 +172,7 @@ func (c *Client) Of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 }
 
 // Discover lists the subresources of a resource, "" for itself, in every version of its group that has it. A subresource that
-// is new to this test fails it: what it means for the gate is a decision.
+// is new to this test fails it: whether the gate judges it must be decided.
 func (e *Env) Discover(t testing.TB, group, resource string) map[schema.GroupVersion][]string {
 	t.Helper()
 	config, err := e.RESTConfig(cluster.Admin)

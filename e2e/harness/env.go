@@ -50,7 +50,7 @@ type binary struct {
 
 func init() { opgate.remove = func() error { return nil } }
 
-// build builds it when it is first asked for.
+// build builds it on first use.
 func (b *binary) build(ctx context.Context) (string, error) {
 	b.once.Do(func() {
 		dir, err := os.MkdirTemp("", "opgate-e2e-")
@@ -85,7 +85,7 @@ var sharedEnv struct {
 
 func init() { sharedEnv.stop = func() error { return nil } }
 
-// Shared returns the environment that the tests of a package share, with Opgate running. The first test that asks starts it. Tests
+// Shared returns the environment that the tests of a package share, with Opgate running. The first call starts it. Tests
 // that use it must not be parallel, and leave neither policies nor objects behind.
 func Shared(t testing.TB) *Env {
 	t.Helper()
@@ -144,7 +144,7 @@ func StartWithoutGate(t testing.TB) *Env {
 	return Start(t, cluster.Options{Audit: true, Log: os.Stderr})
 }
 
-// Start is startWithoutGate for tests that need other options. They need the audit log, which shows at the end that Opgate used
+// Start is StartWithoutGate for tests that need other options. They need the audit log, which shows at the end that Opgate used
 // no right that it is not shipped with.
 func Start(t testing.TB, opts cluster.Options) *Env {
 	t.Helper()
@@ -205,7 +205,7 @@ func runCluster(ctx context.Context, opts cluster.Options) (c *cluster.Cluster, 
 	return c, func() error { return errors.Join(c.Stop(), dismiss()) }, nil
 }
 
-// NewNamespace creates a namespace of the tenant's. Nothing deletes namespaces here, so each has a name of its own.
+// NewNamespace creates a namespace of the tenant's. No controller deletes namespaces here, so each has a name of its own.
 func (e *Env) NewNamespace(t testing.TB) string {
 	t.Helper()
 	name := "shop-" + rand.String(8)
@@ -226,7 +226,7 @@ func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructure
 	}
 }
 
-// Label sets the labels of u on a namespace until the end of the test. The gate knows them after the next sync.
+// Label sets the labels of u on a namespace until the end of the test. The gate observes them after the next sync.
 func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
 	none := map[string]any{}
@@ -252,7 +252,7 @@ func (e *Env) Label(t testing.TB, u *unstructured.Unstructured) {
 	}
 }
 
-// EnsureNamespace creates a namespace that does not exist yet, as the tenant's where tenants is set.
+// EnsureNamespace creates a namespace that does not exist yet, for the tenant where tenants is set.
 func (e *Env) EnsureNamespace(t testing.TB, name string, tenants bool) {
 	t.Helper()
 	client := e.Clients[cluster.Admin].Resource(namespaces)

@@ -32,7 +32,7 @@ type LoopEnv struct {
 	Kinds map[string]schema.GroupVersionKind
 }
 
-// Connect makes the clients. It waits for nothing: kinds are looked up when they are first asked for.
+// Connect creates the clients. It sends no request: kinds are discovered when they are first used.
 func (e *LoopEnv) Connect(t testing.TB) {
 	t.Helper()
 	for user, to := range map[cluster.User]*crclient.Client{cluster.Admin: &e.Admin, cluster.OLM: &e.OLM} {
@@ -99,7 +99,7 @@ func (e *LoopEnv) Apply(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// Conditions shows what is to be read when a script fails.
+// Conditions returns the conditions to print when a script fails.
 func Conditions(op *policyv1beta2.OperatorPolicy) string {
 	var b strings.Builder
 	for _, c := range op.Status.Conditions {
@@ -118,8 +118,8 @@ func (e *LoopEnv) Write(t testing.TB, u *unstructured.Unstructured) {
 	}
 }
 
-// Propose does what OLM does when there is something to install: it writes a plan, and the Subscription follows it. More are
-// packages that are in it besides etcd, each with the packages that it requires; one that is etcd says what that requires.
+// Propose does what OLM does when there is something to install: it writes a plan, and updates the Subscription. More are
+// packages in the plan besides etcd, each with the packages that it requires; the entry for etcd has what etcd requires.
 func (e *LoopEnv) Propose(t testing.TB, namespace, name, version string, more ...string) {
 	t.Helper()
 	p := InstallPlan(namespace, name, version)
@@ -209,19 +209,19 @@ func (e *LoopEnv) WaitCondition(t testing.TB, name, conditionType, status, text 
 }
 
 const (
-	// Settled is how long the loop has asked for nothing when it has done all that there was to do, on a machine of usual speed.
+	// Settled is how long the loop sends no request once it is idle, on a machine of usual speed.
 	Settled = 3 * time.Second
-	// CatalogAgain is when the loop asks once more what a catalog says of a package, after the catalog changed.
+	// CatalogAgain is the delay until the loop reads a package again, after its catalog changed.
 	CatalogAgain = 30 * time.Second
 	// SettleTimeout bounds the wait until the loop has settled.
 	SettleTimeout = speed.LongWait
-	// PolicyPollInterval is how often a policy is looked at: seldom enough that an approval is not slower for it.
+	// PolicyPollInterval is how often a policy is read: rarely enough that it does not slow down an approval.
 	PolicyPollInterval = 100 * time.Millisecond
 	// Writers is how many objects are written at once while a test sets up many.
 	Writers = 8
 )
 
-// AtOnce does something for every item, for n at a time.
+// AtOnce calls a function for every item, n calls at a time.
 func AtOnce[T any](t testing.TB, n int, items []T, do func(ctx context.Context, item T) error) {
 	t.Helper()
 	var group sync.WaitGroup

@@ -25,7 +25,7 @@ func Main(m *testing.M) (code int) {
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
-		// The reaper sees the end of this process and cleans up.
+		// The reaper detects the end of this process and cleans up.
 		fmt.Fprintln(os.Stderr, "interrupted")
 		os.Exit(1)
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// NewScraper makes a ServiceAccount, which may read metrics or not, and returns its token.
+// NewScraper creates a ServiceAccount, with or without the right to read metrics, and returns its token.
 func (e *Env) NewScraper(t testing.TB, name string, may bool) string {
 	t.Helper()
 	Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", name, "-n", "default")

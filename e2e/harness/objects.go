@@ -20,7 +20,7 @@ const (
 	Etcd4 = "etcdoperator.v0.9.4"
 )
 
-// What the policy below allows, and what it does not.
+// The versions that OperatorPolicy below allows, and does not.
 const (
 	AllowedVersion   = "0.9.2"
 	ForbiddenVersion = "0.9.4"
@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	// OpenShiftNamespace is where OpenShift has OLM, and where nothing is on the clusters of these tests.
+	// OpenShiftNamespace is where OpenShift runs OLM. It is empty on the clusters of these tests.
 	OpenShiftNamespace = "openshift-operator-lifecycle-manager"
 	// OLMAccount is the name of OLM's ServiceAccount.
 	OLMAccount = "olm-operator-serviceaccount"
@@ -42,7 +42,7 @@ func Spec(key string, value any) map[string]any {
 	return map[string]any{"spec": map[string]any{key: value}}
 }
 
-// Normal is a value as JSON has it, so that numbers compare whatever decoded them.
+// Normal returns a value as JSON decodes it, so that numbers of different types compare.
 func Normal(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -85,7 +85,7 @@ func Object(format string, args ...any) *unstructured.Unstructured {
 	return &u
 }
 
-// OperatorPolicy allows one version of etcd from one catalog in a namespace, and has its name.
+// OperatorPolicy allows one version of etcd from one catalog in a namespace, and has the namespace's name.
 func OperatorPolicy(namespace string) *unstructured.Unstructured {
 	return Object(`
 apiVersion: policy.open-cluster-management.io/v1beta2
@@ -154,7 +154,7 @@ func AsJSON(t testing.TB, u *unstructured.Unstructured) string {
 	return b.String()
 }
 
-// OLMPolicy is policy for the catalog that OLM has here.
+// OLMPolicy is OperatorPolicy for the catalog of the OLM in these tests.
 func OLMPolicy(namespace, upgradeApproval string, versions ...string) *unstructured.Unstructured {
 	return Object(`
 apiVersion: policy.open-cluster-management.io/v1beta2
@@ -169,7 +169,7 @@ spec:
 `, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace, olm.Channel, strings.Join(versions, ", "), upgradeApproval)
 }
 
-// MergePatch is what a merge patch (RFC 7386) makes of a value. Neither is changed.
+// MergePatch returns a value with a merge patch (RFC 7386) applied. Neither is changed.
 func MergePatch(value, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {

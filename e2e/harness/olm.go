@@ -21,7 +21,7 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// Together runs tests at the same time, since most of the time they wait for OLM: t.Parallel would let no more run than there are
+// Together runs tests at the same time, since most of the time they wait for OLM: t.Parallel would run no more than there are
 // processors.
 func Together(t *testing.T, tests map[string]func(*testing.T)) {
 	t.Helper()
@@ -42,7 +42,7 @@ func (e *OLMEnv) Together(t *testing.T, tests map[string]func(*testing.T, *OLMEn
 	Together(t, bound)
 }
 
-// WaitForGone waits until an object is not there any more.
+// WaitForGone waits until an object does not exist any more.
 func (e *OLMEnv) WaitForGone(t testing.TB, resource schema.GroupVersionResource, namespace, name string) {
 	t.Helper()
 	e.Eventually(t, "wait until "+resource.Resource+" "+name+" is gone", func(ctx context.Context) error {
@@ -57,7 +57,7 @@ func (e *OLMEnv) WaitForGone(t testing.TB, resource schema.GroupVersionResource,
 	})
 }
 
-// olmTimeout bounds one step of OLM, such as an installation. OLM waits for seconds between some of its tries.
+// olmTimeout bounds one step of OLM, such as an installation. OLM waits for seconds between some of its attempts.
 const olmTimeout = speed.LongWait
 
 // OLMEnv is an environment in which OLM runs.
@@ -91,7 +91,7 @@ spec: {name: %[1]s, channel: %[3]s, source: %[4]s, sourceNamespace: %[5]s, start
 	return Kubectl(t, e.Cluster, cluster.Tenant, AsJSON(t, s), "create", "-o", "jsonpath={.spec.installPlanApproval}", "-f", "-")
 }
 
-// Eventually waits until check returns nil, as long as OLM may take.
+// Eventually waits until check returns nil, up to the timeout for OLM.
 func (e *OLMEnv) Eventually(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	last := errors.New("not looked yet")
@@ -177,7 +177,7 @@ func (e *OLMEnv) Approve(t testing.TB, user cluster.User, plan *unstructured.Uns
 	Kubectl(t, e.Cluster, user, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--type=merge", "--patch", Approval)
 }
 
-// WantApprovalRefused returns what the gate says.
+// WantApprovalRefused returns the gate's refusal.
 func (e *OLMEnv) WantApprovalRefused(t testing.TB, user cluster.User, plan *unstructured.Unstructured, says ...string) string {
 	t.Helper()
 	got := e.Clients[user].Must(t, Request{

@@ -75,13 +75,13 @@ func (e *LoopEnv) Setup(script *testscript.Env) error {
 		}
 	}
 	script.Defer(func() {
-		// Policies go, so that the loop has nothing to do for scripts that have ended.
+		// Policies are deleted, so that the loop has nothing to do for scripts that have ended.
 		_ = e.Admin.DeleteAllOf(context.Background(), &policyv1beta2.OperatorPolicy{}, crclient.InNamespace("policies-"+id))
 	})
 	return nil
 }
 
-// Filled has the variables of a script filled in.
+// Filled returns a text with the variables of a script replaced.
 func Filled(ts *testscript.TestScript, text string) string {
 	return os.Expand(text, func(variable string) string {
 		if value := ts.Getenv(variable); slices.Contains([]string{"NS", "POLICIES", "OTHER", "ID"}, variable) {
@@ -130,7 +130,7 @@ func Until(ts *testscript.TestScript, neg bool, check func(ctx context.Context) 
 	var last error
 	err := wait.PollUntilContextTimeout(context.Background(), PollInterval, WaitTimeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if ctx.Err() == nil || last == nil { // else it says only that the time is up
+		if ctx.Err() == nil || last == nil { // else it is only that the context has ended
 			last = err
 		}
 		return (err == nil) != neg, nil
@@ -156,7 +156,7 @@ func (e *LoopEnv) policy(ctx context.Context, ts *testscript.TestScript, name st
 	return op, nil
 }
 
-// NeedArgs fails a command that does not have from least to most arguments.
+// NeedArgs fails a command whose number of arguments is not between least and most.
 func NeedArgs(ts *testscript.TestScript, args []string, least, most int, usage string) {
 	if len(args) < least || len(args) > most {
 		ts.Fatalf("usage: %s", usage)
@@ -310,7 +310,7 @@ func (e *LoopEnv) cmdGauge(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// page is what Opgate says to Prometheus.
+// page is the metrics endpoint's answer to Prometheus.
 func (e *LoopEnv) page(ctx context.Context, ts *testscript.TestScript) string {
 	code, body, err := e.Scrape(ctx, e.Scraper)
 	ts.Check(err)
@@ -377,7 +377,7 @@ func (e *LoopEnv) Get(ctx context.Context, ts *testscript.TestScript, kind, name
 	return u, e.Admin.Get(ctx, key, u)
 }
 
-// cmdQuiet waits until a policy was not written for a while: what was to be done before may still come, and then nothing does.
+// cmdQuiet waits until a policy was not written for a while: pending reconciliations may still write it before that.
 func (e *LoopEnv) cmdQuiet(ts *testscript.TestScript, neg bool, args []string) {
 	NeedArgs(ts, args, 2, 2, "quiet DURATION POLICY")
 	if neg {
@@ -408,7 +408,7 @@ func (e *LoopEnv) cmdQuiet(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// Kind returns the kind that scripts name so.
+// Kind returns the kind of a name in scripts.
 func (e *LoopEnv) Kind(name string) (gvk schema.GroupVersionKind, ok bool) {
 	if gvk, ok = scriptKinds[name]; !ok {
 		gvk, ok = e.Kinds[name]

@@ -13,7 +13,7 @@ import (
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// move is a Subscription of $NS and the ClusterServiceVersion that it is brought to, which is named after its version.
+// move is a Subscription of $NS and the ClusterServiceVersion to install for it, which is named after its version.
 type move struct {
 	subscription          *unstructured.Unstructured
 	csv, pkg, catalog, in string
@@ -109,8 +109,8 @@ func (e *LoopEnv) follow(ctx context.Context, m *move, fields map[string]any) er
 	return e.OLM.Status().Patch(ctx, m.subscription, crclient.MergeFrom(before))
 }
 
-// cmdInstalls waits until a plan is approved and carries it out: each ClusterServiceVersion takes the place of the one before and
-// has a Deployment, named after the Subscription, which is up.
+// cmdInstalls waits until a plan is approved and runs it: each ClusterServiceVersion replaces the previous one and
+// has a Deployment, named after the Subscription, which is available.
 func (e *LoopEnv) cmdInstalls(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: installs PLAN SUBSCRIPTION=CSV...")

@@ -28,7 +28,7 @@ func (e *Env) Put(t testing.TB, u *unstructured.Unstructured) *unstructured.Unst
 	return stored
 }
 
-// repeated does what OLM does with a step that is refused: it tries again. The gate may not have seen the plan yet.
+// repeated retries a refused step, as OLM does. The gate may not have seen the plan yet.
 func repeated(ctx context.Context, u *unstructured.Unstructured, write func() error) error {
 	err := write()
 	if u.GetKind() != "ClusterServiceVersion" {
@@ -43,7 +43,7 @@ func repeated(ctx context.Context, u *unstructured.Unstructured, write func() er
 	return err
 }
 
-// Create creates an object and then writes its status, if it has one. Who writes them on a real cluster does it here: OLM
+// Create creates an object and then writes its status, if it has one, as the user who writes them on a real cluster: OLM
 // writes plans, ClusterServiceVersions and every status, Opgate virtual operators, an admin the rest.
 func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	author := e.Clients[cluster.Admin]
@@ -76,7 +76,7 @@ func (e *Env) Create(ctx context.Context, u *unstructured.Unstructured) (*unstru
 	return stored, nil
 }
 
-// inPlaceOfOpgate is an admin who acts as Opgate: what Opgate itself asks for is compared with its rights.
+// inPlaceOfOpgate is an admin who acts as Opgate: requests of Opgate itself are compared with its rights.
 func (e *Env) inPlaceOfOpgate() (*Client, error) {
 	config, err := e.RESTConfig(cluster.Admin)
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *Env) inPlaceOfOpgate() (*Client, error) {
 	return &Client{Interface: objects}, err
 }
 
-// Remove deletes an object that may be gone. It is for cleaning up, when the context of the test has ended.
+// Remove deletes an object that may not exist. It is for cleaning up, when the context of the test has ended.
 func (e *Env) Remove(t testing.TB, u *unstructured.Unstructured) {
 	t.Helper()
 	err := e.Clients[cluster.Admin].Of(u).Delete(context.WithoutCancel(t.Context()), u.GetName(), metav1.DeleteOptions{})

@@ -65,7 +65,7 @@ func Compile(ctx context.Context, root, dir, version string, platforms []v1.Plat
 		cmd := gotool.Command(ctx, root, dir, append(BuildArgs(version), "-o", file, "./cmd/opgate")...)
 		cmd.Env = append(cmd.Env,
 			"CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
-			// What somebody prefers for work on this machine must not find its way into an image.
+			// Go settings of the user must not change an image.
 			"GOFLAGS=-buildvcs=false", "GOAMD64=v1", "GOARM64=v8.0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			if ctx.Err() != nil {
@@ -79,7 +79,7 @@ func Compile(ctx context.Context, root, dir, version string, platforms []v1.Plat
 	return binaries, nil
 }
 
-// layer is the binary as the one file of a layer, of the kind that the layers of base have. Nobody may write to the file, and
+// layer is the binary as the one file of a layer, of the media type of base's layers. No user may write to the file, and
 // it carries no time, so that the same binary is the same layer.
 func (b Binary) layer(base v1.Image) (v1.Layer, error) {
 	data, err := os.ReadFile(b.File)

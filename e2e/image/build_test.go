@@ -178,7 +178,7 @@ func TestImage(t *testing.T) {
 	})
 	t.Run("binary", func(t *testing.T) { checkBinary(t, contents[image.Path]) })
 	t.Run("archive", func(t *testing.T) { checkArchive(t, archive, img) })
-	// What somebody has set for their own work makes no difference.
+	// Go settings of the user make no difference.
 	env := []string{"GOFLAGS=-tags=opgate_image_test", "GOAMD64=v3", "CGO_ENABLED=1"}
 	t.Run("bill", func(t *testing.T) {
 		bill := filepath.Join(temp, "opgate.spdx.json")

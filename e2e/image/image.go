@@ -33,7 +33,7 @@ type Metadata struct {
 	Created time.Time
 }
 
-// annotations are the Metadata under the names that the OCI image specification gives them.
+// annotations are the Metadata under the names of the OCI image specification.
 func (m Metadata) annotations() map[string]string {
 	all := map[string]string{
 		"org.opencontainers.image.title":       "opgate",

@@ -48,7 +48,7 @@ func WriteLayout(dir string, index v1.ImageIndex, version string) error {
 	return nil
 }
 
-// replaceable returns an error if dir holds something that is not an image layout: nobody wants to lose it for a typing error.
+// replaceable returns an error if dir holds something that is not an image layout, so that a typing error destroys nothing.
 func replaceable(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {

@@ -68,7 +68,7 @@ func TestInstall(t *testing.T) {
 	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
 }
 
-// wantOnlyOursLocked wants that with webhooks that nobody answers, the API server takes everything but what Opgate judges.
+// wantOnlyOursLocked checks that with webhooks that do not answer, the API server accepts everything but what Opgate judges.
 func (s *site) wantOnlyOursLocked(t *testing.T) {
 	namespace := s.NewNamespace(t)
 	harness.Eventually(t, "what nobody judges is refused", func(ctx context.Context) error {

@@ -150,8 +150,8 @@ status:
 	gateLives(t, e)
 }
 
-// noPackageServer has a policy that needs nobody to complete it, and one that does. The latter says what it waits for, and
-// asks ever more rarely.
+// noPackageServer has a policy that is complete, and one that needs defaults of its package. The latter reports what it waits for, and
+// is retried with backoff.
 func noPackageServer(t *testing.T, e *harness.LoopEnv) {
 	complete, open := operatorNamespace(t, e), operatorNamespace(t, e)
 	p := harness.OperatorPolicy(complete)
@@ -195,7 +195,7 @@ func TestLoopFaults(t *testing.T) {
 	}
 }
 
-// conflicts has somebody who touches everything that the loop writes, as fast as they can.
+// conflicts has a client that touches everything that the loop writes, as fast as it can.
 func conflicts(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"))
@@ -361,7 +361,7 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 	}
 	e.Propose(t, unwanted, "install-1", harness.ForbiddenVersion)
 	e.WaitCondition(t, unwanted, "InstallPlanCompliant", "True", "is not allowed")
-	// Nobody subscribes yet, so that this plan waits for nothing until Opgate is dead.
+	// There is no Subscription yet, so that this plan waits for nothing until Opgate is killed.
 	e.Write(t, harness.Subscription(wanted, "etcd", harness.GoodCatalog, "Manual"))
 	e.Write(t, harness.InstallPlan(wanted, "install-1", harness.AllowedVersion))
 	e.WaitCondition(t, wanted, "InstallPlanCompliant", "True", "")

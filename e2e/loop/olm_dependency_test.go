@@ -53,8 +53,8 @@ func waitForState(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured,
 	})
 }
 
-// operatorWaits is about an operator that is to be installed when another one is Compliant. What somebody subscribes to by hand
-// meanwhile waits as well, and says for what.
+// operatorWaits is about an operator that is to be installed when another one is Compliant. A plan of a Subscription that a user
+// creates meanwhile is pending as well, and names its dependency.
 func operatorWaits(t *testing.T, e *harness.OLMEnv) {
 	first, second := e.NewNamespace(t), e.NewNamespace(t)
 	etcd, nats := harness.GroupedPolicy(first, "etcd", harness.Etcd2), harness.GroupedPolicy(second, "nats") // OLM goes for a later etcd, so that one waits

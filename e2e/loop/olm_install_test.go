@@ -81,7 +81,7 @@ spec:
 	waitForEvent(t, e, owner, "Warning", `^NonCompliant; .*the required ClusterServiceVersion was not found`)
 	waitForEvent(t, e, owner, "Normal", `^Compliant; .*All operator Deployments have their minimum availability`)
 
-	// Story 3: an upgrade that is there is told, and is a fault if the policy says so.
+	// Story 3: an available upgrade is reported, and is NonCompliant if the policy says so.
 	waitForPolicy(t, e, p, is(compliant), has(strimzi0), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
 	e.Edit(t, p, `{"spec":{"complianceConfig":{"upgradesAvailable":"NonCompliant"}}}`)
 	const available = "An upgrade to strimzi-cluster-operator.v0.35.1 is available on the stable channel"
@@ -124,7 +124,7 @@ func waitForEvent(t *testing.T, e *harness.OLMEnv, owner *unstructured.Unstructu
 	})
 }
 
-// storyInform is story 4: a policy that only looks, at an operator that somebody else installed.
+// storyInform is story 4: a policy that only informs, about an operator that a user installed.
 func storyInform(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.Object(`
@@ -174,7 +174,7 @@ spec:
 		t.Errorf("the Subscription has annotations %v, want none", sub.GetAnnotations())
 	}
 	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval")
-	e.WaitForPlan(t, namespace, harness.Etcd4) // nobody approved it
+	e.WaitForPlan(t, namespace, harness.Etcd4) // not approved
 }
 
 // available says that a Deployment is available, or that it no longer is.
@@ -275,7 +275,7 @@ func existingInstallation(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.OperatorGroups, here)
 	e.WantNames(t, harness.Subscriptions, here)
 
-	// A version that this policy does not allow is told, and nothing is done about it.
+	// A version that this policy does not allow is reported, and not removed.
 	e.Edit(t, second, `{"spec":{"versions":["jaeger-operator.v1.0.0"]}}`)
 	waitForPolicy(t, e, second, is(nonCompliant), says("ClusterServiceVersionCompliant=False UnapprovedVersion", "jaeger-operator.v1.1.0"))
 	e.WantNames(t, harness.Subscriptions, here)

@@ -68,5 +68,5 @@ func storyRemovalOfVersion(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(""))
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.Subscriptions, namespace)
-	e.WantNames(t, harness.OperatorGroups, namespace, namespace) // somebody else's
+	e.WantNames(t, harness.OperatorGroups, namespace, namespace) // not the policy's
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// slip writes a Subscription that no webhook sees, and a policy that nobody enforces yet, and returns the policy.
+// slip writes a Subscription that no webhook sees, and a policy that is not enforced yet, and returns the policy.
 func slip(t *testing.T, e *harness.Env) *unstructured.Unstructured {
 	t.Helper()
 	namespace := e.NewNamespace(t)
@@ -27,8 +27,8 @@ func slip(t *testing.T, e *harness.Env) *unstructured.Unstructured {
 }
 
 // slippedHeals is about a Subscription whose plans OLM wants to create as approved. OLM repeats a failure a few times and then
-// waits for its next resync, in a quarter of an hour; but what it is told here has the name that the plan would have had, so
-// that it changes the Subscription each time, and looks at it anew.
+// waits for its next resync, in a quarter of an hour; but the refusal here has the name that the plan would have had, so
+// that it changes the Subscription each time, and reconciles it again.
 func slippedHeals(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	e.Eventually(t, "see OLM try", func(context.Context) error {
@@ -117,7 +117,7 @@ func lostLink(t *testing.T, e *harness.OLMEnv) {
 	}
 }
 
-// withoutPackageServer leaves nobody to ask about packages, which a policy that says everything does not need.
+// withoutPackageServer leaves no server of packages, which a complete policy does not need.
 func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
 	server := e.OLM.PackageServer()
 	if err := server.Stop(t.Context()); err != nil {
@@ -134,7 +134,7 @@ func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 }
 
-// opgateAway stops Opgate while OLM goes on, first with webhooks that refuse what nobody answers for, and then without any.
+// opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any.
 func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	namespace, past := e.NewNamespace(t), e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2, "spec", "subscription", "startingCSV")
@@ -147,7 +147,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 		t.Fatal(err)
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
-	// OLM tells, and then gives up until its next resync, in a quarter of an hour.
+	// OLM reports the error, and then waits for its next resync, in a quarter of an hour.
 	e.Eventually(t, "see OLM fail to plan the upgrade", func(ctx context.Context) error {
 		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
 		if err != nil {
@@ -163,7 +163,7 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 	t.Logf("the upgrade was installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
 
-	// As if somebody had uninstalled it.
+	// As if a user had uninstalled it.
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestScenariosDocument(t *testing.T) {
 
 func script(name string) string { return filepath.Join("testdata", name+".txtar") }
 
-// plays tells whether a script that a row names says in a comment that it plays a scenario, or its whole group.
+// plays reports whether a comment in a script that a row names has a scenario, or its whole group.
 func plays(t *testing.T, row string, group int, id string) bool {
 	t.Helper()
 	says := regexp.MustCompile(fmt.Sprintf(`(?m)^# (\d+\.\d+, )*(%s\b|%d:)`, regexp.QuoteMeta(id), group))

@@ -172,7 +172,7 @@ func (e *speedEnv) named(ctx context.Context, namespace, plan string) error {
 	return e.seen(ctx, "subscriptions", u)
 }
 
-// written writes a plan without its status, as OLM does first, and gives what is to be written as its status.
+// written writes a plan without its status, as OLM does first, and returns the status to be written.
 func (e *speedEnv) written(ctx context.Context, p *unstructured.Unstructured) (any, error) {
 	status := p.Object["status"]
 	delete(p.Object, "status")
@@ -336,7 +336,7 @@ func (e *speedEnv) newWaiting(ctx context.Context, namespace, name string, named
 	if err := e.named(ctx, namespace, name); err != nil {
 		return waiting{}, err
 	}
-	// That it is named and has no status yet is told as well, after a while.
+	// That it is named and has no status yet is reported as well, after a while.
 	return waiting{p, status}, e.told(ctx, namespace, name, "")
 }
 
@@ -477,7 +477,7 @@ func (e *speedEnv) settle(t testing.TB) {
 	}
 }
 
-// approvalCosts wants one write of the plan, one of the status, and one event where somebody is to be told. NamedLast is the order
+// approvalCosts expects one write of the plan, one of the status, and one event for an owner of the policy. NamedLast is the order
 // in which OLM writes: the Subscription names a plan that requires approval already.
 func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLast bool) {
 	t.Helper()
@@ -525,7 +525,7 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 	}
 }
 
-// own gives the policy of a namespace an owner, who is told of each new state.
+// own sets an owner of the policy of a namespace, which receives an event for each new state.
 func (e *speedEnv) own(t *testing.T, namespace string) {
 	t.Helper()
 	op := kind("OperatorPolicy")
@@ -542,7 +542,7 @@ func (e *speedEnv) own(t *testing.T, namespace string) {
 }
 
 // mark changes the policy of a namespace in a way that the loop takes note of and nothing else, and waits until it has. All that
-// it was to do in the namespace before is done by then. It gives what the loop asked for.
+// it was to do in the namespace before is done by then. It returns the requests of the loop.
 func (e *speedEnv) mark(t *testing.T, namespace string) []string {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{}

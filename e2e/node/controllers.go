@@ -23,7 +23,7 @@ const (
 	pollInterval       = 100 * time.Millisecond
 )
 
-// controllers are those that run. Some of the others would end what a node without a kubelet has, or need a cloud.
+// controllers are those that run. Some of the others would delete objects of a node without a kubelet, or need a cloud.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"deployment-controller",
@@ -37,7 +37,7 @@ var controllers = []string{
 }
 
 // startControllers starts kube-controller-manager. As on a real cluster each controller is a service account of its own, with the
-// permissions that Kubernetes gives it.
+// permissions of its bootstrap role.
 func startControllers(ctx context.Context, c *cluster.Cluster, path string) (*cluster.Companion, error) {
 	config, err := c.Credentials("system:kube-controller-manager")
 	if err != nil {
@@ -57,7 +57,7 @@ func startControllers(ctx context.Context, c *cluster.Cluster, path string) (*cl
 	)
 }
 
-// waitForControllers waits until one of them has done something. They start together.
+// waitForControllers waits until one of them has written something. They start together.
 func waitForControllers(ctx context.Context, client kubernetes.Interface, process *cluster.Companion) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, controllersTimeout, true, func(ctx context.Context) (bool, error) {

@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// lag is how long the proxy takes to act on a change of endpoints. On a real cluster that is up to about a second, in which a pod
-// that ends is still asked: what ends at once must be seen to lose something here as well.
+// lag is how long the proxy takes to act on a change of endpoints. On a real cluster that is up to about a second, in which a
+// terminating pod still receives connections: a pod that ends at once must lose some here as well.
 const lag = 500 * time.Millisecond
 
-// endpoints are the EndpointSlices as they were a moment ago.
+// endpoints are the EndpointSlices as they were before lag.
 type endpoints struct {
 	changes chan change
 
@@ -21,14 +21,14 @@ type endpoints struct {
 	slices map[string]*discoveryv1.EndpointSlice // by namespace/name
 }
 
-// change is what becomes of an EndpointSlice, which is nil if it is no more.
+// change is the new state of an EndpointSlice, nil if it was deleted.
 type change struct {
 	due   *time.Timer
 	key   string
 	slice *discoveryv1.EndpointSlice
 }
 
-// watchEndpoints follows them until ctx ends.
+// watchEndpoints watches them until ctx ends.
 func watchEndpoints(ctx context.Context, informer cache.SharedInformer) (*endpoints, error) {
 	e := &endpoints{changes: make(chan change, 1000), slices: map[string]*discoveryv1.EndpointSlice{}}
 	tell := func(object any, gone bool) {
@@ -53,7 +53,7 @@ func watchEndpoints(ctx context.Context, informer cache.SharedInformer) (*endpoi
 	return e, err
 }
 
-// run makes changes known when they are due.
+// run applies changes when they are due.
 func (e *endpoints) run(ctx context.Context) {
 	for {
 		select {

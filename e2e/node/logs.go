@@ -24,8 +24,8 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// logServer is the part of a kubelet that the API server asks for the logs of pods. The API server decides who may read which.
-// Here nobody has to say who they are: it listens on the loopback interface only, so all who can ask are on this machine.
+// logServer is the part of a kubelet that serves the logs of pods to the API server. The API server authorizes readers.
+// Here clients need not authenticate: it listens on the loopback interface only, so that all clients are on this machine.
 type logServer struct {
 	node   *Node
 	port   uint16
@@ -36,7 +36,7 @@ type logServer struct {
 // startLogServer listens on the loopback interface. What follows a log ends with ctx.
 func startLogServer(ctx context.Context, n *Node) (*logServer, error) {
 	const host = "127.0.0.1"
-	// The API server is not told whom to trust as a kubelet, and so trusts everybody.
+	// The API server has no CA of kubelets configured, and so accepts any certificate.
 	certificate, key, err := certutil.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a serving certificate: %w", err)
@@ -84,7 +84,7 @@ func (s *logServer) stop() error {
 	return err
 }
 
-// status is what the API server has to know of the node to ask it.
+// status is the part of the node's status that the API server needs to connect to it.
 func (s *logServer) status() corev1.NodeStatus {
 	return corev1.NodeStatus{
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}},
@@ -141,7 +141,7 @@ func (n *Node) find(namespace, name string) *pod {
 	return nil
 }
 
-// noLog is what a kubelet says of a container that has no log, in its words.
+// noLog is the error of a kubelet about a container that has no log.
 func noLog(object *corev1.Pod, container string) error {
 	statuses := object.Status.ContainerStatuses
 	i := slices.IndexFunc(statuses, func(status corev1.ContainerStatus) bool { return status.Name == container })
@@ -158,14 +158,14 @@ func noLog(object *corev1.Pod, container string) error {
 	return fmt.Errorf("container %q in pod %q is waiting to start%s", container, object.Name, why)
 }
 
-// logOptions say which part of a log is asked for.
+// logOptions select the part of a log.
 type logOptions struct {
-	follow bool  // whether also what is still to come until the process ends
+	follow bool  // whether to follow the log until the process ends
 	lines  int64 // how many of the last lines there are now, -1 for all
 	bytes  int64 // the most of them that are sent
 }
 
-// parseLogOptions reads the parameters of a request. It would be worse to leave one out in silence.
+// parseLogOptions reads the parameters of a request. It returns an error for those that are not supported.
 func parseLogOptions(query url.Values) (logOptions, error) {
 	options := logOptions{lines: -1, bytes: math.MaxInt64}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -253,7 +253,7 @@ func send(ctx context.Context, w http.ResponseWriter, file io.Reader, process *c
 		if _, err := io.Copy(w, rest); err != nil {
 			return err
 		}
-		// Also if there was nothing, for who follows waits for an answer.
+		// Also if there was nothing: a client that follows waits for the header.
 		if err := http.NewResponseController(w).Flush(); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// waitTimeout bounds everything that is waited for. It takes seconds at most.
+// waitTimeout bounds every wait. It takes seconds at most.
 const waitTimeout = speed.Wait
 
 func TestMain(m *testing.M) {
@@ -85,7 +85,7 @@ func start(t *testing.T) *env {
 	return &env{c, n, log}
 }
 
-// kubectl runs kubectl as the admin and wants it to succeed. It returns what it printed, warnings included.
+// kubectl runs kubectl as the admin and expects it to succeed. It returns the output, warnings included.
 func (e *env) kubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	result, err := e.Kubectl(t.Context(), cluster.Admin, stdin, args...)
@@ -98,7 +98,7 @@ func (e *env) kubectl(t *testing.T, stdin string, args ...string) string {
 	return result.Stdout + result.Stderr
 }
 
-// eventually wants check to succeed soon.
+// eventually waits until check succeeds.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
@@ -111,7 +111,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	}
 }
 
-// shows wants kubectl to print a text soon.
+// shows waits until kubectl prints a text.
 func (e *env) shows(t *testing.T, want string, args ...string) {
 	t.Helper()
 	eventually(t, strings.Join(args, " "), func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (e *env) shows(t *testing.T, want string, args ...string) {
 	})
 }
 
-// lines is what a node has said.
+// lines is the log of a node.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

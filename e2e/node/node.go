@@ -1,9 +1,9 @@
-// Package node gives a cluster what runs pods. The controllers of Kubernetes are real; the node is played: it takes every pod,
+// Package node adds to a cluster what runs pods. The controllers of Kubernetes are real; the node is simulated: it takes every pod,
 // runs a program of this machine in place of its image, probes it and writes its status, as scheduler and kubelet would, and
-// it carries what the API server sends to Services, as kube-proxy would. It also answers kubectl logs. So an installation can be
+// it forwards the API server's connections to Services, as kube-proxy would. It also serves kubectl logs. So an installation can be
 // tested whole, without containers.
 //
-// What containers would do is missing: nothing keeps a program from the files or the network of this machine.
+// There is no isolation: programs can access the files and the network of this machine.
 package node
 
 import (
@@ -31,17 +31,17 @@ import (
 	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
-// Name is what the one node is called.
+// Name is the name of the one node.
 const Name = "local"
 
-// Options says how Start works.
+// Options configure Start.
 type Options struct {
 	// Images are the programs to run. The keys are images, with or without a tag; with it comes first. A pod of another image
 	// does not start.
 	Images map[string]Program
 	// Controllers is the kube-controller-manager to run. Default: what assets.FindControllers returns.
 	Controllers string
-	// Log receives lines for people about what goes on. Default: nowhere.
+	// Log receives progress lines. Default: none.
 	Log io.Writer
 }
 
@@ -88,7 +88,7 @@ func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*Node, error)
 func (n *Node) start(ctx context.Context, opts Options) error {
 	watch := stopwatch.Start()
 	fmt.Fprintln(n.log, "starting kube-controller-manager and a node")
-	// As one of the cluster's masters, for it is more than a kubelet.
+	// In group system:masters, since it does more than a kubelet.
 	config, err := n.cluster.Credentials("system:node:"+Name, "system:masters")
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (n *Node) start(ctx context.Context, opts Options) error {
 	if n.logs, err = startLogServer(running, n); err != nil {
 		return err
 	}
-	// Endpoints on a node that does not exist count for nothing.
+	// Endpoints on a node that does not exist are ignored.
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: Name}, Status: n.logs.status()}
 	if _, err := n.client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (n *Node) Stop() error { return n.stop() }
 func (n *Node) stopAll() error {
 	n.cancel()
 	if n.factory != nil {
-		n.factory.Shutdown() // afterwards nobody starts another pod
+		n.factory.Shutdown() // afterwards no pod is started
 	}
 	n.workers.Wait()
 	var errs []error
@@ -165,7 +165,7 @@ func (n *Node) Controllers() *cluster.Companion { return n.controllers }
 // Pod is a pod on the node.
 type Pod struct {
 	Namespace, Name string
-	// IP is what the cluster knows it by. Only the API server can reach it there.
+	// IP is its address in the cluster. Only the API server can reach it there.
 	IP string
 	// Addresses is where its ports can be reached on this machine, by their names.
 	Addresses map[string]string
@@ -205,7 +205,7 @@ func (n *Node) Signal(pod Pod, sig syscall.Signal) error {
 // dir is the directory of all pods.
 func (n *Node) dir() string { return filepath.Join(n.cluster.Dir(), "pods") }
 
-// watch has every pod get a goroutine of its own, which ends with ctx, and learn of what concerns it.
+// watch starts a goroutine for every pod, which ends with ctx, and notifies it of changes.
 func (n *Node) watch(ctx context.Context) error {
 	core := n.factory.Core().V1()
 	_, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -233,7 +233,7 @@ func (n *Node) watch(ctx context.Context) error {
 	return nil
 }
 
-// observe tells a pod what it is now.
+// observe passes the new object to its pod.
 func (n *Node) observe(ctx context.Context, object *corev1.Pod) {
 	if object.Spec.NodeName != "" && object.Spec.NodeName != Name {
 		return
@@ -250,7 +250,7 @@ func (n *Node) observe(ctx context.Context, object *corev1.Pod) {
 	n.workers.Go(func() { p.run(ctx) })
 }
 
-// forget tells a pod that it is no more.
+// forget ends the pod of a deleted object.
 func (n *Node) forget(object *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,7 +260,7 @@ func (n *Node) forget(object *corev1.Pod) {
 	}
 }
 
-// refresh has the pods in a namespace look at what their volumes show.
+// refresh makes the pods in a namespace update their volumes.
 func (n *Node) refresh(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,8 +29,8 @@ const namespace = "web"
 //go:embed testdata/server.yaml
 var manifests string
 
-// TestNode installs a webhook as a Deployment of two replicas behind a Service, and has it go through all that such an
-// installation goes through.
+// TestNode installs a webhook as a Deployment of two replicas behind a Service, and takes it through the lifecycle of such an
+// installation.
 func TestNode(t *testing.T) {
 	e := start(t)
 	const host = "server." + namespace + ".svc"
@@ -253,13 +253,13 @@ func (e *env) follow(t *testing.T, pod Pod) io.Reader {
 	return log
 }
 
-// create has the API server ask the webhook.
+// create makes the API server call the webhook.
 func (e *env) create(ctx context.Context) (cluster.Result, error) {
 	return e.Kubectl(ctx, cluster.Admin, `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: asked, labels: {ask: server}}}`,
 		"create", "--dry-run=server", "-f", "-")
 }
 
-// says wants one of the pods to answer with a message soon.
+// says waits until one of the pods answers with a message.
 func (e *env) says(t *testing.T, message string, pods ...Pod) {
 	t.Helper()
 	eventually(t, "see a warning", func(ctx context.Context) error {
@@ -273,7 +273,7 @@ func (e *env) says(t *testing.T, message string, pods ...Pod) {
 	})
 }
 
-// refusesNoEndpoint wants the API server to say soon that nobody is there.
+// refusesNoEndpoint waits until the API server reports that there is no endpoint.
 func (e *env) refusesNoEndpoint(t *testing.T) {
 	t.Helper()
 	eventually(t, "see a refusal", func(ctx context.Context) error {
@@ -285,7 +285,7 @@ func (e *env) refusesNoEndpoint(t *testing.T) {
 	})
 }
 
-// ready wants the Service to have these endpoints and no others that are ready.
+// ready waits until the Service has exactly these ready endpoints.
 func (e *env) ready(t *testing.T, pods ...Pod) {
 	t.Helper()
 	var want []string
@@ -305,7 +305,7 @@ func (e *env) ready(t *testing.T, pods ...Pod) {
 	})
 }
 
-// tell makes a request to the health port of a pod.
+// tell sends a request to the health port of a pod.
 func tell(t *testing.T, pod Pod, path string) {
 	t.Helper()
 	response, err := http.Post("http://"+pod.Addresses["health"]+path, "", bytes.NewReader(nil))

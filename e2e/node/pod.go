@@ -21,11 +21,11 @@ const (
 	// lastBackoff, until it has been ready. A kubelet begins with ten seconds and takes up to five minutes.
 	firstBackoff = 200 * time.Millisecond
 	lastBackoff  = 5 * time.Second
-	// retryInterval is how often a pod looks whether it can start.
+	// retryInterval is how often a pod checks whether it can start.
 	retryInterval = 200 * time.Millisecond
 )
 
-// pod is a pod on the node. All but what is said to be otherwise belongs to its goroutine.
+// pod is a pod on the node. Only its goroutine uses its fields, unless stated otherwise.
 type pod struct {
 	node *Node
 	dir  string
@@ -59,7 +59,7 @@ func newPod(n *Node, object *corev1.Pod) *pod {
 	return p
 }
 
-// view is what others may know of the pod, if it has had a process. It may be called from any goroutine.
+// view returns the public state of the pod, if it has had a process. It may be called from any goroutine.
 func (p *pod) view() (Pod, bool) {
 	process := p.process.Load()
 	object := p.object.Load()
@@ -78,7 +78,7 @@ func (p *pod) view() (Pod, bool) {
 	return view, true
 }
 
-// namedAddresses is where the container's ports are, by their names. It may be called from any goroutine.
+// namedAddresses are the addresses of the container's ports, by their names. It may be called from any goroutine.
 func (p *pod) namedAddresses() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *pod) String() string {
 	return "pod " + object.Namespace + "/" + object.Name
 }
 
-// restarts is whether the container starts again after it has ended.
+// restarts reports whether the container starts again after it has ended.
 func (p *pod) restarts() bool {
 	switch p.object.Load().Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
@@ -145,7 +145,7 @@ func (p *pod) restarts() bool {
 	}
 }
 
-// ending is whether the pod is to be no more.
+// ending reports whether the pod is being deleted.
 func (p *pod) ending(ctx context.Context) bool {
 	select {
 	case <-p.gone:
@@ -170,7 +170,7 @@ func (p *pod) pause(ctx context.Context, duration time.Duration) {
 	}
 }
 
-// start starts the container, once there is all that it needs.
+// start starts the container, once all that it needs exists.
 func (p *pod) start(ctx context.Context) (*cluster.Companion, error) {
 	object := p.object.Load()
 	if object.Spec.NodeName == "" {
@@ -199,7 +199,7 @@ func (p *pod) bind(ctx context.Context, object *corev1.Pod) error {
 	return p.node.client.CoreV1().Pods(object.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
-// supervise looks after a process until it has ended.
+// supervise probes and signals a process until it has ended.
 func (p *pod) supervise(ctx context.Context, process *cluster.Companion) {
 	container := p.object.Load().Spec.Containers[0]
 	probes := newProbes(ctx, p)
@@ -236,7 +236,7 @@ func (p *pod) supervise(ctx context.Context, process *cluster.Companion) {
 		case <-p.changed:
 		case <-p.stale:
 			if err := p.writeVolumes(ctx, p.object.Load()); err != nil {
-				// As with a kubelet, what was there stays.
+				// As with a kubelet, earlier content stays.
 				fmt.Fprintf(p.node.log, "%s keeps its volumes: %v\n", p, err)
 			}
 		case <-term:
@@ -267,13 +267,13 @@ func (p *pod) grace() time.Duration {
 	return time.Duration(*seconds) * time.Second
 }
 
-// preStop is how much of that has to pass before the process is asked to.
+// preStop is how much of that has to pass before SIGTERM.
 func (p *pod) preStop() time.Duration {
 	lifecycle := p.object.Load().Spec.Containers[0].Lifecycle
 	if lifecycle == nil || lifecycle.PreStop == nil {
 		return 0
 	}
-	return time.Duration(lifecycle.PreStop.Sleep.Seconds) * time.Second // prepare lets no other pass
+	return time.Duration(lifecycle.PreStop.Sleep.Seconds) * time.Second // prepare rejects all others
 }
 
 func (p *pod) kill(process *cluster.Companion) {
@@ -288,7 +288,7 @@ func (p *pod) signal(process *cluster.Companion, sig os.Signal) {
 	}
 }
 
-// finish says how the pod has ended, and removes it once it is to be deleted.
+// finish writes how the pod has ended, and removes it once it is to be deleted.
 func (p *pod) finish(ctx context.Context) {
 	p.state.final = true
 	p.report(ctx)

@@ -19,10 +19,10 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
-// tokenLifetime is that of a pod's token, which nobody renews here.
+// tokenLifetime is that of a pod's token, which is not renewed here.
 const tokenLifetime = 7 * 24 * time.Hour
 
-// prepare gets all that the container needs, and returns what is to be run.
+// prepare sets up all that the container needs, and returns the command to run.
 func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program, error) {
 	if err := checkSupported(object); err != nil {
 		return cluster.Program{}, because("CreateContainerConfigError", err)
@@ -49,7 +49,7 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 		return cluster.Program{}, because("CreateContainerConfigError", err)
 	}
 
-	// A program of that name in the directory of the pod is known as one of this cluster's, whatever its arguments are.
+	// A program of that name in the directory of the pod is recognized as one of this cluster's, whatever its arguments are.
 	path := filepath.Join(p.dir, filepath.Base(program.Path))
 	target, err := filepath.Abs(program.Path)
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *pod) prepare(ctx context.Context, object *corev1.Pod) (cluster.Program,
 	return cluster.Program{Name: p.String(), Path: path, Args: args, Env: env, Log: p.log}, nil
 }
 
-// checkSupported returns an error that names what is too much for this node. It would be worse to leave it out in silence.
+// checkSupported returns an error that names what this node does not support, instead of ignoring it.
 func checkSupported(object *corev1.Pod) error {
 	spec := object.Spec
 	container := spec.Containers[0]
@@ -114,7 +114,7 @@ func checkSupported(object *corev1.Pod) error {
 	return nil
 }
 
-// join gives the pod an IP address, and each of its ports a place on this machine. Both stay as long as the pod.
+// join assigns an IP address to the pod, and an address on this machine to each of its ports. Both stay as long as the pod.
 func (p *pod) join(ctx context.Context, container *corev1.Container) error {
 	p.mu.Lock()
 	joined := p.ip != ""
@@ -136,7 +136,7 @@ func (p *pod) join(ctx context.Context, container *corev1.Container) error {
 	return nil
 }
 
-// logIn writes a kubeconfig with a token for the pod's service account, as soon as there is one, unless the pod does not want it.
+// logIn writes a kubeconfig with a token for the pod's service account, as soon as that exists, unless the pod opts out.
 func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	if p.kubeconfig != "" {
 		return nil
@@ -159,7 +159,7 @@ func (p *pod) logIn(ctx context.Context, object *corev1.Pod) error {
 	}
 	seconds := int64(tokenLifetime.Seconds())
 	spec := authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}
-	// Nothing fills in the default here, and a pod that names no service account is not given a token that is bound to it.
+	// No admission plugin sets the default here, and a pod that names no service account gets no token that is bound to it.
 	if object.Spec.ServiceAccountName != "" {
 		spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: object.Name, UID: object.UID}
 	}

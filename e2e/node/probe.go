@@ -23,13 +23,13 @@ const (
 	liveness  probeKind = "liveness"
 )
 
-// quickPeriod is that of readiness and startup probes that ask for a longer one, so that tests do not wait. A pod is ready sooner
+// quickPeriod is that of readiness and startup probes that set a longer one, so that tests do not wait. A pod is ready sooner
 // than on a real cluster, and not ready sooner as well: after failureThreshold quick failures. What ends a process takes as
 // long as it does there: failureThreshold failures of a liveness probe in its own period, and the time that as many of a
 // startup probe would take.
 const quickPeriod = 200 * time.Millisecond
 
-// outcome is what a probe has come to think.
+// outcome is a changed result of a probe.
 type outcome struct {
 	kind probeKind
 	err  error // nil if all is well
@@ -38,7 +38,7 @@ type outcome struct {
 // probes are those of one process.
 type probes struct {
 	pod      *pod
-	outcomes chan outcome // what is no longer what it was; a process begins without an outcome
+	outcomes chan outcome // changes of results; a process begins without an outcome
 	ctx      context.Context
 	cancel   context.CancelFunc
 	all      sync.WaitGroup
@@ -56,7 +56,7 @@ func (p *probes) start(kind probeKind, probe *corev1.Probe) {
 	}
 }
 
-// stop stops all of them. Nobody may be receiving outcomes any more.
+// stop stops all of them. The caller must not receive outcomes any more.
 func (p *probes) stop() {
 	p.cancel()
 	p.all.Wait()
@@ -74,7 +74,7 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 	if !p.sleep(time.Duration(probe.InitialDelaySeconds) * time.Second) {
 		return
 	}
-	well, known := 0, false // how often in a row, negative if it failed; whether an outcome was told
+	well, known := 0, false // how often in a row, negative if it failed; whether an outcome was sent
 	var told error
 	for {
 		err := p.pod.check(p.ctx, probe)
@@ -103,7 +103,7 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 	}
 }
 
-// sleep returns false if the probes are stopped meanwhile.
+// sleep reports false if the probes are stopped meanwhile.
 func (p *probes) sleep(duration time.Duration) bool {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()
@@ -115,14 +115,14 @@ func (p *probes) sleep(duration time.Duration) bool {
 	}
 }
 
-// probeTransport is that of a kubelet: it trusts everybody and uses no connection twice.
+// probeTransport is that of a kubelet: it verifies no certificate and does not reuse connections.
 var probeTransport = &http.Transport{
-	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // it asks whether somebody answers, not who
+	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, //nolint:gosec // a kubelet does not verify it
 	DisableKeepAlives: true,
 	Proxy:             nil,
 }
 
-// check does once what a probe says.
+// check runs a probe once.
 func (p *pod) check(ctx context.Context, probe *corev1.Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(probe.TimeoutSeconds)*time.Second)
 	defer cancel()

@@ -11,21 +11,21 @@ type Program struct {
 	// Path is the executable. It takes the place of the first element of a container's command; the others and the arguments
 	// stay.
 	Path string
-	// Args returns arguments that are put after those of the container, to have a program listen where it can be reached here.
+	// Args returns arguments that are put after those of the container, to make a program listen where it can be reached here.
 	// Default: none.
 	Args func(Container) []string
 	// Env returns variables for the same purpose, such as "NAME=value". Default: none.
 	Env func(Container) []string
 }
 
-// Container is what a Program has to know of the container that it stands for.
+// Container describes the container that a Program replaces.
 type Container struct {
 	// Pod is the pod. It must not be changed.
 	Pod *corev1.Pod
 	// Addresses is where to listen, by names of ports. The ports that the container declares cannot be used: other pods declare
 	// the same.
 	Addresses map[string]string
-	// Kubeconfig is a file with which the process is the pod's service account. It is also what KUBECONFIG says. Empty if
+	// Kubeconfig is a file with the credentials of the pod's service account. KUBECONFIG has it as well. Empty if
 	// the pod has no token.
 	Kubeconfig string
 }

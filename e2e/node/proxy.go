@@ -19,10 +19,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// dialTimeout bounds the wait for a pod to take a connection.
+// dialTimeout bounds the dial of a pod.
 const dialTimeout = 10 * time.Second
 
-// proxy carries the connections of the API server to Services and pods, as kube-proxy and the network would.
+// proxy forwards the connections of the API server to Services and pods, as kube-proxy and the network would.
 type proxy struct {
 	node      *Node
 	services  corelisters.ServiceLister
@@ -35,7 +35,7 @@ type proxy struct {
 	stopped bool
 }
 
-// startProxy listens where the API server asks. It must be called before the node's informers start.
+// startProxy listens on the API server's egress socket. It must be called before the node's informers start.
 func startProxy(ctx context.Context, n *Node) (*proxy, error) {
 	endpoints, err := watchEndpoints(ctx, n.factory.Discovery().V1().EndpointSlices().Informer())
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *proxy) stop() error {
 	return err
 }
 
-// keep has stop close a connection. It returns false when that has been already.
+// keep makes stop close a connection. It returns false when stop was called already.
 func (p *proxy) keep(connection net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *proxy) drop(connection net.Conn) {
 	_ = connection.Close()
 }
 
-// serve answers one CONNECT request, and then carries what both sides say.
+// serve answers one CONNECT request, and then copies data in both directions.
 func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	defer p.drop(client)
 	reader := bufio.NewReader(client)
@@ -129,11 +129,11 @@ func (p *proxy) serve(ctx context.Context, client net.Conn) {
 	back.Wait()
 }
 
-// carry copies until one side has said all or is gone, and tells the other.
+// carry copies until from ends or fails, and closes to: after an end for writing only.
 func carry(to net.Conn, from io.Reader) {
 	_, err := io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok && err == nil {
-		_ = half.CloseWrite() // it may be gone as well
+		_ = half.CloseWrite() // it may be closed as well
 		return
 	}
 	_ = to.Close()
@@ -148,7 +148,7 @@ func (p *proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// resolve returns the address on this machine for that of a Service or a pod. Others are what they are.
+// resolve returns the address on this machine for that of a Service or a pod. Others are returned unchanged.
 func (p *proxy) resolve(address string) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

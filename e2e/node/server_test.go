@@ -25,7 +25,7 @@ const (
 	healthVariable  = "E2E_HEALTH_ADDRESS"
 )
 
-// drain is how long the server goes on after SIGTERM, on a machine of usual speed: the time for others to learn that it ends.
+// drain is how long the server serves after SIGTERM, on a machine of usual speed: the time for others to observe that it ends.
 const drain = time.Second
 
 // testServer is the program that the pods of these tests run: this test binary.
@@ -36,8 +36,8 @@ func testServer() (Program, error) {
 	}}, err
 }
 
-// serve is a webhook that admits everything, with a warning that says who it is and what the file message in its directory says.
-// On its health port it can be told to be ready, or not to be, or to fail for good.
+// serve is a webhook that admits everything, with a warning that has its name and the content of file message in its directory.
+// Requests to its health port make it ready, or not ready, or fail permanently.
 func serve() error {
 	name, dir := os.Getenv("POD_NAME"), os.Getenv("DIR")
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -19,7 +19,7 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// reportTimeout bounds the attempts to write a status. What could not be written is, with the next change.
+// reportTimeout bounds the attempts to write a status. A failed write is repeated with the next change.
 const reportTimeout = speed.Wait
 
 // state is that of the container of a pod.
@@ -36,7 +36,7 @@ type state struct {
 	final          bool // it does not start again
 }
 
-// reason is why a container cannot start, in a word.
+// reason is why a container cannot start, as in the status.
 type reason struct {
 	word string
 	err  error
@@ -48,7 +48,7 @@ func (r *reason) Error() string { return r.err.Error() }
 
 func (r *reason) Unwrap() error { return r.err }
 
-// wait notes what the container waits for, and returns whether that is new.
+// wait records what the container waits for, and reports whether that is new.
 func (s *state) wait(err error) bool {
 	before := s.waiting
 	s.waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating", Message: err.Error()}
@@ -94,7 +94,7 @@ func (s *state) phase() corev1.PodPhase {
 	}
 }
 
-// status is what the cluster is to know of the pod.
+// status returns the status of the pod to be written.
 func (p *pod) status(object *corev1.Pod) *corev1.PodStatus {
 	container := object.Spec.Containers[0]
 	s := p.state
@@ -198,7 +198,7 @@ func statusPatch(object *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID}, "status": fields})
 }
 
-// ignoreGone ignores that a pod is no more, or is another by now.
+// ignoreGone ignores errors about a pod that was deleted or replaced.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

@@ -18,7 +18,7 @@ func TestExpand(t *testing.T) {
 		"plain":             "plain",
 		"$(A)":              "a",
 		"x$(A)y$(A)z":       "xayaz",
-		"$(B)":              "$(A)", // what was put in is not looked at again
+		"$(B)":              "$(A)", // the input is not read again
 		"$(EMPTY).":         ".",
 		"$(UNKNOWN)":        "$(UNKNOWN)",
 		"$$(A)":             "$(A)",

@@ -18,8 +18,8 @@ import (
 // volumeDir is where a volume of the pod is on this machine.
 func (p *pod) volumeDir(name string) string { return filepath.Join(p.dir, "volumes", name) }
 
-// writeVolumes makes all volumes show what they are to show now. A kubelet takes up to two minutes to notice a change of a Secret
-// or a ConfigMap; here the pod is woken.
+// writeVolumes updates the content of all volumes. A kubelet takes up to two minutes to notice a change of a Secret
+// or a ConfigMap; here the pod is notified.
 func (p *pod) writeVolumes(ctx context.Context, object *corev1.Pod) error {
 	for _, of := range object.Spec.Volumes {
 		dir := p.volumeDir(of.Name)
@@ -44,7 +44,7 @@ func (p *pod) writeVolumes(ctx context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// content is what a volume is to show.
+// content returns the files of a volume.
 func (p *pod) content(ctx context.Context, namespace string, source *corev1.VolumeSource) (map[string][]byte, error) {
 	switch {
 	case source.Secret != nil:
@@ -103,7 +103,7 @@ func unlessOptional(err error, optional *bool) error {
 	return err
 }
 
-// selectItems returns the keys that a volume asks for, which is all of them if it names none.
+// selectItems returns the keys that a volume selects, all of them if it names none.
 func selectItems(what string, data map[string][]byte, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
 	if len(items) == 0 {
 		return data, nil
@@ -121,11 +121,11 @@ func selectItems(what string, data map[string][]byte, items []corev1.KeyToPath, 
 	return files, nil
 }
 
-// dataLink is the link that is replaced to change all files of a volume at once, as a kubelet does. Who watches files has to
-// know about it.
+// dataLink is the link that is replaced to change all files of a volume at once, as a kubelet does. Programs that watch
+// files must handle it.
 const dataLink = "..data"
 
-// publish makes files, by their paths, what dir shows, all at the same moment.
+// publish replaces the content of dir by files, by their paths, atomically.
 func publish(dir string, files map[string][]byte) error {
 	next, err := os.MkdirTemp(dir, "..")
 	if err != nil {

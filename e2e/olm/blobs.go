@@ -81,7 +81,7 @@ func writeCatalog(dir, catalog string, packages []Package) error {
 	return file.Close()
 }
 
-// blobs are what a catalog has about a package.
+// blobs returns the blobs of a package.
 func (p Package) blobs(catalog string) []any {
 	blobs := []any{packageBlob{Schema: packageSchema, Name: p.Name, DefaultChannel: p.defaultChannel()}}
 	channels := p.channels()
@@ -134,7 +134,7 @@ func (p Package) bundle(catalog, version string) bundleBlob {
 	return bundle
 }
 
-// metadata is what a catalog says about an image, so that nobody has to pull it only to see what it is.
+// metadata is the metadata of an image in a catalog, so that clients need not pull the image to display it.
 func (p Package) metadata(version string) property {
 	csv := p.clusterServiceVersion(version)
 	return property{"olm.csv.metadata", map[string]any{

@@ -47,7 +47,7 @@ func (o *OLM) addCatalog(ctx context.Context, name string, packages []Package) (
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			return o.cluster.StartCompanion(ctx, "opm", nil, o.assets.OPM, "serve", dir,
 				"--port", port,
-				"--pprof-addr", "", // else a port that every opm wants
+				"--pprof-addr", "", // else the same port for every opm
 				"--cache-dir", dir+"-cache", "--cache-enforce-integrity=false",
 				"--termination-log", dir+"-termination.log")
 		},
@@ -70,7 +70,7 @@ func (o *OLM) addCatalog(ctx context.Context, name string, packages []Package) (
 	})
 }
 
-// waitForCatalog waits until OLM says that it is connected to a catalog, or that it is not.
+// waitForCatalog waits until OLM reports that it is connected to a catalog, or that it is not.
 func (o *OLM) waitForCatalog(ctx context.Context, name string, connected bool) error {
 	state := "not known"
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {

@@ -2,7 +2,7 @@ package olm
 
 import "sync"
 
-// images are the bundles that no registry has, for the stand-in of the Jobs that would pull them.
+// images are bundles that are in no registry, for the kubelet here, which plays the Jobs that would pull them.
 type images struct {
 	mu      sync.Mutex
 	content map[string]map[string][]byte // by image and file name

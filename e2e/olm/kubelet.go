@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// managedLabel is on everything that OLM makes.
+	// managedLabel is on everything that OLM creates.
 	managedLabel = "olm.managed"
 	// unpackLabel is on a Job that unpacks a bundle, and names the ConfigMap that it is to write.
 	unpackLabel = "operatorframework.io/bundle-unpack-ref"
 )
 
-// kubelet stands in for all that runs pods on a real cluster. It says of every Deployment of an operator what has become of
-// the generation that is stored, and does the work of Jobs that unpack bundles.
+// kubelet replaces all that runs pods on a real cluster. It writes the status of every Deployment of an operator for the
+// stored generation, and does the work of Jobs that unpack bundles.
 type kubelet struct {
 	client kubernetes.Interface
 	images *images
@@ -51,7 +51,7 @@ func startKubelet(ctx context.Context, client kubernetes.Interface, images *imag
 	return k, nil
 }
 
-// observe does what there is to do about an object that has changed.
+// observe handles a changed object.
 func (k *kubelet) observe(ctx context.Context, object any) {
 	var err error
 	switch object := object.(type) {
@@ -60,13 +60,13 @@ func (k *kubelet) observe(ctx context.Context, object any) {
 	case *batchv1.Job:
 		err = k.unpack(ctx, object.DeepCopy())
 	}
-	// After a conflict there is a newer state to come, which is observed in its turn.
+	// After a conflict a newer state follows, which is observed as well.
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		fmt.Fprintf(k.log, "a stand-in for pods failed: %v\n", err)
 	}
 }
 
-// run says what has become of the pods of a Deployment.
+// run writes the status of the pods of a Deployment.
 func (k *kubelet) run(ctx context.Context, deployment *appsv1.Deployment) error {
 	if deployment.Status.ObservedGeneration == deployment.Generation {
 		return nil
@@ -104,7 +104,7 @@ func deploymentStatus(outcome Outcome, replicas int32) appsv1.DeploymentStatus {
 	}
 }
 
-// unpack writes the content of a bundle to the ConfigMap where OLM looks for it, and then says that the Job is done.
+// unpack writes the content of a bundle to the ConfigMap where OLM reads it, and then completes the Job.
 func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	name := job.Labels[unpackLabel]
 	if name == "" || job.Status.CompletionTime != nil {

@@ -29,21 +29,21 @@ import (
 )
 
 const (
-	// readyTimeout bounds the time until OLM, or the API server, has noticed that something answers, or no longer does. It takes
+	// readyTimeout bounds the time until OLM, or the API server, has noticed that a server answers, or no longer does. It takes
 	// seconds.
 	readyTimeout = speed.LongWait
 	pollInterval = 100 * time.Millisecond
 )
 
-// Options says how Start works. The zero value is useful.
+// Options configure Start. The zero value is useful.
 type Options struct {
 	// Assets are the binaries to run. Default: what assets.FindOLM returns.
 	Assets assets.OLM
 	// Packages are what the catalog offers. Default: what the function of that name returns.
 	Packages []Package
-	// WithoutPackageServer leaves PackageManifests a resource that the API server has never heard of.
+	// WithoutPackageServer leaves PackageManifests unregistered in the API server.
 	WithoutPackageServer bool
-	// Log receives lines for people about what goes on. Default: nowhere.
+	// Log receives progress lines. Default: none.
 	Log io.Writer
 }
 
@@ -68,8 +68,8 @@ type OLM struct {
 // cluster, and waits until they have read the catalog. The caller must call Stop, before that of the cluster; ctx bounds only
 // the start.
 //
-// Both operators want port 8080 of every interface for their metrics, whatever they are told. Who comes second says so in its
-// log and goes on, so that several OLMs may run on one machine.
+// Both operators bind port 8080 of every interface for their metrics, whatever their flags. The second one logs the error
+// and continues, so that several OLMs may run on one machine.
 func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*OLM, error) {
 	if opts.Log == nil {
 		opts.Log = io.Discard
@@ -172,7 +172,7 @@ func (o *OLM) Err() error {
 	return errors.Join(errs...)
 }
 
-// Wait waits until one of the processes has ended by itself, which is an error, or until ctx ends, which is none.
+// Wait returns an error when one of the processes has ended by itself, and nil when ctx ends.
 func (o *OLM) Wait(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -200,7 +200,7 @@ func (o *OLM) Logs() []string {
 // Catalog is the catalog that Start serves.
 func (o *OLM) Catalog() *Server { return o.catalog }
 
-// add makes a server one of those that Stop stops.
+// add adds a server to those that Stop stops.
 func (o *OLM) add(server *Server) *Server {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -215,7 +215,7 @@ func (o *OLM) all() []*Server {
 	return slices.Clone(o.servers)
 }
 
-// create creates the objects that are not there.
+// create creates the objects that do not exist.
 func (o *OLM) create(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
 		if err := o.client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -238,7 +238,7 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
 			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
-				// It logs elsewhere, but leftover processes are told apart by the directory in their arguments.
+				// It logs elsewhere, but leftover processes are distinguished by the directory in their arguments.
 				"--log_dir", filepath.Join(o.cluster.Dir(), "olm"))
 		},
 	}} {
@@ -249,7 +249,7 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 	return nil
 }
 
-// writeKubeconfig returns the path of a file with which OLM's operators are OLM.
+// writeKubeconfig returns the path of a kubeconfig for OLM's user.
 func (o *OLM) writeKubeconfig() (string, error) {
 	user, err := o.cluster.RESTConfig(cluster.OLM)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Channel is the only channel of a package that does not say otherwise.
+// Channel is the only channel of a package by default.
 const Channel = "stable"
 
 // Package is an operator that a catalog offers.
@@ -32,7 +32,7 @@ type Package struct {
 	DefaultChannel string
 	// Requires is the package of another operator that this one needs, in any version. Default: none.
 	Requires string
-	// Images is whether bundles are images, as nearly all in the world are, or lie in the catalog itself.
+	// Images is whether bundles are images, as nearly all are, or are inlined in the catalog itself.
 	Images bool
 	// SuggestedNamespace is where its author would install it. Default: no suggestion.
 	SuggestedNamespace string
@@ -41,16 +41,16 @@ type Package struct {
 	// Owns is the kind of its own resources, such as "Cassandra". Its definition is called such as
 	// cassandras.cassandra.example.com, after the kind and the package. Default: it has none.
 	Owns string
-	// Properties are what its bundles say of themselves besides, such as a certificate, or an olm.constraint that the resolver
-	// looks at. Default: nothing.
+	// Properties are further properties of its bundles, such as a certificate, or an olm.constraint that the resolver
+	// evaluates. Default: none.
 	Properties []Property
-	// MinKubeVersion is the oldest Kubernetes that it says it runs on. Default: any.
+	// MinKubeVersion is the oldest Kubernetes that it supports. Default: any.
 	MinKubeVersion string
-	// ClusterPermissions are what it wants to do on the whole cluster. Default: nothing.
+	// ClusterPermissions are the permissions that it requests on the whole cluster. Default: none.
 	ClusterPermissions []rbacv1.PolicyRule
-	// Deprecated is what the catalog warns of. Default: nothing.
+	// Deprecated are the deprecations in the catalog. Default: none.
 	Deprecated Deprecations
-	// Pods is what becomes of the operator once it is installed. Default: it runs.
+	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
 	Pods Outcome
 }
 
@@ -60,7 +60,7 @@ type Property struct {
 	Value any
 }
 
-// Deprecations are messages to those who use what should not be used any more.
+// Deprecations are messages to users of what is deprecated.
 type Deprecations struct {
 	// Package is about all of the package, "" if that is not deprecated.
 	Package string
@@ -68,15 +68,15 @@ type Deprecations struct {
 	Channels, Versions map[string]string
 }
 
-// Outcome is what becomes of the pods of a Deployment.
+// Outcome is the result of the rollout of a Deployment.
 type Outcome string
 
 const (
 	// Running is that they are available at once.
 	Running Outcome = ""
-	// Stuck is that they never are: OLM waits, and gives up after five minutes.
+	// Stuck is that they never are: OLM waits, and fails after five minutes.
 	Stuck Outcome = "stuck"
-	// Failed is that they exceeded the time that they had to become available: OLM gives up at once.
+	// Failed is that they exceeded their progress deadline: OLM fails at once.
 	Failed Outcome = "failed"
 )
 

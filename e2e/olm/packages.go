@@ -2,7 +2,7 @@ package olm
 
 import operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-// Packages are what the catalog offers that Start serves: at least one for everything that OLM may find in a catalog.
+// Packages are the packages of the catalog that Start serves: at least one for each feature of catalogs.
 func Packages() []Package {
 	return []Package{
 		{Name: "etcd", CSV: "etcdoperator", Versions: []string{"0.9.0", "0.9.2", "0.9.4"}},
@@ -41,7 +41,7 @@ func Packages() []Package {
 			Deprecated: Deprecations{Package: "package mysql is no longer maintained, use postgres"},
 		},
 
-		// What does not come up.
+		// Operators that do not become available.
 		{Name: "rabbitmq", CSV: "rabbitmqoperator", Versions: []string{"3.0.0"}, Pods: Stuck},
 		{Name: "mongodb", CSV: "mongodboperator", Versions: []string{"7.0.0"}, Pods: Failed},
 	}

@@ -25,10 +25,10 @@ const (
 	packagesHost    = "127.0.0.1"
 )
 
-// PackageServer is what answers for PackageManifests. Its Start registers it first where Options had asked for none.
+// PackageServer is the server of PackageManifests. Its Start registers it first where Options say WithoutPackageServer.
 func (o *OLM) PackageServer() *Server { return o.packageServer }
 
-// newPackageServer says how the package server is run, and where.
+// newPackageServer returns the package server with its program and address.
 func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server, error) {
 	address, err := cluster.FreeAddress(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server,
 	}), nil
 }
 
-// registerPackageServer makes the API server pass on what it is asked about packages. Nothing makes the address of a Service
-// lead anywhere here, so that Service only stands for a name outside of the cluster: this machine.
+// registerPackageServer makes the API server proxy requests for packages. Service addresses are not routed
+// here, so the Service is of type ExternalName: this machine.
 func (o *OLM) registerPackageServer(ctx context.Context, port int64) error {
 	return o.create(ctx,
 		&corev1.Service{
@@ -78,7 +78,7 @@ func (o *OLM) registerPackageServer(ctx context.Context, port int64) error {
 			"spec": map[string]any{
 				"group": packagesGroup, "version": packagesVersion,
 				"service": map[string]any{"namespace": cluster.OLMNamespace, "name": packagesService, "port": port},
-				// It makes a certificate for itself when it starts, and listens to nobody but this machine.
+				// It generates its own certificate when it starts, and listens on the loopback interface only.
 				"insecureSkipTLSVerify": true,
 				"groupPriorityMinimum":  int64(2000), "versionPriority": int64(15),
 			},
@@ -95,7 +95,7 @@ func (o *OLM) waitForPackageServer(ctx context.Context, available bool) error {
 		if err := o.Err(); err != nil {
 			return false, err
 		}
-		// The API server looks whether it is there every 30 seconds, and at once when something about the Service changes.
+		// The API server checks whether it is available every 30 seconds, and at once when the Service changes.
 		looks++
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.opgate.io/look":"%d"}}}`, looks)
 		if err := o.client.Patch(ctx, service, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -142,7 +142,7 @@ func (o *OLM) waitForPackages(ctx context.Context, catalog string, known bool) e
 	return nil
 }
 
-// checkPackages returns an error that says what the package server knows of a catalog, if that is not as wanted.
+// checkPackages returns an error with what the package server knows of a catalog, if that is not as expected.
 func (o *OLM) checkPackages(ctx context.Context, catalog string, known bool) error {
 	path := "/apis/" + packagesGroup + "/" + packagesVersion + "/namespaces/" + cluster.OLMNamespace + "/packagemanifests"
 	answer, err := o.clientset.CoreV1().RESTClient().Get().AbsPath(path).Param("labelSelector", "catalog="+catalog).DoRaw(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
-// Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see what becomes of the rest,
-// and start it again. It is safe for use by several goroutines.
+// Server is a process beside OLM's operators: a catalog, or the package server. Tests stop it to see how the rest reacts,
+// and start it again. It is safe for concurrent use.
 type Server struct {
 	name   string
 	log    io.Writer
@@ -77,7 +77,7 @@ func (s *Server) launchLocked(ctx context.Context) error {
 	return nil
 }
 
-// restartDelay is how long an operator that has crashed is left alone, so that one that crashes at once does not do so many times
+// restartDelay is the delay before a crashed operator is restarted, so that one that crashes at once does not do so many times
 // a second.
 const (
 	restartDelay = 2 * time.Second
@@ -132,7 +132,7 @@ func (s *Server) err() error {
 	return s.running.Err()
 }
 
-// runs says whether the process was started and not stopped since.
+// runs reports whether the process was started and not stopped since.
 func (s *Server) runs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/check"
 )
 
-// opgate is the program as far as it matters here: the command under a root, errors reported and turned
-// into the exit code as the program does.
+// opgate runs the command under a root, and reports errors and exit codes as the program
+// does.
 func opgate() int {
 	root := &cobra.Command{Use: "opgate", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(check.Command())

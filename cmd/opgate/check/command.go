@@ -1,5 +1,5 @@
-// Package check is `opgate check`: the gate's judging, offline. It reads manifests the way an API server
-// is sent them, hands them to package rules and prints the verdicts. No decision is taken here.
+// Package check is `opgate check`: the gate's judging, offline. It reads manifests as they would be sent to an API
+// server, passes them to package rules and prints the verdicts. It makes no decision itself.
 package check
 
 import (
@@ -90,7 +90,7 @@ const example = `  # one of the samples that come with opgate
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
   opgate check -f manifests/ --approval-mode=deny`
 
-// Command makes `opgate check`. Its errors carry the exit code as ExitCode() int, and an empty message where
+// Command returns `opgate check`. Its errors carry the exit code as ExitCode() int, and an empty message where
 // everything has been printed.
 func Command() *cobra.Command {
 	var o options

@@ -40,7 +40,7 @@ func readNamespace(raw []byte, o *object) []fieldFault {
 	return nil
 }
 
-// versions are what the command line tells of the cluster.
+// versions are those of the cluster that the command line sets.
 type versions struct{ kubernetes, openshift string }
 
 // cluster is what is known of the cluster.
@@ -63,7 +63,7 @@ func (v *versions) cluster() (c constraint.Cluster, err error) {
 	return c, nil
 }
 
-// constraintNotes says what a Constraint asks for, and what it offers.
+// constraintNotes states what a Constraint requires, and the properties it provides.
 func constraintNotes(d *constraint.Definition) (notes []string) {
 	warn := 0
 	for _, c := range d.Constraints {
@@ -87,7 +87,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 	return notes
 }
 
-// judgedBy names the Constraints that have a say in a namespace.
+// judgedBy names the Constraints that apply in a namespace.
 func (c *context) judgedBy(ns *rules.Namespace) (notes []string) {
 	for i, d := range c.constraints.Definitions() {
 		switch {

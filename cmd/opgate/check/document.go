@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is one value of an input: as the JSON that an API server would be sent, and as a tree that tells
-// on which line a field stands.
+// document is one value of an input: as the JSON that would be sent to an API server, and as a tree with the
+// line of each field.
 type document struct {
 	place
 	raw  []byte

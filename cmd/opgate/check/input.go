@@ -95,7 +95,7 @@ func filesIn(name string) ([]string, error) {
 			if entry.IsDir() {
 				return nil
 			}
-			// A pipe that happens to lie there would be waited for.
+			// Reading a pipe would block.
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 				return cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
 			}
@@ -104,7 +104,7 @@ func filesIn(name string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(files) == 0 {
-		// A directory given by mistake must not pass as one in which all is well.
+		// A directory named by mistake must not pass as one without faults.
 		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
 	}
 	return files, err
@@ -127,7 +127,7 @@ func readLimited(r io.Reader) ([]byte, error) {
 	return data, err
 }
 
-// encodingError says where a file stops being text.
+// encodingError returns an error with the place of the first byte that is not UTF-8.
 type encodingError struct {
 	line   int
 	octet  byte

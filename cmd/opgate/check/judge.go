@@ -58,13 +58,13 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 	return judged
 }
 
-// context is what a cluster would know that holds the whole input.
+// context is the state of a cluster that holds the whole input.
 type context struct {
 	namespaces  map[string]*rules.Namespace
 	constraints *constraint.Set
-	// alone has a set for each of the constraints, to tell where it has a say.
+	// alone has a set for each of the constraints, to find where it applies.
 	alone []*constraint.Set
-	// order is what waits for what.
+	// order are the dependencies.
 	order *dependency.Graph
 }
 
@@ -100,7 +100,7 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 	return made
 }
 
-// namespace returns what is known of a namespace. Where that is nothing, the Constraints apply all the same.
+// namespace returns what is known of a namespace. The Constraints apply also where nothing is known.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
 		return ns.WithDependencies(c.order)
@@ -133,7 +133,7 @@ func onlyInforms(p *rules.Policy) string {
 	return ", only informs"
 }
 
-// subscriptionNotes names the policies that had a say.
+// subscriptionNotes names the policies that apply.
 func subscriptionNotes(m *manifests, o *object) (notes []string) {
 	pkg := o.subscription.Spec.Package
 	for _, other := range m.objects {
@@ -147,7 +147,7 @@ func subscriptionNotes(m *manifests, o *object) (notes []string) {
 	return notes
 }
 
-// planNotes says where each ClusterServiceVersion of a plan stands.
+// planNotes states the result for each ClusterServiceVersion of a plan.
 func planNotes(o *object, v *rules.Verdict) (notes []string) {
 	if v.CSVs == nil {
 		return []string{"ungoverned: no OperatorPolicy governs namespace " + o.namespace}

@@ -173,7 +173,7 @@ func readCSV(raw []byte, o *object) []fieldFault {
 	return nil
 }
 
-// readOperatorGroup reads for which namespaces an OperatorGroup is.
+// readOperatorGroup reads the target namespaces of an OperatorGroup.
 func readOperatorGroup(raw []byte, o *object) []fieldFault {
 	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {
@@ -184,7 +184,7 @@ func readOperatorGroup(raw []byte, o *object) []fieldFault {
 	return nil
 }
 
-// orFault makes sure that an object that does not decode has a fault to show for it.
+// orFault adds a fault to an object that does not decode if it has none.
 func orFault(faults []fieldFault, err error) []fieldFault {
 	if len(faults) > 0 {
 		return faults
@@ -192,7 +192,7 @@ func orFault(faults []fieldFault, err error) []fieldFault {
 	return []fieldFault{{"", "it cannot be read: " + reworded(err)}}
 }
 
-// head is what tells the kind of an object, and the elements of a list.
+// head are the fields that name the kind of an object, and the elements of a list.
 type head struct {
 	apiVersion, kind string
 	// list is set where the object has elements.
@@ -223,7 +223,7 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	return h, faults
 }
 
-// plainList tells the list that holds objects of any kind.
+// plainList reports whether it is the list that holds objects of any kind.
 func (h *head) plainList() bool { return h.apiVersion == "v1" && h.kind == "List" }
 
 // shapeOf names what a JSON value is.

@@ -211,11 +211,11 @@ func (o *object) settle(namespace string) {
 	}
 }
 
-// nameFaults says what is wrong with the name and the namespace; the API server takes no other.
+// nameFaults returns what is wrong with the name and the namespace; the API server accepts no other.
 func nameFaults(o *object) (faults []fieldFault) {
 	add := func(path, value string, problems []string) {
 		for _, p := range problems {
-			p, _, _ = strings.Cut(p, " (e.g.") // the pattern is of no help to a person
+			p, _, _ = strings.Cut(p, " (e.g.") // the pattern does not help the user
 			faults = append(faults, fieldFault{path, fmt.Sprintf("%s %+q: %s", path, value, p)})
 		}
 	}

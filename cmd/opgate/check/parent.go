@@ -35,7 +35,7 @@ func readPolicySet(raw []byte, o *object) []fieldFault {
 	return faults
 }
 
-// parent is a Policy and where it stands.
+// parent is a Policy and its place in the input.
 type parent struct {
 	document
 	object *object
@@ -51,9 +51,9 @@ func (l *loader) allTemplates() {
 	}
 }
 
-// templates reads the guards that a Policy applies: they are judged, and judge the rest, like those that stand alone. What
-// else a Policy applies is not Opgate's to judge, nor is a template of which the input has what was made of it, as what was
-// read from a cluster does.
+// templates reads the OperatorPolicies and Constraints that a Policy applies: they are judged, and judge the rest, like those outside
+// Policies. Opgate does not judge other templates, nor a template whose object is in the input as well, as in what was
+// read from a cluster.
 func (l *loader) templates(p parent) {
 	d, policy := p.document, p.object.parent
 	if policy.Spec.Disabled {
@@ -74,7 +74,7 @@ func (l *loader) templates(p parent) {
 	}
 }
 
-// applied is a template with what its Policy decides: the namespace, and what is done.
+// applied is a template with what its Policy sets: the namespace, and the remediation.
 func applied(raw []byte, parent *policyv1.Policy) ([]byte, error) {
 	var object map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
@@ -86,7 +86,7 @@ func applied(raw []byte, parent *policyv1.Policy) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// orderOf is what waits for what in the input.
+// orderOf returns the dependencies in the input.
 func orderOf(m *manifests) *dependency.Graph {
 	var policies []*dependency.Policy
 	var sets []*dependency.Set
@@ -101,7 +101,7 @@ func orderOf(m *manifests) *dependency.Graph {
 	return dependency.NewGraph(policies, sets)
 }
 
-// parentNotes says what each template waits for.
+// parentNotes states what each template depends on.
 func parentNotes(p *policyv1.Policy) (notes []string) {
 	for _, t := range dependency.Read(p).Templates {
 		for _, d := range t.Dependencies {

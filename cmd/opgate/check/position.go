@@ -7,7 +7,7 @@ import (
 	yamltree "go.yaml.in/yaml/v3"
 )
 
-// tree finds the lines of fields. JSON, which is YAML as well, is made into one only when it is asked.
+// tree finds the lines of fields. JSON, which is YAML as well, is parsed into one only when a line is needed.
 type tree struct {
 	root *yamltree.Node
 	// offset is the number of lines in the file before the text of the tree.

@@ -39,7 +39,7 @@ func printText(w io.Writer, judged []judgement) error {
 	return out.Flush()
 }
 
-// lines are what stands below an object: why it is refused, what is warned of and changed, and what the
+// lines are printed below an object: why it is refused, what is warned of and changed, and what the
 // verdict rests on. Defaults that are filled in without a message are left to the JSON output.
 func lines(j *judgement) (lines []string) {
 	for _, r := range j.verdict.Reasons {
@@ -58,7 +58,7 @@ func lines(j *judgement) (lines []string) {
 		}
 		lines = append(lines, "patch: add "+c.Path+" "+value)
 	}
-	// In a refused plan of one ClusterServiceVersion the reasons have said it all.
+	// In a refused plan of one ClusterServiceVersion the reasons are complete.
 	if j.verdict.Decision == rules.Allow || len(j.verdict.CSVs) > 1 {
 		lines = append(lines, j.notes...)
 	}

@@ -24,7 +24,7 @@ import (
 
 const samplesDir = "../../../manifests/samples"
 
-// sample is one file of the samples. Its name ends in what becomes of it: -allow, -deny, -hold, -warn, or
+// sample is one file of the samples. Its name ends in the expected result: -allow, -deny, -hold, -warn, or
 // -write where the rule is about a write on a cluster. A recipe shows no rule and has any name.
 type sample struct {
 	path, name, rule, outcome string
@@ -145,7 +145,7 @@ func TestSamplesShowEveryRule(t *testing.T) {
 	}
 }
 
-// The samples do not disturb one another, but for those with a Constraint: each is judged with the others as it is
+// The samples do not affect one another, except those with a Constraint: each gets the same verdict with the others as
 // alone.
 func TestSamplesTogether(t *testing.T) {
 	var alone []item
@@ -189,8 +189,8 @@ func mustJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// A real API server takes every object of the samples: the schemas of the CRDs have nothing against it and
-// would prune nothing. What the gate refuses is up to the gate.
+// A real API server accepts every object of the samples: the schemas of the CRDs allow it and
+// would prune nothing. What the gate refuses is not checked here.
 func TestSamplesFitTheSchemas(t *testing.T) {
 	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(), crds.ClusterServiceVersion()}
 	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "policy.open-cluster-management.io_policies",

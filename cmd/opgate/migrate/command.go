@@ -11,7 +11,7 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
-// Command is `opgate migrate`.
+// Command returns `opgate migrate`.
 func Command() *cobra.Command {
 	var file string
 	var dryRun bool

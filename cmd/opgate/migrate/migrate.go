@@ -22,7 +22,7 @@ import (
 const (
 	// pageSize is how many objects are listed at once.
 	pageSize = 500
-	// progressEvery is after how many objects a line says how far it is.
+	// progressEvery is the number of objects between two lines of progress.
 	progressEvery = 100
 	definition    = policyv1beta2.Resource + "." + policyv1beta2.Group
 )
@@ -91,7 +91,7 @@ func (m *migration) storedVersions(ctx context.Context) ([]string, error) {
 	return stored, nil
 }
 
-// rewriteAll goes through all objects, page by page. Those that are made in the meantime are stored in the
+// rewriteAll rewrites all objects, page by page. Those that are created in the meantime are stored in the
 // present version anyway.
 func (m *migration) rewriteAll(ctx context.Context) error {
 	options := metav1.ListOptions{Limit: pageSize}

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// callers distinguishes the API server from everybody else who reaches the port of the webhooks (threat G20): by a client certificate,
-// where an administrator has given it one, else by the token in the path that it calls.
+// callers distinguishes the API server from other clients that reach the port of the webhooks (threat G20): by a client certificate,
+// where an administrator has configured one, else by the token in the path that it calls.
 type callers struct {
 	tokens *certs.Callers // nil with client certificates
 
@@ -47,7 +47,7 @@ func (c *callers) Start(ctx context.Context) error {
 // NeedLeaderElection is false: every replica is called.
 func (c *callers) NeedLeaderElection() bool { return false }
 
-// listen returns a TLS configuration that checks the certificates of clients that have one. Others get through: conversion, for
+// listen returns a TLS configuration that checks the certificates of clients that have one. Others are accepted: conversion, for
 // which no API server has a certificate, is served on the same port, and shows nothing but what it was sent.
 func (c *callers) listen(base *tls.Config) *tls.Config {
 	if c.ca == nil {
@@ -61,7 +61,7 @@ func (c *callers) listen(base *tls.Config) *tls.Config {
 		}
 		config := base.Clone()
 		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, options.Roots
-		config.SessionTicketsDisabled = true // who resumes a session would not be checked against a CA that has changed
+		config.SessionTicketsDisabled = true // a resumed session would not be checked against a CA that has changed
 		return config, nil
 	}
 	return checked

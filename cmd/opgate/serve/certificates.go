@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/certs"
 )
 
-// certificates gives what to serve with, and what has to run for that.
+// certificates returns the source of serving certificates, and what has to run for it.
 func certificates(config *rest.Config, o *Options, tokens *certs.Callers, now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
 	shown := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {

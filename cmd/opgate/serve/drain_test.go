@@ -23,13 +23,13 @@ import (
 const (
 	// idleInAPIServer is how long API servers keep a connection that they do not use.
 	idleInAPIServer = 90 * time.Second
-	// drainDelay and drainTimeout are the defaults.
+	// drainDelay and drainTimeout are the defaults of the options.
 	drainDelay, drainTimeout = 5 * time.Second, 100 * time.Second
 	review                   = "a review"
 )
 
-// network is what the kernel is to a listener: it takes connections, and keeps them until they are accepted. It is in memory, so
-// that time passes only where every process waits.
+// network plays the kernel for a listener: it queues connections until they are accepted. It is in memory, so
+// that synthetic time advances only where every goroutine waits.
 type network struct {
 	queue  chan net.Conn
 	closed chan struct{}
@@ -85,7 +85,7 @@ func (n *network) Close() error {
 
 func (n *network) Addr() net.Addr { return address("server") }
 
-// draining is a webhook server that repeats what it is sent, and how to stop it.
+// draining is a webhook server that echoes bodies, and how to stop it.
 type draining struct {
 	*webhookServer
 	network *network
@@ -95,7 +95,7 @@ type draining struct {
 	stopped chan error
 }
 
-// newDraining makes one. It does not serve before start is called.
+// newDraining returns one. It does not serve before start is called.
 func newDraining(t *testing.T) *draining {
 	t.Helper()
 	source, bundle, err := certs.SelfSigned("localhost")
@@ -192,7 +192,7 @@ func TestG23ConnectionsAreTheClientsToClose(t *testing.T) {
 	}
 }
 
-// TestG23StoppingWithoutCPU has a review wait in the kernel's queue while the process gets no CPU time to accept it: longer than
+// TestG23StoppingWithoutCPU leaves a review in the kernel's queue while the process gets no CPU time to accept it: longer than
 // any delay, and without a connection that shows it.
 func TestG23StoppingWithoutCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +213,8 @@ func TestG23StoppingWithoutCPU(t *testing.T) {
 	})
 }
 
-// TestG23APIServerLearnsLate goes on to send reviews by new connections long after the delay, as an API server that is slow to
-// learn that there are other endpoints does. None may be lost, and once they end the server does.
+// TestG23APIServerLearnsLate sends reviews by new connections long after the delay, as an API server does that is slow to
+// observe other endpoints. None may be lost, and once they end the server does.
 func TestG23APIServerLearnsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDraining(t)
@@ -234,7 +234,7 @@ func TestG23APIServerLearnsLate(t *testing.T) {
 	})
 }
 
-// TestG23StoppingIdle wants a server that nothing uses to end after the delay.
+// TestG23StoppingIdle expects an idle server to end after the delay.
 func TestG23StoppingIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDraining(t)
@@ -246,7 +246,7 @@ func TestG23StoppingIdle(t *testing.T) {
 	})
 }
 
-// TestG23StoppingIsBounded wants a server to end though a client never closes its connection.
+// TestG23StoppingIsBounded expects a server to end although a client never closes its connection.
 func TestG23StoppingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDraining(t)

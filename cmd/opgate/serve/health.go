@@ -16,7 +16,7 @@ import (
 	"github.com/opgate/opgate/internal/inflight"
 )
 
-// health are checks by name. Each gives the reason why it fails.
+// health are checks by name. Each returns the reason why it fails.
 type health struct {
 	checks map[string]func() error
 	// notes are problems, by the name of a check that passes all the same; "" for none.
@@ -25,7 +25,7 @@ type health struct {
 	last  atomic.Pointer[string]
 }
 
-// ServeHTTP answers 200 if no check fails, else 503, and always says what each check says. The reasons are no secrets.
+// ServeHTTP answers 200 if no check fails, else 503, always with the result of each check. The reasons are no secrets.
 // A change is logged, once.
 func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	var lines, reasons []string

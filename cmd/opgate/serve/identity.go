@@ -12,11 +12,11 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// identityInterval is how often it is asked for until there is an answer.
+// identityInterval is the interval between requests until one is answered.
 const identityInterval = 2 * time.Second
 
-// identity finds out which user this process is. Until it is known nobody may write virtual operators, this process
-// included.
+// identity determines which user this process writes as. Until it is known no user may write virtual operators, this
+// process included.
 type identity struct {
 	client authenticationclient.SelfSubjectReviewInterface
 	log    logr.Logger
@@ -36,7 +36,7 @@ func (i *identity) NeedLeaderElection() bool { return false }
 
 // Start asks the API server until it answers.
 func (i *identity) Start(ctx context.Context) error {
-	// That the context ends is no error of this.
+	// The end of the context is not an error.
 	_ = wait.PollUntilContextCancel(ctx, identityInterval, true, func(ctx context.Context) (bool, error) {
 		review, err := i.client.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {

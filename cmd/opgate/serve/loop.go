@@ -32,8 +32,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// addReaders wires what follows the cluster into the manager: the snapshot, what completes policies for it,
-// what catalogs say of packages, what kind of cluster it is, and the background loop, which they wake.
+// addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
+// the packages of catalogs, the cluster's version, and the background loop, which they notify.
 func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
@@ -116,7 +116,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	return feed, catalogs, nil
 }
 
-// orderController makes what looks after Policies and PolicySets.
+// orderController returns the controller of Policies and PolicySets.
 func orderController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
 	return policycontroller.New(policycontroller.Options{
 		Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
@@ -124,8 +124,8 @@ func orderController(store *snapshot.Store, o *Options, key func() []byte, exclu
 	})
 }
 
-// patient makes watches last six times as long as their clients ask for, which is half an hour and more
-// instead of five minutes and more: at rest, starting watches again is all that there is to send.
+// patient makes watches last six times as long as their clients request, which is half an hour and more
+// instead of five minutes and more: at rest, restarting watches causes all requests.
 type patient struct{ next http.RoundTripper }
 
 func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -10,8 +10,8 @@ import (
 // memoryLimitVariable holds the memory limit of the container in bytes. The chart sets it from the limit itself.
 const memoryLimitVariable = "OPGATE_MEMORY_LIMIT"
 
-// limitMemory makes the garbage collector work harder before the process would be killed. The collector does not count all
-// that the kernel does, so it gets nine tenths of the limit. GOMEMLIMIT, which the runtime reads itself, wins.
+// limitMemory sets the soft memory limit of the runtime, so that it collects before the process is OOM-killed. The runtime does
+// not count all that the kernel does, so it gets nine tenths of the limit. GOMEMLIMIT, which the runtime reads itself, wins.
 func limitMemory() error {
 	text := os.Getenv(memoryLimitVariable)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {

@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// scraperTimeout bounds what is asked about one scraper, scraperPeriod is for how long the answer counts.
+	// scraperTimeout bounds the check of one scraper, scraperPeriod is how long its result is cached.
 	scraperTimeout = 5 * time.Second
 	scraperPeriod  = time.Minute
-	// mostScrapers bounds what is remembered of them.
+	// mostScrapers bounds the cache.
 	mostScrapers = 100
 )
 
@@ -41,7 +41,7 @@ func namedMetrics(o *Options) prometheus.Registerer {
 	return prometheus.NewRegistry()
 }
 
-// metricsOptions serves metrics by HTTP to everybody, or by HTTPS to those who may get /metrics.
+// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics.
 func metricsOptions(o *Options, source certs.Source, now func() time.Time) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
@@ -67,8 +67,8 @@ func metricsOptions(o *Options, source certs.Source, now func() time.Time) metri
 	return options
 }
 
-// scrapers lets those through who have a token of the cluster and the right to get /metrics. What controller-runtime has for this
-// takes k8s.io/apiserver's whole delegation of authentication along, with gRPC and tracing.
+// scrapers allows clients with a token of the cluster and the right to get /metrics. The filter of controller-runtime
+// depends on all of k8s.io/apiserver's delegated authentication, with gRPC and tracing.
 type scrapers struct {
 	tokens authenticationclient.TokenReviewInterface
 	rights authorizationclient.SubjectAccessReviewInterface
@@ -102,7 +102,7 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-// check asks the API server whose token it is, and whether they may get the path. An error is never a yes.
+// check asks the API server which user the token belongs to, and whether they may get the path. An error is never a yes.
 func (s *scrapers) check(ctx context.Context, token, path string) (code int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scraperTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/opgate/opgate/admission/olmidentity"
 )
 
-// addOLMIdentity wires what verifies OLM's account into the manager.
+// addOLMIdentity adds the verification of OLM's account to the manager.
 func addOLMIdentity(mgr manager.Manager, config *rest.Config, rights authorizationclient.SubjectAccessReviewInterface, o *Options, log logr.Logger) (*olmidentity.Identity, error) {
 	account, err := o.olmAccount()
 	if err != nil {

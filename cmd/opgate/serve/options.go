@@ -27,7 +27,7 @@ type Options struct {
 	// CertFile and KeyFile hold the serving certificate, PEM-encoded; they are read again when they change.
 	// Default: the replicas share a CA in a Secret and sign certificates with it themselves.
 	CertFile, KeyFile string
-	// CALifetime and CertificateLifetime are how long that CA and certificates that it signs live; both are
+	// CALifetime and CertificateLifetime are how long that CA and certificates that it signs are valid; both are
 	// renewed at two thirds. CAOverlap is how long a new CA must have been in every caBundle before it signs.
 	CALifetime, CertificateLifetime, CAOverlap time.Duration
 	// SelfSigned makes a certificate in memory instead; SelfSignedCA is a file to write its CA to.
@@ -45,13 +45,13 @@ type Options struct {
 	// OLMIdentity is the user name of the service account that OLM runs as. Exactly one is required; it is a list so that two are
 	// refused instead of one of them being dropped.
 	OLMIdentity []string
-	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator vouches for one that is younger than Opgate's.
+	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator acknowledges one that is younger than Opgate's.
 	OLMNamespaceUID string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
-	// BackgroundLoop runs the loop that approves plans, does what policies ask for and writes their status.
+	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
 	BackgroundLoop bool
-	// Namespace is where Opgate lives: the Leases by which replicas agree on who writes, and what else they share.
+	// Namespace is the namespace that Opgate runs in: of the Leases for leader election, and of what else replicas share.
 	Namespace string
 	// ExcludedNamespaces are those that the webhook configurations leave out, besides Namespace.
 	ExcludedNamespaces []string
@@ -59,7 +59,7 @@ type Options struct {
 	Ungoverned string
 	// Escapes is report or remove.
 	Escapes string
-	// Ordering looks after Policies and PolicySets: templates that wait for one another.
+	// Ordering reconciles Policies and PolicySets: templates that depend on one another.
 	Ordering bool
 	// PendingGuards is suspend or delete.
 	PendingGuards string
@@ -72,14 +72,14 @@ type Options struct {
 	// DrainDelay is for how long no connection must have been accepted before the server stops, and how long it goes on
 	// answering at least after SIGTERM, while it is not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
-	// DrainTimeout is how much longer, at most, it waits for the API server to let go of its connections. An API
+	// DrainTimeout is how much longer, at most, it waits for the API server to close its connections. An API
 	// server closes those that it has not used for 90 seconds.
 	DrainTimeout time.Duration
 	// LogLevel is debug, info or error; LogFormat is json or console.
 	LogLevel, LogFormat string
 }
 
-// AddFlags binds each field to its flag, with the default.
+// AddFlags adds a flag for each field, with its default.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "",
 		"kubeconfig file (default: the pod's service account, else $KUBECONFIG, else ~/.kube/config)")
@@ -143,7 +143,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	})
 }
 
-// Validate names every option that cannot work.
+// Validate returns an error that names every invalid option.
 func (o *Options) Validate() error {
 	var errs []error
 	bad := func(flag, format string, args ...any) {
@@ -211,8 +211,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster is for
-// whoever creates it first.
+// olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster belongs
+// to the first user who creates it.
 func (o *Options) olmAccount() (olmidentity.Account, error) {
 	const how = "name the service account that OLM runs as, exactly once; this prints it: " + olmidentity.HowToFind
 	if len(o.OLMIdentity) != 1 {
@@ -225,7 +225,7 @@ func (o *Options) olmAccount() (olmidentity.Account, error) {
 	return account, nil
 }
 
-// validateLifetimes makes sure that an old CA outlives what it signed, also while the next one overlaps with it.
+// validateLifetimes checks that an old CA outlives what it signed, also while the next one overlaps with it.
 func (o *Options) validateLifetimes(bad func(flag, format string, args ...any)) {
 	positive := true
 	for flag, d := range map[string]time.Duration{"ca-lifetime": o.CALifetime, "certificate-lifetime": o.CertificateLifetime, "ca-overlap": o.CAOverlap} {
@@ -245,7 +245,7 @@ func (o *Options) validateLifetimes(bad func(flag, format string, args ...any)) 
 	}
 }
 
-// hostOf gives the host of host:port, "" for all addresses of the machine.
+// hostOf returns the host of host:port, "" for all addresses of the machine.
 func hostOf(address string) (string, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// shutdownTimeout bounds what is still in flight when the listeners close.
+// shutdownTimeout bounds requests that are in flight when the listeners close.
 const shutdownTimeout = 20 * time.Second
 
 // Run serves until the context ends, then drains.
@@ -179,7 +179,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 			return nil
 		},
 		"olm-identity": func() error {
-			// One that is rejected does not make the pod unready: everything is judged, OLM's writes like all others.
+			// A rejected identity does not make the pod unready: everything is judged, OLM's writes like all others.
 			if s := olm.State(); s.Reason == olmidentity.Unverified {
 				return errors.New(s.Problem)
 			}

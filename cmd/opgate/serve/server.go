@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// These bound what a client can hold on to (threat G20). API servers let go of an idle connection after 90 seconds; it is
-	// they who must, since a review may be on its way when we do. Bodies of reviews have deadlines of their own, in
+	// These bound the resources that a client can keep busy (threat G20). API servers close an idle connection after 90 seconds; the
+	// server must not be first, since a review may be on its way then. Bodies of reviews have deadlines of their own, in
 	// package inflight; readTimeout is for what is sent elsewhere, writeTimeout for answers that are not read.
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
@@ -27,14 +27,14 @@ const (
 	maxHeaderBytes    = 16 << 10
 )
 
-// webhookServer answers reviews and conversions, and knows how many connections there are.
+// webhookServer answers reviews and conversions, and counts its connections.
 type webhookServer struct {
 	manager.Server
 	mux         *http.ServeMux
 	connections connections
 }
 
-// newWebhookServer listens; the manager has it serve. Once told is done, every answer ends its connection.
+// newWebhookServer listens; the manager makes it serve. Once told is done, every answer ends its connection.
 func newWebhookServer(told context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
 	listener, err := (&net.ListenConfig{}).Listen(told, "tcp", address)
 	if err != nil {
@@ -61,7 +61,7 @@ func serveOn(told context.Context, listener *fenced, source certs.Source, known 
 			ConnState: s.connections.count,
 			// For the first request of a connection this runs from the handshake on. API servers keep connections
 			// that they have dialed and not used yet with those that are idle, so it must not be less than that:
-			// else it is we who close, and the first review on such a connection is lost. ReadTimeout would do the same:
+			// else the server closes first, and the first review on such a connection is lost. ReadTimeout would do the same:
 			// answer sets a deadline for each body instead.
 			ReadHeaderTimeout: idleTimeout,
 			WriteTimeout:      writeTimeout,
@@ -84,7 +84,7 @@ func (s *webhookServer) answer(told context.Context) http.HandlerFunc {
 	}
 }
 
-// logWriter takes what net/http has to say, such as that a client does not trust our certificate.
+// logWriter receives the messages of net/http, such as that a client does not trust our certificate.
 type logWriter struct{ log logr.Logger }
 
 func (w logWriter) Write(line []byte) (int, error) {
@@ -92,8 +92,8 @@ func (w logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// untilTold ends what writes to the cluster when the process is told to stop, so that another replica goes on at
-// once. All else goes on while connections drain.
+// untilTold ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over at
+// once. All else continues while connections drain.
 type untilTold struct {
 	manager.Runnable
 	told context.Context
@@ -106,5 +106,5 @@ func (u untilTold) Start(ctx context.Context) error {
 	return u.Runnable.Start(ctx)
 }
 
-// NeedLeaderElection is false: what writes sees to that itself.
+// NeedLeaderElection is false: the runnables inside elect their own leaders.
 func (u untilTold) NeedLeaderElection() bool { return false }

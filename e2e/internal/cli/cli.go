@@ -12,9 +12,9 @@ import (
 )
 
 // Run runs a command with the arguments of the process and returns the exit code. The command's context ends with the first
-// signal; the second ends the process at once: Ctrl-C twice is for those who cannot wait for the clean-up.
+// signal; the second ends the process at once, without the cleanup.
 //
-// Errors are printed here, once; usage is for those who ask.
+// Errors are printed here, once, without usage.
 func Run(ctx context.Context, root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

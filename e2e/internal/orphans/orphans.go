@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// endTimeout bounds how long a leftover process may take to end after it was asked to.
+	// endTimeout bounds how long a leftover process may take to end after SIGTERM.
 	endTimeout = 20 * time.Second
-	// pollInterval is how often the list of processes is looked at.
+	// pollInterval is how often the list of processes is read.
 	pollInterval = 100 * time.Millisecond
 )
 
 // End ends the processes of a control plane that were left running with their data in dir, because the process that had
 // started them was killed and could not stop them.
 func End(ctx context.Context, out io.Writer, dir string) error {
-	// What runs in place of a pod may be any program, but was put there.
+	// What runs in place of a pod may be any program in that directory.
 	placed := func(args []string) bool { return strings.HasPrefix(args[0], filepath.Join(dir, "pods")+"/") }
 	if err := end(ctx, out, "pod", placed); err != nil {
 		return err
 	}
-	// Each before the one that it needs: kube-apiserver does not end in peace without etcd.
+	// Each before the one that it needs: kube-apiserver does not end gracefully without etcd.
 	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
 		inDir := func(arg string) bool { return strings.Contains(arg, dir+"/") }
 		err := end(ctx, out, name, func(args []string) bool {
@@ -77,8 +77,8 @@ func endAll(ctx context.Context, out io.Writer, name string, match func(args []s
 	return errors.New("it does not end")
 }
 
-// find returns the processes whose arguments match: those of a program that have dir in them. That is how they are known: a
-// process ID on record could be another's by now.
+// find returns the processes whose arguments match: those of a program that have dir in them. Arguments identify them, since a
+// recorded process ID may have been reused.
 func find(ctx context.Context, match func(args []string) bool) (pids []int, err error) {
 	processes, err := commandLines(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func commandLinesFromProc() (map[int][]string, error) {
 		if err != nil {
 			continue
 		}
-		// The process may have ended since. Kernel threads, and the dead that nobody waited for, have no arguments.
+		// The process may have ended since. Kernel threads and zombies have no arguments.
 		data, err := os.ReadFile(file)
 		if err != nil || len(data) == 0 {
 			continue
@@ -121,7 +121,7 @@ func commandLinesFromProc() (map[int][]string, error) {
 	return processes, nil
 }
 
-// commandLinesFromPS is for systems without /proc. It cannot tell a space inside an argument from one between two.
+// commandLinesFromPS is for systems without /proc. It cannot distinguish a space inside an argument from one between two.
 func commandLinesFromPS(ctx context.Context) (map[int][]string, error) {
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-o", "pid=,args=").Output()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package reaper ends what a test binary leaves running when it is killed.
+// Package reaper ends the processes that a test binary leaves running when it is killed.
 package reaper
 
 import (
@@ -18,7 +18,7 @@ import (
 // variable makes a test binary a reaper of the directory that it names.
 const variable = "OPGATE_E2E_REAP"
 
-// Main is to be called at the start of a test binary. If that was started to be a reaper, it does its work, and the binary is to
+// Main must be called at the start of a test binary. If that was started as a reaper, it does its work, and the binary must
 // exit with the code; otherwise it does nothing.
 func Main(ctx context.Context) (code int, reaper bool) {
 	dir := os.Getenv(variable)
@@ -28,8 +28,8 @@ func Main(ctx context.Context) (code int, reaper bool) {
 	return reap(ctx, dir), true
 }
 
-// Start starts a process that outlives this one, and then ends what this one leaves running with its data in dir. A
-// panic, a test that takes too long, and SIGKILL all end a test binary without a chance to clean up.
+// Start starts a process that outlives this one, and then ends the processes that this one leaves running with data in dir. A
+// panic, a test timeout, and SIGKILL all end a test binary without cleanup.
 func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -64,8 +64,8 @@ func Start(ctx context.Context, dir string) (dismiss func() error, err error) {
 
 // reap waits for the end of the process that started this one.
 func reap(ctx context.Context, dir string) (code int) {
-	signal.Ignore(syscall.SIGPIPE)       // who would read what this one says may be gone
-	_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+	signal.Ignore(syscall.SIGPIPE)       // the reader of the output may have ended
+	_, _ = io.Copy(io.Discard, os.Stdin) // an error means the end as well
 	err := errors.Join(orphans.End(ctx, os.Stderr, dir), os.RemoveAll(dir))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

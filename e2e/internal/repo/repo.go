@@ -1,4 +1,4 @@
-// Package repo knows where things lie in a checkout of this repository.
+// Package repo has the paths in a checkout of this repository.
 package repo
 
 import (
@@ -66,7 +66,7 @@ func (c Checkout) KubernetesTools() string {
 // CRDs is the directory of Opgate's CustomResourceDefinitions, as they are generated.
 func (c Checkout) CRDs() string { return filepath.Join(c.Root, "manifests", "crd") }
 
-// Manifests is the directory of all that is installed.
+// Manifests is the directory of the manifests to install.
 func (c Checkout) Manifests() string { return filepath.Join(c.Root, "manifests") }
 
 // Chart is the directory of Opgate's Helm chart.

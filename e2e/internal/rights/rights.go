@@ -45,7 +45,7 @@ func of(rules ...rbacv1.PolicyRule) []Right {
 	return all
 }
 
-// read is the one right of get, list and watch: which of them is used is up to the library.
+// read is the one right of get, list and watch: the library decides which of them is used.
 func (r Right) read() Right {
 	if slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
 		r.Verb = "read"
@@ -80,7 +80,7 @@ func UnusedShipped(used []Right) ([]Right, error) {
 	}
 	finalizers := Right{Verb: "update", Group: "policy.open-cluster-management.io", Resource: "policies/finalizers"}
 	return slices.DeleteFunc(Unused(used, all...), func(r Right) bool {
-		// Admission plugin OwnerReferencesPermissionEnforcement asks whether Opgate has these: see TestUninstall for the first.
+		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestUninstall for the first.
 		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers
 	}), nil
 }
@@ -93,9 +93,9 @@ func Excess(requests []cluster.Request, groups []string, rules ...rbacv1.PolicyR
 		case r.Verb == "get" && r.Object.Resource == "" && (strings.HasPrefix(r.URI, "/api") || strings.HasPrefix(r.URI, "/version")):
 			continue // discovery, which every user may do
 		case r.Verb == "create" && r.Object.Resource == "selfsubjectreviews":
-			continue // every user may ask who they are
+			continue // every user may create a SelfSubjectReview
 		case r.Response.Code == http.StatusForbidden && r.Object.Resource == "secrets":
-			continue // a template in a script asks for one, to be refused
+			continue // a template in a script requests one, to be refused
 		case slices.Contains(groups, r.Object.Group):
 			continue
 		}

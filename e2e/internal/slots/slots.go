@@ -1,5 +1,5 @@
 // Package slots limits how many tests with a cluster run at once over all test processes of a user: go test runs packages at the
-// same time. A slot is a lock on a file, which the kernel drops when its holder ends, however it ends.
+// same time. A slot is a lock on a file, which the kernel releases when its holder ends, however it ends.
 package slots
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// retryInterval is how often Acquire looks for a free slot; flock(2) cannot be waited for with a context.
+// retryInterval is how often Acquire tries to lock a slot; flock(2) takes no context.
 const retryInterval = 200 * time.Millisecond
 
 // Dir returns the directory that all test processes of this user share.

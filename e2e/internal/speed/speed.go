@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Wait bounds the wait for a condition that a machine with nothing else to do meets within seconds. Deadlines are for what
-	// never happens: a test that passes waits no longer for a larger one.
+	// Wait bounds the wait for a condition that an idle machine meets within seconds. It may be large: a test that passes does not
+	// wait for its deadline.
 	Wait = 3 * time.Minute
 	// LongWait is Wait for what takes up to a minute there, such as an installation by OLM.
 	LongWait = 10 * time.Minute
@@ -37,11 +37,11 @@ const (
 	most = 20
 	// clustersPerProcessor is how many run at once on a processor of usual speed: a cluster waits most of the time.
 	clustersPerProcessor = 2
-	// clusterMemory is what a cluster takes, in bytes, OLM and the test included.
+	// clusterMemory is the memory of a cluster, in bytes, OLM and the test included.
 	clusterMemory = 1 << 30
 )
 
-// Scale returns how long something is to last here that is to last d on the usual machine. It is never less than d.
+// Scale returns the duration on this machine of what takes d on the usual one. It is never less than d.
 func Scale(d time.Duration) time.Duration {
 	fewer := max(1, usualProcessors/float64(processors()))
 	return time.Duration(float64(d) * min(slowness()*fewer, most))

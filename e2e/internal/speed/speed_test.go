@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestScale wants durations to grow with fewer processors, and never to shrink.
+// TestScale: durations grow with fewer processors, and never shrink.
 func TestScale(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })

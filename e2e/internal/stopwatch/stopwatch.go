@@ -1,16 +1,16 @@
-// Package stopwatch measures how long something takes, for messages to people. Nothing is decided by it.
+// Package stopwatch measures durations for progress messages. No decision depends on it.
 package stopwatch
 
 import "time"
 
-// Stopwatch runs from the moment it is made.
+// Stopwatch runs from its Start.
 type Stopwatch struct {
 	start time.Time
 }
 
-// Start makes a stopwatch.
+// Start returns a running stopwatch.
 func Start() Stopwatch {
-	return Stopwatch{start: time.Now()} //nolint:forbidigo // the one place of this module that asks for the time
+	return Stopwatch{start: time.Now()} //nolint:forbidigo // the one place of this module that reads the clock
 }
 
 // String is the time since the start in whole seconds, such as "1m5s".

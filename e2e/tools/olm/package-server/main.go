@@ -1,8 +1,8 @@
 // Command package-server is OLM's package server for a cluster without pods.
 //
-// OLM's own command asks the API server who may do what by the service account that lies in the file system of a pod, whatever
-// kubeconfig it is given, and waits for ever where there is none. Here it asks nobody: it listens on the loopback interface
-// alone, and what comes by way of the API server has been authorized there.
+// OLM's own command delegates authorization to the API server with the service account in the file system of a pod, whatever its
+// kubeconfig, and waits for ever where there is none. Here it does not authorize: it listens on the loopback interface
+// alone, and the API server has authorized the requests that it proxies.
 package main
 
 import (
