@@ -32,7 +32,7 @@ type Policy struct {
 	// ApproveUpgrades is false if the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
 
-	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (seed 003); empty if none.
+	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
 	// While it is set, nothing that the policy governs is approved.
 	Pending string
 

@@ -34,13 +34,10 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		}
 	})
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
-		"a plan that is created approved lends its name": planLendsName,
-		"A6: installed contents are exchanged":           contentsExchanged,
-		// One after the other: OLM v0.42 crashes at times while it asks for tokens of two accounts at once.
-		"accounts of plans": func(t *testing.T, e *harness.OLMEnv) {
-			t.Run("write other contents while the plan runs", func(t *testing.T) { accountWritesOthers(t, e) })
-			t.Run("write what was approved before the policy", func(t *testing.T) { approvedBefore(t, e) })
-		},
+		"a plan that is created approved lends its name":                   planLendsName,
+		"A6: installed contents are exchanged":                             contentsExchanged,
+		"the account of a plan writes other contents while it runs":        accountWritesOthers,
+		"the account of a plan writes what was approved before the policy": approvedBefore,
 	})
 }
 

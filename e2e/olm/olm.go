@@ -225,16 +225,14 @@ func (o *OLM) create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// startOperators starts both. They are started again when they crash, which the catalog operator of v0.42 does at times while it writes
-// as the accounts of several OperatorGroups.
 func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 	for _, operator := range []*Server{{
-		name: "the catalog operator", restarts: true,
+		name: "the catalog operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
 		},
 	}, {
-		name: "the OLM operator", restarts: true,
+		name: "the OLM operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
 			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
