@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
 	// Templates may name time zones; an image need not have them, and without them a zone would silently mean UTC.
 	_ "time/tzdata"
 
