@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/opgate/opgate/e2e/internal/speed"
 	"github.com/opgate/opgate/e2e/internal/tail"
@@ -19,7 +20,8 @@ type Companion struct {
 }
 
 // StartCompanion runs a program. Its log is a file of its own in Dir. Variables, such as "NAME=value", are added
-// to its environment. Cluster.Stop does not stop it.
+// to its environment, from which CI is removed: where it is set, OLM's operators panic on a request for an object without their
+// label, and they request tokens of ServiceAccounts that have none. Cluster.Stop does not stop it.
 func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []string, path string, args ...string) (*Companion, error) {
 	log, err := os.CreateTemp(c.dir, name+"-*.log")
 	if err != nil {
@@ -29,7 +31,7 @@ func (c *Cluster) StartCompanion(ctx context.Context, name string, variables []s
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	// env becomes the program, so it is that which signals reach.
-	process, err := startProcess(ctx, log.Name(), "env", append(append(variables[:len(variables):len(variables)], path), args...)...)
+	process, err := startProcess(ctx, log.Name(), "env", slices.Concat([]string{"--unset=CI"}, variables, []string{path}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -30,6 +31,10 @@ type controlPlane struct {
 	env  *envtest.Environment
 	logs []*os.File
 }
+
+// silence discards what envtest logs through the logger of the whole process: failures are returned as errors. Several clusters may
+// start at once, and SetLogger is not safe for concurrent use.
+var silence = sync.OnceFunc(func() { ctrllog.SetLogger(logr.Discard()) })
 
 // startControlPlane starts etcd and kube-apiserver and waits until they are ready. All they write is in dir.
 func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts *Options) (*controlPlane, error) {
