@@ -43,7 +43,7 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 	}
 	// The operator is not there.
 	count := `opgate_operatorpolicies{state="NonCompliant"} 1`
-	if body := shows("", count); strings.Contains(body, namespace) || strings.Contains(body, cluster.PolicyNamespace+`"`) {
+	if body := shows("", count); strings.Contains(body, namespace) || strings.Contains(body, `"`+cluster.PolicyNamespace+`"`) {
 		t.Errorf("metrics for everybody name the policy:\n%s", body)
 	}
 

@@ -107,7 +107,7 @@ func (s *site) shell(t *testing.T, step string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", step)
-	cmd.Dir = ".."
+	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig(), "HOME="+s.Dir(),
 		"PATH="+filepath.Dir(s.Assets().Kubectl())+":"+filepath.Dir(helm)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()

@@ -134,7 +134,7 @@ func (s *site) takeOver(t *testing.T) {
 // overlay builds one of the overlays, for a server that does not wait long for connections to end.
 func (s *site) overlay(t *testing.T, name string) string {
 	t.Helper()
-	manifests := s.admin(t, "kustomize", filepath.Join("..", "manifests", "overlays", name))
+	manifests := s.admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name))
 	quick := strings.ReplaceAll(manifests, "--drain-timeout=100s", "--drain-timeout=1s")
 	if quick == manifests {
 		t.Fatal("the overlay says nothing of --drain-timeout=100s")
