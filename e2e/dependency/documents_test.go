@@ -125,7 +125,7 @@ func TestDependencyStatus(t *testing.T) {
 	}
 }
 
-// TestDependencySchema writes what the API server itself refuses, before anybody is asked.
+// TestDependencySchema writes objects that the API server refuses by their schema, before any webhook is called.
 func TestDependencySchema(t *testing.T) {
 	e := harness.Shared(t)
 	namespace := e.NewNamespace(t)

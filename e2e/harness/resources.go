@@ -37,7 +37,7 @@ var (
 	ClusterServiceVersions = OLMVersion.WithResource("clusterserviceversions")
 	namespaces             = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-	// Resources has them by kind.
+	// Resources maps kinds to their resources.
 	Resources = map[string]schema.GroupVersionResource{
 		"Subscription":          Subscriptions,
 		"InstallPlan":           InstallPlans,

@@ -25,7 +25,7 @@ type Container struct {
 	// Addresses is where to listen, by names of ports. The ports that the container declares cannot be used: other pods declare
 	// the same.
 	Addresses map[string]string
-	// Kubeconfig is a file with the credentials of the pod's service account. KUBECONFIG has it as well. Empty if
+	// Kubeconfig is a file with the credentials of the pod's service account. KUBECONFIG holds its path. Empty if
 	// the pod has no token.
 	Kubeconfig string
 }

@@ -62,7 +62,7 @@ func (o *Operator) spec() map[string]any {
 	}
 }
 
-// Corrected returns a stored object with the desired content, nil if it has it already. Fields that others, above all OLM, added
+// Corrected returns a stored object with the desired content, nil if it needs no change. Fields that others, above all OLM, added
 // are retained.
 func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {
 	next := live.DeepCopy()
