@@ -7,6 +7,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LOCAL = cd e2e && go run ./cmd/local
 LINT = go tool -modfile=.golangci.mod golangci-lint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
+# Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-22-gotestsum.md).
+GOTESTSUM = go tool -modfile='$(CURDIR)/.gotestsum.mod' gotestsum --format-icons=text --format-hide-empty-pkg --hide-summary=skipped
 
 .PHONY: help
 help: ## List the targets
@@ -39,7 +41,7 @@ test-unit: ## Run the tests that need no API server
 	@echo "==> go vet (the first build of the libraries takes a minute or two)"
 	go vet ./...
 	@echo "==> unit tests with the race detector"
-	go test -race -shuffle=on ./...
+	$(GOTESTSUM) --format=pkgname -- -race -shuffle=on ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the tests against a real API server
@@ -47,8 +49,9 @@ test-e2e: ## Run the tests against a real API server
 	cd e2e && go vet ./...
 	cd e2e && assets="$$(go run ./cmd/local assets --olm --install)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		export OPGATE_E2E_RIGHTS="$$(mktemp -d)" && trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT && \
-		go test $(E2E_FLAGS) $$(go list ./... | grep -v $(E2E:%=-e '/e2e/%$$')) && \
-		go test $(E2E_FLAGS) -v $(E2E:%=./%) | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT|NAME)|^ +--- PASS' && \
+		$(GOTESTSUM) --format=pkgname -- $(E2E_FLAGS) $$(go list ./... | grep -v $(E2E:%=-e '/e2e/%$$')) && \
+		echo "==> tests with clusters, each shown when it ends (compiling them takes minutes the first time)" && \
+		$(GOTESTSUM) --format=testname -- $(E2E_FLAGS) $(E2E:%=./%) && \
 		go run ./cmd/rights "$$OPGATE_E2E_RIGHTS"
 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop

@@ -106,7 +106,7 @@ func (e *OLMEnv) Eventually(t testing.TB, what string, check func(ctx context.Co
 	})
 	if err != nil {
 		for _, log := range e.OLM.Logs() {
-			t.Logf("%s ends with\n%s", log, tail.File(log, 30))
+			t.Logf("%s ends with\n%s", log, tail.File(log, 10)) // few, since the error comes after the logs of all components
 		}
 		t.Fatalf("%s: %v", what, errors.Join(err, last))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/opgate/opgate/e2e/assets"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 // TestInstallCertManager has Opgate installed with certificates from the real cert-manager, by helm and by kubectl.
@@ -85,8 +86,7 @@ func (s *site) startCertManager(t *testing.T) {
 				t.Error(err)
 			}
 			if t.Failed() {
-				log, err := os.ReadFile(process.LogPath())
-				t.Logf("%s logged at last (%v):\n%s", name, err, log[max(0, len(log)-4000):])
+				t.Logf("%s logged at last:\n%s", name, tail.File(process.LogPath(), 10))
 			}
 		})
 	}

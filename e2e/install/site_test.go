@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/speed"
+	"github.com/opgate/opgate/e2e/internal/tail"
 	"github.com/opgate/opgate/e2e/node"
 )
 
@@ -74,13 +75,7 @@ func startSite(t *testing.T) *site {
 // logs shows how the logs of the pods end.
 func (s *site) logs(t *testing.T) {
 	for _, pod := range s.node.Pods(cluster.OpgateNamespace) {
-		text, err := os.ReadFile(pod.Log)
-		if err != nil {
-			t.Log(err)
-			continue
-		}
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		t.Logf("pod %s logged at last:\n%s", pod.Name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+		t.Logf("pod %s logged at last:\n%s", pod.Name, tail.File(pod.Log, 10))
 	}
 }
 

@@ -6,25 +6,36 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
-// maxBytes bounds what is read from the end of a file; a log may be of any size.
-const maxBytes = 64 << 10
+const (
+	// maxBytes bounds what is read from the end of a file; a log may be of any size.
+	maxBytes = 64 << 10
+	// maxLine bounds a line, in bytes: components log whole objects.
+	maxLine = 300
+)
 
-// File returns up to lines lines from the end of the file at path, indented so that they stand out in an error message.
-// A file that cannot be read is described instead: callers are already reporting another failure.
+// File returns up to lines lines from the end of the file at path, indented so that they stand out in an error message, and long ones
+// truncated. A file that cannot be read is described instead: callers are already reporting another failure.
 func File(path string, lines int) string {
-	text, err := read(path)
+	log, err := read(path)
 	if err != nil {
 		return fmt.Sprintf("    (%v)", err)
 	}
-	text = strings.TrimRight(text, "\n")
-	if text == "" {
+	log = strings.TrimRight(log, "\n")
+	if log == "" {
 		return "    (no output)"
 	}
-	all := strings.Split(text, "\n")
+	all := strings.Split(log, "\n")
 	if len(all) > lines {
 		all = all[len(all)-lines:]
+	}
+	for i, line := range all {
+		if len(line) > maxLine {
+			all[i] = text.Truncate(line, maxLine)
+		}
 	}
 	return "    " + strings.Join(all, "\n    ")
 }
