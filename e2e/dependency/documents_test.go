@@ -131,8 +131,11 @@ func TestDependencySchema(t *testing.T) {
 	namespace := e.NewNamespace(t)
 	document := documents(t)["seed-003"]
 	for name, test := range map[string]struct{ old, new, want string }{
-		"a namespace for a ConfigurationPolicy": {"name: bar\n", "name: bar\n          namespace: elsewhere\n",
-			"spec.policy-templates[0].extraDependencies[0].namespace: Invalid value"},
+		"a namespace for a ConfigurationPolicy": {
+			old:  "name: bar\n",
+			new:  "name: bar\n          namespace: elsewhere\n",
+			want: "spec.policy-templates[0].extraDependencies[0].namespace: Invalid value",
+		},
 		"a state that is none": {
 			old:  "compliance: NonCompliant",
 			new:  "compliance: noncompliant",
@@ -143,7 +146,11 @@ func TestDependencySchema(t *testing.T) {
 			new:  "extraDependences:",
 			want: `unknown field "spec.policy-templates[0].extraDependences"`,
 		},
-		"no kind": {"- kind: Policy\n      name:", "- name:", "spec.dependencies[0].kind: Required value"},
+		"no kind": {
+			old:  "- kind: Policy\n      name:",
+			new:  "- name:",
+			want: "spec.dependencies[0].kind: Required value",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := strings.Replace(document, test.old, test.new, 1)

@@ -176,7 +176,12 @@ metadata: {name: bad, namespace: %s}
 			body:        []byte(harness.Normal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"opgate.io/override-reason": megabytes(2)}}, "spec": map[string]any{"approved": true}})),
 			says:        "",
 		},
-		"a plan without its spec": {http.MethodPatch, thePlan, mergeType, []byte(`{"spec":null}`), ""},
+		"a plan without its spec": {
+			method:      http.MethodPatch,
+			path:        thePlan,
+			contentType: mergeType,
+			body:        []byte(`{"spec":null}`),
+		},
 		"a policy without a spec": {
 			method:      http.MethodPost,
 			path:        newPolicy,
@@ -306,22 +311,26 @@ func TestG20HostileClient(t *testing.T) {
 			method, contentType string
 			body                io.Reader
 		}{
-			"nothing": {http.MethodPost, "application/json", nil},
+			"nothing": {method: http.MethodPost, contentType: "application/json"},
 			"garbage": {
 				method:      http.MethodPost,
 				contentType: "application/json",
 				body:        bytes.NewReader(bytes.Repeat([]byte{0xff, 0, '{'}, 1000)),
 			},
-			"GET":                  {http.MethodGet, "", nil},
-			"PUT":                  {http.MethodPut, "application/json", bytes.NewReader(review)},
-			"DELETE":               {http.MethodDelete, "", nil},
-			"another content type": {http.MethodPost, "text/plain", bytes.NewReader(review)},
+			"GET": {method: http.MethodGet},
+			"PUT": {
+				method:      http.MethodPut,
+				contentType: "application/json",
+				body:        bytes.NewReader(review),
+			},
+			"DELETE":               {method: http.MethodDelete},
+			"another content type": {method: http.MethodPost, contentType: "text/plain", body: bytes.NewReader(review)},
 			"YAML": {
 				method:      http.MethodPost,
 				contentType: "application/yaml",
 				body:        strings.NewReader("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\n"),
 			},
-			"no object": {http.MethodPost, "application/json", bytes.NewReader(review)},
+			"no object": {method: http.MethodPost, contentType: "application/json", body: bytes.NewReader(review)},
 			"10 MiB": {
 				method:      http.MethodPost,
 				contentType: "application/json",

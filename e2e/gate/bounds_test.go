@@ -54,10 +54,10 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 		hooks       int
 		refused     string
 	}{
-		{"admin.v1", everything, 390_000, "(gate/unreadable)"}, // more than is decoded
-		{"plain.v1", workloads, 390_000, "(gate/unreadable)"},
-		{"admin.v2", everything, 60_000, "(csv/constraint)"}, // more than is judged
-		{"plain.v2", workloads, 60_000, "(csv/constraint)"},
+		{name: "admin.v1", rules: everything, hooks: 390_000, refused: "(gate/unreadable)"}, // more than is decoded
+		{name: "plain.v1", rules: workloads, hooks: 390_000, refused: "(gate/unreadable)"},
+		{name: "admin.v2", rules: everything, hooks: 60_000, refused: "(csv/constraint)"}, // more than is judged
+		{name: "plain.v2", rules: workloads, hooks: 60_000, refused: "(csv/constraint)"},
 	} {
 		a := e.Clients[cluster.OLM].Must(t, harness.Request{
 			Method:      http.MethodPost,
@@ -104,7 +104,7 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 			resource schema.GroupVersionResource
 			text     string
 		}{
-			{harness.Subscriptions, subscription(i, 60_000)},
+			{resource: harness.Subscriptions, text: subscription(i, 60_000)},
 			{
 				resource: harness.OperatorGroups,
 				text: fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"large-%d"},

@@ -81,7 +81,7 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 		name, path string
 		body       []byte
 	}{
-		{"empty steps", "/validate/installplans-status", stuffed(plan, "{},", "{}"+ended)},
+		{name: "empty steps", path: "/validate/installplans-status", body: stuffed(plan, "{},", "{}"+ended)},
 		{
 			name: "steps with an empty manifest",
 			path: "/validate/installplans-status",
@@ -92,27 +92,47 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			path: "/validate/installplans-status",
 			body: []byte(plan + strings.Repeat("{},", 50_000) + "{}" + ended),
 		},
-		{"one string", "/validate/installplans-status", stuffed(plan+`{"resolving":"`, "a", `"}`+ended)},
-		{"escapes", "/validate/installplans-status", stuffed(plan+`{"resolving":"`, `\u00e9`, `"}`+ended)},
+		{
+			name: "one string",
+			path: "/validate/installplans-status",
+			body: stuffed(plan+`{"resolving":"`, "a", `"}`+ended),
+		},
+		{
+			name: "escapes",
+			path: "/validate/installplans-status",
+			body: stuffed(plan+`{"resolving":"`, `\u00e9`, `"}`+ended),
+		},
 		{
 			name: "JSON inside a manifest",
 			path: "/validate/installplans-status",
 			body: stuffed(plan+`{"resource":{"manifest":"{\"operatorframework.io/properties\":[`, "{},", `{}]}"}}`+ended),
 		},
-		{"a name of megabytes", "/validate/policies", stuffed(head+`{"metadata":{"name":"`, "a", `"}}}}`)},
-		{"no UTF-8", "/validate/subscriptions", stuffed(head+`{"spec":{"name":"`, "\xff", `"}}}}`)},
-		{"levels", "/validate/operatorpolicies", stuffed(head+`{"spec":{"subscription":`, `{"a":`, ``)},
-		{"keys", "/validate/policies", manyKeys(head+`{"metadata":{"labels":{`, `""`, `}}}}}`)},
-		{"unknown fields", "/mutate/operatorpolicies", manyKeys(head+`{"spec":{`, `1`, `}}}}`)},
-		{"templates", "/validate/policies", stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`)},
-		{"objects to convert", "/convert", stuffed(convert, "{},", "{}]}}")},
-		{"one object to convert", "/convert", stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
+		{
+			name: "a name of megabytes",
+			path: "/validate/policies",
+			body: stuffed(head+`{"metadata":{"name":"`, "a", `"}}}}`),
+		},
+		{name: "no UTF-8", path: "/validate/subscriptions", body: stuffed(head+`{"spec":{"name":"`, "\xff", `"}}}}`)},
+		{
+			name: "levels",
+			path: "/validate/operatorpolicies",
+			body: stuffed(head+`{"spec":{"subscription":`, `{"a":`, ``),
+		},
+		{name: "keys", path: "/validate/policies", body: manyKeys(head+`{"metadata":{"labels":{`, `""`, `}}}}}`)},
+		{name: "unknown fields", path: "/mutate/operatorpolicies", body: manyKeys(head+`{"spec":{`, `1`, `}}}}`)},
+		{
+			name: "templates",
+			path: "/validate/policies",
+			body: stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`),
+		},
+		{name: "objects to convert", path: "/convert", body: stuffed(convert, "{},", "{}]}}")},
+		{name: "one object to convert", path: "/convert", body: stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
 		{
 			name: "values to convert",
 			path: "/convert",
 			body: []byte(convert + v1beta1 + `{"versions":[` + strings.Repeat("{},", 50_000) + `{}]}}]}}`),
 		},
-		{"keys to convert", "/convert", manyKeys(convert+v1beta1+`{`, `{}`, `}}]}}`)},
+		{name: "keys to convert", path: "/convert", body: manyKeys(convert+v1beta1+`{`, `{}`, `}}]}}`)},
 		{
 			name: "levels to convert",
 			path: "/convert",

@@ -54,10 +54,10 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 		token string
 		code  int
 	}{
-		"no token":                  {"", http.StatusUnauthorized},
-		"attack: a made-up token":   {"abc", http.StatusUnauthorized},
-		"attack: half a token":      {allowed[:len(allowed)/2], http.StatusUnauthorized},
-		"a token without the right": {e.NewScraper(t, "curious", false), http.StatusForbidden},
+		"no token":                  {code: http.StatusUnauthorized},
+		"attack: a made-up token":   {token: "abc", code: http.StatusUnauthorized},
+		"attack: half a token":      {token: allowed[:len(allowed)/2], code: http.StatusUnauthorized},
+		"a token without the right": {token: e.NewScraper(t, "curious", false), code: http.StatusForbidden},
 	} {
 		if code, body, err := e.Scrape(t.Context(), tc.token); err != nil || code != tc.code || strings.Contains(body, namespace) {
 			t.Errorf("%s: %d %.300s (%v), want %d", name, code, body, err, tc.code)

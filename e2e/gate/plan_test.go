@@ -35,10 +35,10 @@ func TestO1PhaseEdges(t *testing.T) {
 		name, version string
 		approved      bool
 	}{
-		{"forbidden", harness.ForbiddenVersion, false},
-		{"slipped", harness.ForbiddenVersion, true}, // approved before there was a policy
-		{"unapproved", harness.AllowedVersion, false},
-		{"approved", harness.AllowedVersion, true},
+		{name: "forbidden", version: harness.ForbiddenVersion},
+		{name: "slipped", version: harness.ForbiddenVersion, approved: true}, // approved before there was a policy
+		{name: "unapproved", version: harness.AllowedVersion},
+		{name: "approved", version: harness.AllowedVersion, approved: true},
 	} {
 		for _, from := range phases {
 			name := state.name + "-" + strings.ToLower(from) + "x"

@@ -32,38 +32,53 @@ func TestUninstall(t *testing.T) {
 		name  string
 		steps func(t *testing.T)
 	}{
-		{"helm", uninstall},
-		{"the namespace first", func(t *testing.T) {
-			s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
-			// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
-			s.wantUngated(t, namespace)
-			// Roles stay, and are taken over by the next release.
-		}},
-		{"the webhook configurations first", func(t *testing.T) {
-			s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
-			s.wantUngated(t, namespace)
-			uninstall(t)
-		}},
-		{"the definition first", func(t *testing.T) {
-			s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
-			uninstall(t)
-		}},
-		{"the permissions first", func(t *testing.T) {
-			s.admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
-			s.admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
-			uninstall(t)
-		}},
-		{"the pods first", func(t *testing.T) {
-			s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
-			harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
-				err := s.attempt(ctx, tries(namespace)[0])
-				if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-					return fmt.Errorf("got %w", err)
-				}
-				return nil
-			})
-			uninstall(t)
-		}},
+		{name: "helm", steps: uninstall},
+		{
+			name: "the namespace first",
+			steps: func(t *testing.T) {
+				s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
+				s.wantUngated(t, namespace)
+				// Roles stay, and are taken over by the next release.
+			},
+		},
+		{
+			name: "the webhook configurations first",
+			steps: func(t *testing.T) {
+				s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+				s.wantUngated(t, namespace)
+				uninstall(t)
+			},
+		},
+		{
+			name: "the definition first",
+			steps: func(t *testing.T) {
+				s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+				uninstall(t)
+			},
+		},
+		{
+			name: "the permissions first",
+			steps: func(t *testing.T) {
+				s.admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
+				s.admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
+				uninstall(t)
+			},
+		},
+		{
+			name: "the pods first",
+			steps: func(t *testing.T) {
+				s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
+				harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
+					err := s.attempt(ctx, tries(namespace)[0])
+					if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+						return fmt.Errorf("got %w", err)
+					}
+					return nil
+				})
+				uninstall(t)
+			},
+		},
 	} {
 		t.Run(order.name, func(t *testing.T) {
 			s.install(t, "replicas=1")

@@ -185,11 +185,11 @@ func TestLoopFaults(t *testing.T) {
 		name string
 		run  func(*testing.T, *harness.LoopEnv)
 	}{
-		{"somebody else writes all the time", conflicts},
-		{"two thousand plans", manyPlans},
-		{"operators that require each other", cycle},
-		{"two replicas", replicas},
-		{"killed while a plan waits", killed},
+		{name: "somebody else writes all the time", run: conflicts},
+		{name: "two thousand plans", run: manyPlans},
+		{name: "operators that require each other", run: cycle},
+		{name: "two replicas", run: replicas},
+		{name: "killed while a plan waits", run: killed},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, e) })
 	}

@@ -124,7 +124,9 @@ func largePlan(namespace, name string, size int) *unstructured.Unstructured {
 		kind    string
 		percent int
 	}{
-		{"ClusterServiceVersion", 30}, {"CustomResourceDefinition", 32}, {"CustomResourceDefinition", 24},
+		{kind: "ClusterServiceVersion", percent: 30},
+		{kind: "CustomResourceDefinition", percent: 32},
+		{kind: "CustomResourceDefinition", percent: 24},
 		{
 			kind:    "ServiceAccount",
 			percent: 1,
