@@ -10,25 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
 // reconciler reconciles for one manager.
 type reconciler struct {
-	*Options
+	*Controller
 	watches *watches.Watches
-	wake    *waker
+	members members
 	memory  memory
 	budget  budget
-	// objects writes the objects of templates, heads Policies and PolicySets, client events.
+	// objects writes the objects of templates, writer all others.
 	objects dynamic.Interface
-	heads   metadata.Interface
-	client  client.Client
+	writer  apply.Writer
 }
 
 // Reconcile processes one item of work.
@@ -39,7 +37,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 	stored := r.Store.Load().Policy(w.NamespacedName)
 	if stored == nil {
 		r.watches.Set(w.NamespacedName, nil)
-		r.wake.add(policy, r.budget.forget(w.NamespacedName)...)
+		r.enqueue(policy, r.budget.forget(w.NamespacedName)...)
 		r.memory.forget(w.NamespacedName)
 		return reconcile.Result{}, nil
 	}
@@ -188,7 +186,7 @@ func (l *look) follow(targets []watches.Target) {
 			objects[t.Ref] = struct{}{}
 		}
 	}
-	l.wake.add(policy, l.budget.set(l.stored, objects)...)
+	l.enqueue(policy, l.budget.set(l.stored, objects)...)
 	l.watches.Set(l.key, slices.DeleteFunc(targets, func(t watches.Target) bool { return !t.Template && l.budget.beyond(l.key, t.Ref) }))
 }
 
@@ -251,13 +249,13 @@ func (l *look) noteCycle() {
 	}
 	l.memory.cycle = found
 	waiting := []dependency.Ref{dependency.PolicyRef(l.key.Namespace, l.key.Name)}
-	for _, s := range l.wake.members.sets(l.key) {
+	for _, s := range l.members.sets(l.key) {
 		waiting = append(waiting, dependency.SetRef(s.Namespace, s.Name))
 	}
 	for i := range l.read.Templates {
 		waiting = append(waiting, l.read.Templates[i].Ref)
 	}
 	for _, ref := range waiting {
-		l.wake.add(policy, l.watches.Dependents(ref)...)
+		l.enqueue(policy, l.watches.Dependents(ref)...)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,18 +35,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 		}
 	}
 	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: l.read, Excluded: l.excluded(l.key.Namespace), Outcomes: outcomes, Objects: objects, Now: l.now})
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		return nil
-	}
-	// Without the spec: it is not written, and large.
-	old := &policyv1.Policy{TypeMeta: before.TypeMeta, ObjectMeta: before.ObjectMeta, Status: before.Status}
-	next := old.DeepCopy()
-	next.Status = status
-	data, err := difference(old, next)
-	if err != nil {
-		return fmt.Errorf("compare the status of Policy %s: %w", l.key, err)
-	}
-	written, err := l.patch(ctx, snapshot.Policies, before, data, "status")
+	written, err := l.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
 		return err
 	}
@@ -60,8 +48,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []dependency.Event) {
 	for i, e := range events {
 		// Names must differ, also within the resolution of the clock.
-		err := r.client.Create(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
-		r.Wrote(create, "Event", err)
+		err := r.writer.Event(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key())
 		}
@@ -106,16 +93,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	if r.excluded(key.Namespace) {
 		status = dependency.ExcludedSetStatus(before, r.Now())
 	}
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		return nil
-	}
-	next := before.DeepCopy()
-	next.Status = status
-	data, err := difference(before, next)
-	if err != nil {
-		return fmt.Errorf("compare the status of PolicySet %s: %w", key, err)
-	}
-	written, err := r.patch(ctx, snapshot.PolicySets, before, data, "status")
+	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policySet", key, "compliant", status.Compliant)
 	}

@@ -13,15 +13,12 @@ import (
 // Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets it reports
 // only whether their kind is served.
 func (w *Watches) Observe(t Target) dependency.Observed {
-	all := w.Synced() // read first: after the sync, a kind that is not known does not exist
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	switch {
-	case !ok && !all:
-		return dependency.Observed{Reason: dependency.NotRead}
 	case !ok:
 		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " + kindName(t.Ref)}
 	case !d.serves(t.Version):
-		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.kind.Versions)}
+		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.Versions)}
 	case !d.possible(t.Ref):
 		return dependency.Observed{Reason: dependency.NotFound}
 	}
@@ -71,7 +68,7 @@ func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unst
 		return nil
 	}
 	key := ref.Name
-	if d.kind.Namespaced {
+	if d.Namespaced {
 		key = ref.Namespace + "/" + ref.Name
 	}
 	found, ok, _ := k.objects.GetByKey(key) // a map returns no errors
