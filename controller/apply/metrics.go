@@ -1,8 +1,6 @@
 package apply
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics count the writes of controllers.
 type Metrics struct {
@@ -14,9 +12,11 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
-			Help: "Total number of InstallPlans that the background loop approved or tried to, by result (approved, conflict, refused)."}, []string{"result"}),
+			Help: "Total number of InstallPlans that the background loop approved or tried to, by result (approved, conflict, refused)."},
+			[]string{"result"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
-			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."}, []string{"verb", "kind", "result"}),
+			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."},
+			[]string{"verb", "kind", "result"}),
 	}
 	registry.MustRegister(m.approvals, m.writes)
 	return m

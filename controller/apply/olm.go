@@ -16,13 +16,14 @@ import (
 // Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since, the error is
 // Outdated.
 func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
-	err := w.patch(ctx, Head(snapshot.InstallPlans, types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}), Merge(map[string]any{
+	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
+	err := w.patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
 		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
 		"spec":     map[string]any{"approved": true},
 	}))
 	w.Metrics.approved(err)
 	if err != nil {
-		return fmt.Errorf("approve InstallPlan %s/%s: %w", plan.Metadata.Namespace, plan.Metadata.Name, err)
+		return fmt.Errorf("approve InstallPlan %s: %w", key, err)
 	}
 	return nil
 }
@@ -47,5 +48,6 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 // when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a ClusterServiceVersion changes.
 func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
 	annotations := map[string]any{rules.NudgedAtAnnotation: now.UTC().Format(time.RFC3339)}
-	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), Merge(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
+	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)
 }

@@ -61,7 +61,8 @@ func (w *Writer) patch(ctx context.Context, head *metav1.PartialObjectMetadata, 
 
 // Status writes the status of an object if it differs, and waits until the snapshot shows it, since the next status is computed from
 // it. Concerns is what the object concerns. Written is false, without an error, if the object has changed or was deleted since.
-func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, object metav1.Object, before, after any) (written bool, err error) {
+func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, object metav1.Object,
+	before, after any) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil
 	}

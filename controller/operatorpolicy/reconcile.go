@@ -80,7 +80,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
 	if p.Object == nil {
 		return false, 0, nil // it does not decode: writing a status could lose fields
 	}

@@ -20,27 +20,27 @@ import (
 const eventComponent = "opgate"
 
 // status writes the status of the Policy if it differs, and reports what changed.
-func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
-	if l.stale {
+func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
+	if rec.stale {
 		return nil
 	}
-	if !l.unread {
-		l.memory.unread = time.Time{}
+	if !rec.unread {
+		rec.state.unread = time.Time{}
 	}
-	before := l.stored.Object
+	before := rec.stored.Object
 	objects := make([]map[string]any, len(outcomes))
 	for i := range outcomes {
-		if live := l.live[l.read.Templates[i].Ref]; live != nil {
+		if live := rec.live[rec.read.Templates[i].Ref]; live != nil {
 			objects[i] = live.Object
 		}
 	}
-	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: l.read, Excluded: l.excluded(l.key.Namespace), Outcomes: outcomes, Objects: objects, Now: l.now})
-	written, err := l.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
+	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read, Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
+	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
 		return err
 	}
-	log.FromContext(ctx).Info("status written", "policy", l.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
-	l.report(ctx, l.stored, events)
+	log.FromContext(ctx).Info("status written", "policy", rec.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
+	rec.report(ctx, rec.stored, events)
 	return err
 }
 

@@ -81,14 +81,14 @@ func refOf(u *unstructured.Unstructured) dependency.Ref {
 	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// hold adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It reports
-// whether the Policy was in that state already.
-func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) (done bool, err error) {
-	if slices.Contains(stored.Finalizers, dependency.Finalizer) == held {
+// setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It
+// reports whether the Policy was in that state already.
+func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, want bool) (done bool, err error) {
+	if slices.Contains(stored.Finalizers, dependency.Finalizer) == want {
 		return true, nil
 	}
 	finalizers := slices.DeleteFunc(slices.Clone(stored.Finalizers), func(f string) bool { return f == dependency.Finalizer })
-	if held {
+	if want {
 		finalizers = append(finalizers, dependency.Finalizer)
 	}
 	head := apply.Head(snapshot.Policies, stored.Key())

@@ -47,9 +47,9 @@ func (w *Watches) Object(t Target) *unstructured.Unstructured {
 }
 
 // known returns the state of the watch that covers a target; nil if there is none.
-func (w *Watches) known(t Target, d *definition) *knowledge {
+func (w *Watches) known(t Target, d *definition) *watchState {
 	w.mu.Lock()
-	var f *follower
+	var f *watch
 	if t.Template {
 		f = w.templates[groupKind(t.Ref)]
 	} else {
@@ -63,7 +63,7 @@ func (w *Watches) known(t Target, d *definition) *knowledge {
 }
 
 // object returns one object, nil if it is not known to exist.
-func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
+func (k *watchState) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unst
 }
 
 // of returns the objects of a Policy.
-func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured {
+func (k *watchState) of(parent types.NamespacedName) []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured
 }
 
 // all returns all objects.
-func (k *knowledge) all() []*unstructured.Unstructured {
+func (k *watchState) all() []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}

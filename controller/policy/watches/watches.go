@@ -48,15 +48,15 @@ type Watches struct {
 	changed signal.Signal
 
 	mu sync.Mutex
-	// run runs a follower until it is stopped; nil while the Watches do not run.
-	run func(*follower)
+	// run runs a watch until it is stopped; nil while the Watches do not run.
+	run func(*watch)
 	// owners has the targets of each owner, targets the same by kind, and named by target.
 	owners  map[types.NamespacedName]map[Target]*target
 	targets map[schema.GroupKind]map[Target]*target
 	named   map[dependency.Ref]map[*target]struct{}
 	// groups are the dependencies by kind and namespace, templates the template objects by kind.
 	groups    map[subject]*group
-	templates map[schema.GroupKind]*follower
+	templates map[schema.GroupKind]*watch
 }
 
 // New returns Watches. Start runs them.
@@ -70,14 +70,14 @@ func New(o Options) (*Watches, error) {
 	}
 	return &Watches{Options: o, kinds: NewKinds(o),
 		owners: map[types.NamespacedName]map[Target]*target{}, targets: map[schema.GroupKind]map[Target]*target{}, named: map[dependency.Ref]map[*target]struct{}{},
-		groups: map[subject]*group{}, templates: map[schema.GroupKind]*follower{}}, nil
+		groups: map[subject]*group{}, templates: map[schema.GroupKind]*watch{}}, nil
 }
 
 // Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
 func (w *Watches) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	w.setRun(func(f *follower) {
+	w.setRun(func(f *watch) {
 		var own context.Context
 		own, f.stop = context.WithCancel(ctx)
 		running.Go(func() { f.run(own) })
@@ -102,7 +102,7 @@ func (w *Watches) Open() int {
 	defer w.mu.Unlock()
 	open := 0
 	for _, g := range w.groups {
-		for _, f := range g.followers() {
+		for _, f := range g.watches() {
 			if f != nil {
 				open++
 			}
@@ -111,7 +111,7 @@ func (w *Watches) Open() int {
 	return open
 }
 
-func (w *Watches) setRun(run func(*follower)) {
+func (w *Watches) setRun(run func(*watch)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run = run
@@ -137,15 +137,15 @@ func (w *Watches) settle(kind schema.GroupKind) {
 	}
 	before := w.templates[kind]
 	w.openTemplates(kind)
-	told := owners{}
+	notified := owners{}
 	for _, t := range w.targets[kind] {
-		told.add(t.owners)
+		notified.add(t.owners)
 	}
 	w.mu.Unlock()
 	if before != nil {
-		told.addParents(before.known.Load().all()...)
+		notified.addParents(before.known.Load().all()...)
 	}
-	w.notify(told)
+	w.notify(notified)
 }
 
 // retry retries the forbidden watches of a kind at once.
@@ -161,8 +161,8 @@ func (w *Watches) retry(kind schema.GroupKind) {
 	w.templates[kind].retry() // nil does nothing
 }
 
-func (w *Watches) notify(told owners) {
-	for owner := range told {
+func (w *Watches) notify(notified owners) {
+	for owner := range notified {
 		w.Notify(owner)
 	}
 }
