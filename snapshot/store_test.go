@@ -8,10 +8,6 @@ import (
 
 // TestSubscribeStartsWithWhatExists checks that the first change has everything, so that subscribers need no list of their own.
 func TestSubscribeStartsWithWhatExists(t *testing.T) {
-	read := func(kind *Kind, raw string) *Object {
-		var reader Reader
-		return reader.Read(kind, []byte(raw))
-	}
 	var b Builder
 	store := NewStore(b.Put(time.Time{}, read(Namespaces, `{"metadata":{"name":"shop"}}`), read(Namespaces, `{"metadata":{"name":"bank"}}`),
 		read(CatalogSources, `{"metadata":{"name":"community","namespace":"olm"}}`)))
