@@ -36,6 +36,17 @@ type ObjectChange struct{ Old, Now *Object }
 // Object returns the new state, or the last one of a deleted object.
 func (c *ObjectChange) Object() *Object { return cmp.Or(c.Now, c.Old) }
 
+// fromNothing returns the change from an empty snapshot, without objects, to this one.
+func (s *Snapshot) fromNothing() *Change {
+	all := &Change{Snapshot: s, Namespaces: s.names(), Constraints: true}
+	for _, table := range s.cluster {
+		for _, o := range table.all() {
+			all.Objects = append(all.Objects, ObjectChange{Now: o})
+		}
+	}
+	return all
+}
+
 // event is one input of the builder.
 type event struct {
 	// old and now are the states of an object; one of them may be nil.

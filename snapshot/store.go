@@ -36,16 +36,19 @@ func NewStore(s *Snapshot) *Store {
 // Load returns the current snapshot, or nil before the first.
 func (s *Store) Load() *Snapshot { return s.current.Load() }
 
-// Subscribe calls a function, which must not block, with each later change of the snapshot, in order, until the returned
-// function is called. It also returns the current snapshot, nil before the first.
-func (s *Store) Subscribe(changed func(*Change)) (current *Snapshot, unsubscribe func()) {
+// Subscribe calls a function, which must not block, with each change of the snapshot, in order, until the returned function is
+// called. The first change, unless there is no snapshot yet, is that from nothing to the current one.
+func (s *Store) Subscribe(changed func(*Change)) (unsubscribe func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.subscribers == nil {
 		s.subscribers = map[*func(*Change)]struct{}{}
 	}
 	s.subscribers[&changed] = struct{}{}
-	return s.current.Load(), func() {
+	if current := s.current.Load(); current != nil {
+		changed(current.fromNothing())
+	}
+	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.subscribers, &changed)

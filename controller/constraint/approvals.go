@@ -2,18 +2,16 @@ package constraint
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // switchApprovals makes the Subscriptions of a namespace require approval if they were created before a Constraint that applies, and
@@ -29,28 +27,32 @@ func (r *reconciler) switchApprovals(ctx context.Context, ns *rules.Namespace) e
 }
 
 func (r *reconciler) switchApproval(ctx context.Context, sub *olm.Subscription, changes []rules.Change) error {
-	patch, err := json.Marshal(locked(sub.Metadata.ResourceVersion, rules.Patch(changes)))
-	if err != nil {
-		return err
-	}
-	object := &metav1.PartialObjectMetadata{} // the response is not needed
-	object.SetGroupVersionKind(olm.SubscriptionGVK)
-	object.SetNamespace(sub.Metadata.Namespace)
-	object.SetName(sub.Metadata.Name)
-	err = r.client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch))
-	r.Wrote("patch", olm.KindSubscription, err)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the object changed: its event enqueues the namespace
+	patch := apply.Locked(sub.Metadata.ResourceVersion, rules.Patch(changes))
+	switch err := r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, keyOf(sub)), patch); {
+	case apply.Outdated(err):
+		return nil
 	case err != nil:
-		return fmt.Errorf("switch the approval of Subscription %s/%s: %w", sub.Metadata.Namespace, sub.Metadata.Name, err)
+		return fmt.Errorf("switch the approval of Subscription %s: %w", keyOf(sub), err)
 	}
-	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace, "name", sub.Metadata.Name, "because", changes[0].Message)
+	log.FromContext(ctx).Info("approval of Subscription switched", "namespace", sub.Metadata.Namespace, "name", sub.Metadata.Name,
+		"because", changes[0].Message)
 	return nil
 }
 
-// locked makes a patch apply only to the state that was judged. Writing the expected resourceVersion fails with a conflict
-// if the object has changed; a JSON patch test would fail as a patch that cannot be processed.
-func locked(resourceVersion string, patch []rules.PatchOperation) []rules.PatchOperation {
-	return append([]rules.PatchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: resourceVersion}}, patch...)
+// resync makes OLM resolve a namespace again, by one of its Subscriptions.
+func (r *reconciler) resync(ctx context.Context, ns *rules.Namespace) error {
+	for _, sub := range ns.Subscriptions() {
+		if sub.Metadata.DeletionTimestamp != "" {
+			continue
+		}
+		if err := r.writer.Resync(ctx, keyOf(sub), r.Now()); err != nil && !apply.Outdated(err) {
+			return fmt.Errorf("trigger OLM re-resolution for Subscription %s: %w", keyOf(sub), err)
+		}
+		return nil
+	}
+	return nil
+}
+
+func keyOf(sub *olm.Subscription) types.NamespacedName {
+	return types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
 }

@@ -11,8 +11,7 @@ type Metrics struct {
 	violations *prometheus.GaugeVec
 	number     *prometheus.GaugeVec // without labels: no series while another replica leads
 
-	mu      sync.Mutex
-	leading bool
+	mu sync.Mutex
 	// violated are the Constraints that at least one installed operator violates.
 	violated map[string]bool
 }
@@ -32,35 +31,25 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 func (m *Metrics) set(constraint string, violations int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leading { // what was counted while the lease was lost is for the next leader to export
-		m.violations.WithLabelValues(constraint).Set(float64(violations))
-		if delete(m.violated, constraint); violations > 0 {
-			m.violated[constraint] = true
-		}
-		m.number.WithLabelValues().Set(float64(len(m.violated)))
+	m.violations.WithLabelValues(constraint).Set(float64(violations))
+	if delete(m.violated, constraint); violations > 0 {
+		m.violated[constraint] = true
 	}
+	m.number.WithLabelValues().Set(float64(len(m.violated)))
 }
 
 func (m *Metrics) forget(constraint string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.violations.DeleteLabelValues(constraint)
-	if delete(m.violated, constraint); m.leading {
-		m.number.WithLabelValues().Set(float64(len(m.violated)))
-	}
-}
-
-func (m *Metrics) started() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.leading = true
+	delete(m.violated, constraint)
+	m.number.WithLabelValues().Set(float64(len(m.violated)))
 }
 
 // stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.leading = false
 	m.violations.Reset()
 	m.number.Reset()
 	clear(m.violated)

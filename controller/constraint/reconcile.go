@@ -5,24 +5,22 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )
 
 // reconciler reconciles for one manager.
 type reconciler struct {
-	*Options
-	client   client.Client
-	add      func(w work, after time.Duration)
-	wanted   wanted
-	troubles troubles
-	tallies  tallies
+	*Controller
+	writer      apply.Writer
+	wanted      wanted
+	writeErrors writeErrors
+	tallies     tallies
 
 	mu sync.Mutex
 	// known are the Constraints that existed when everything was enqueued last.
@@ -43,8 +41,8 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 		return reconcile.Result{}, nil
 	case status:
 		return reconcile.Result{}, r.reconcileStatus(ctx, current, w.name)
-	case nudge:
-		return reconcile.Result{}, r.nudge(ctx, current.Namespace(w.name))
+	case resync:
+		return reconcile.Result{}, r.resync(ctx, current.Namespace(w.name))
 	default:
 		ns := current.Namespace(w.name)
 		return reconcile.Result{}, errors.Join(r.switchApprovals(ctx, ns), r.reconcileOperators(ctx, current, w.name, ns))
@@ -65,13 +63,13 @@ func (r *reconciler) eachNamespace(current *snapshot.Snapshot) {
 		}
 	}
 	for name := range names {
-		r.add(work{namespace, name}, 0)
+		r.queue.Add(work{namespace, name})
 	}
 }
 
 func (r *reconciler) eachStatus(current *snapshot.Snapshot) {
 	for _, c := range current.ConstraintObjects() {
-		r.add(work{status, c.Name}, 0)
+		r.queue.Add(work{status, c.Name})
 	}
 }
 
@@ -88,7 +86,7 @@ func (r *reconciler) forgetGone(current *snapshot.Snapshot) {
 	for _, c := range current.ConstraintObjects() {
 		r.known = append(r.known, c.Name)
 	}
-	r.troubles.forget(func(name string) bool { return slices.Contains(r.known, name) })
+	r.writeErrors.forget(func(name string) bool { return slices.Contains(r.known, name) })
 }
 
 // find returns a Constraint and its definition, nil if it does not exist.

@@ -29,8 +29,8 @@ const (
 )
 
 const (
-	// shownFaults is the number of faults that a condition lists.
-	shownFaults = 3
+	// maxFaults is the number of faults that a condition lists.
+	maxFaults = 3
 	// maxMessage limits, in bytes, texts from other objects in a status.
 	maxMessage = 1024
 )
@@ -48,8 +48,8 @@ type statusInput struct {
 	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of those that
 	// should have one and do not.
 	Wanted, Made, Missing int
-	// Troubles counts, by reason, the namespaces in which it cannot be written.
-	Troubles map[string]int
+	// WriteErrors counts, by reason, the namespaces in which it cannot be written.
+	WriteErrors map[string]int
 	// Escaped is the number of refused operators that were installed while Opgate was not running.
 	Escaped int
 	Now     time.Time
@@ -114,10 +114,10 @@ func faultsOf(d *constraint.Definition) []constraint.Fault {
 
 func faultText(faults []constraint.Fault) string {
 	var texts []string
-	for _, f := range faults[:min(len(faults), shownFaults)] {
+	for _, f := range faults[:min(len(faults), maxFaults)] {
 		texts = append(texts, text.Truncate(rules.FaultText(f), maxMessage))
 	}
-	if more := len(faults) - shownFaults; more > 0 {
+	if more := len(faults) - maxFaults; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return "every installation and upgrade is held until this is corrected: " + strings.Join(texts, "; ")
@@ -140,17 +140,17 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 		return metav1.ConditionFalse, p.Reason, text.Truncate(p.Message, maxMessage)
 	}
 	of := func(n int) string { return fmt.Sprintf("in %d of %s", n, count(in.Wanted, "namespace")) }
-	if taken := in.Troubles[nameTaken]; taken > 0 {
+	if taken := in.WriteErrors[nameTaken]; taken > 0 {
 		return metav1.ConditionFalse, nameTaken, of(taken) + " there is another ClusterServiceVersion " + in.Operator.Name +
 			", without label " + rules.VirtualOperatorLabel + ", which is left alone: delete or rename it"
 	}
-	if len(in.Troubles) > 0 {
+	if len(in.WriteErrors) > 0 {
 		failed := 0
-		for _, n := range in.Troubles {
+		for _, n := range in.WriteErrors {
 			failed += n
 		}
 		return metav1.ConditionFalse, reasonNotWritten, of(failed) + " ClusterServiceVersion " + in.Operator.Name + " could not be written, it is tried again: " +
-			strings.Join(slices.Sorted(maps.Keys(in.Troubles)), ", ")
+			strings.Join(slices.Sorted(maps.Keys(in.WriteErrors)), ", ")
 	}
 	if in.Missing > 0 {
 		return metav1.ConditionFalse, reasonPending, of(in.Missing) + " ClusterServiceVersion " + in.Operator.Name + " is still to be made"

@@ -46,10 +46,10 @@ func faulty(faults ...constraint.Fault) func(in *statusInput) {
 	return func(in *statusInput) { in.Definition.Faults = faults }
 }
 
-func asking(wanted, made, missing int, troubles map[string]int) func(in *statusInput) {
+func asking(wanted, made, missing int, writeErrors map[string]int) func(in *statusInput) {
 	return func(in *statusInput) {
 		in.Operator = &virtual.Operator{Constraint: "one", Name: "opgate-properties-one"}
-		in.Wanted, in.Made, in.Missing, in.Troubles = wanted, made, missing, troubles
+		in.Wanted, in.Made, in.Missing, in.WriteErrors = wanted, made, missing, writeErrors
 	}
 }
 

@@ -2,15 +2,10 @@ package constraint
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	"github.com/opgate/opgate/controller/constraint/virtual"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -70,14 +65,15 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 	}
 	tally := r.tallies.of(current)
 	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(current, name),
-		Troubles: r.troubles.of(name), Escaped: r.Escaped(name), Now: r.Now()}
+		WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: r.Now()}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)
-	if equality.Semantic.DeepEqual(object.Status, next) {
-		return nil
+	written, err := r.writer.Status(ctx, snapshot.Constraints, snapshot.InCluster(), object, object.Status, next)
+	if written {
+		log.FromContext(ctx).Info("status written", "constraint", name, "violating", next.Violating, "virtualOperators", next.VirtualOperators)
 	}
-	return r.writeStatus(ctx, object, next)
+	return err
 }
 
 // countOperators counts the virtual operators of a Constraint.
@@ -96,24 +92,4 @@ func (r *reconciler) countOperators(current *snapshot.Snapshot, in *statusInput)
 			in.Missing++
 		}
 	}
-}
-
-// writeStatus writes a status and waits until the snapshot shows it, since the next status is computed from it.
-func (r *reconciler) writeStatus(ctx context.Context, object *constraintv1.Constraint, status constraintv1.ConstraintStatus) error {
-	// Without the spec: it is not written, and large.
-	before := &constraintv1.Constraint{ObjectMeta: object.ObjectMeta, Status: object.Status}
-	next := before.DeepCopy()
-	next.Status = status
-	err := r.client.Status().Patch(ctx, next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	r.Wrote("patch", constraintv1.Kind, err)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the object changed: its event enqueues the status
-	case err != nil:
-		return fmt.Errorf("write the status of Constraint %s: %w", object.Name, err)
-	}
-	log.FromContext(ctx).Info("status written", "constraint", object.Name, "violating", status.Violating, "virtualOperators", status.VirtualOperators)
-	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
-		return s.Find(snapshot.Constraints, client.ObjectKeyFromObject(object)) == nil || s.Shows(snapshot.Constraints, next, false)
-	})
 }

@@ -1,12 +1,6 @@
 package constraint
 
-import (
-	"sync"
-
-	"k8s.io/client-go/util/workqueue"
-)
-
-type queue = workqueue.TypedRateLimitingInterface[work]
+import "sync"
 
 // work is one item of the queue.
 type work struct {
@@ -23,57 +17,57 @@ const (
 	statuses   subject = "statuses"
 	namespace  subject = "namespace"
 	status     subject = "status"
-	// nudge stands for a namespace that OLM should resolve again.
-	nudge subject = "nudge"
+	// resync stands for a namespace that OLM should resolve again.
+	resync subject = "resync"
 )
 
-// troubles records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is ready for
+// writeErrors records why the virtual operator of a Constraint cannot be written in a namespace. The zero value is ready for
 // use.
-type troubles struct {
+type writeErrors struct {
 	mu sync.Mutex
 	in map[string]map[string]string // Constraint, namespace, reason
 }
 
 // set records why the virtual operator of a Constraint cannot be written in a namespace, "" for no problem, and reports
 // whether that is a change.
-func (t *troubles) set(constraint, namespace, reason string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.in[constraint][namespace] == reason {
+func (e *writeErrors) set(constraint, namespace, reason string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.in[constraint][namespace] == reason {
 		return false
 	}
 	if reason == "" {
-		delete(t.in[constraint], namespace)
+		delete(e.in[constraint], namespace)
 		return true
 	}
-	if t.in == nil {
-		t.in = map[string]map[string]string{}
+	if e.in == nil {
+		e.in = map[string]map[string]string{}
 	}
-	if t.in[constraint] == nil {
-		t.in[constraint] = map[string]string{}
+	if e.in[constraint] == nil {
+		e.in[constraint] = map[string]string{}
 	}
-	t.in[constraint][namespace] = reason
+	e.in[constraint][namespace] = reason
 	return true
 }
 
 // of returns the number of namespaces with problems, by reason.
-func (t *troubles) of(constraint string) map[string]int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (e *writeErrors) of(constraint string) map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	counts := map[string]int{}
-	for _, reason := range t.in[constraint] {
+	for _, reason := range e.in[constraint] {
 		counts[reason]++
 	}
 	return counts
 }
 
 // forget drops the entries of deleted Constraints.
-func (t *troubles) forget(exists func(constraint string) bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name := range t.in {
+func (e *writeErrors) forget(exists func(constraint string) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.in {
 		if !exists(name) {
-			delete(t.in, name)
+			delete(e.in, name)
 		}
 	}
 }

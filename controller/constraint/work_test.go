@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,12 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
-func TestTroubles(t *testing.T) {
-	var all troubles
+func TestWriteErrors(t *testing.T) {
+	var all writeErrors
 	set := func(constraint, namespace, reason string, changed bool) {
 		t.Helper()
 		if got := all.set(constraint, namespace, reason); got != changed {
@@ -38,13 +36,13 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-func TestNobodyIsWokenWhereNobodyLeads(t *testing.T) {
+func TestNothingIsEnqueuedBeforeLeading(t *testing.T) {
 	c := &Controller{}
 	c.Everything()
 	c.changed(&snapshot.Change{Namespaces: []string{"", "shop"}, Constraints: true})
 }
 
-func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
+func TestMetricsAreGoneAfterLeading(t *testing.T) {
 	registry, named := prometheus.NewRegistry(), prometheus.NewRegistry()
 	m := NewMetrics(registry, named)
 	expect := func(violated, series string) {
@@ -72,9 +70,7 @@ func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
 			}
 		}
 	}
-	m.set("one", 1)
 	expect("", "")
-	m.started()
 	m.set("one", 1)
 	m.set("two", 0)
 	expect("1", "one=1 two=0")
@@ -83,17 +79,5 @@ func TestMetricsShowNothingWhereNobodyLeads(t *testing.T) {
 	m.forget("two")
 	expect("1", "one=1")
 	m.stopped()
-	m.set("one", 1) // a worker that has not returned yet
 	expect("", "")
-}
-
-func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {
-	patch, err := json.Marshal(locked("17", rules.Patch([]rules.Change{{Path: "/spec/installPlanApproval", Value: "Manual"}, {Path: "/metadata/annotations/x", Remove: true}})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `[{"op":"replace","path":"/metadata/resourceVersion","value":"17"},{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},{"op":"remove","path":"/metadata/annotations/x"}]`
-	if diff := cmp.Diff(want, string(patch)); diff != "" {
-		t.Error(diff)
-	}
 }

@@ -67,7 +67,8 @@ func TestCandidate(t *testing.T) {
 		{name: "in a namespace that is not judged", renewed: renewed, created: renewed.Add(time.Minute), namespace: "opgate-system"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := &reconciler{Options: &Options{Lease: &Lease{renewed: c.renewed}, ExcludedNamespaces: []string{"opgate-system"}}, until: ready.Add(settling)}
+			controller := &Controller{Options: Options{ExcludedNamespaces: []string{"opgate-system"}}}
+			r := &reconciler{Controller: controller, outage: func() time.Time { return c.renewed }, until: ready.Add(settling)}
 			raw := fmt.Sprintf(`{"metadata":{"name":"etcd","namespace":%q,"creationTimestamp":%q,"labels":{"olm.copiedFrom":%q}}}`,
 				c.namespace, c.created.Format(time.RFC3339), c.copied)
 			var reader snapshot.Reader

@@ -1,20 +1,13 @@
 package escape
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opgate/opgate/rules"
 )
 
 // Metrics count escapes, while this replica leads.
-type Metrics struct {
-	escapes *prometheus.GaugeVec
-
-	mu      sync.Mutex
-	leading bool
-}
+type Metrics struct{ escapes *prometheus.GaugeVec }
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
@@ -26,11 +19,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) set(all []record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.leading {
-		return
-	}
 	for label, kind := range map[string]string{"policy": rules.KindOperatorPolicy, "constraint": rules.KindConstraint} {
 		n := 0
 		for _, one := range all {
@@ -42,16 +30,5 @@ func (m *Metrics) set(all []record) {
 	}
 }
 
-func (m *Metrics) started() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.leading = true
-}
-
 // stopped removes what the replica that leads now exports.
-func (m *Metrics) stopped() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.leading = false
-	m.escapes.Reset()
-}
+func (m *Metrics) stopped() { m.escapes.Reset() }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -29,10 +30,12 @@ const component = "opgate"
 
 // reconciler reconciles for one manager.
 type reconciler struct {
-	*Options
-	// reader reads complete ClusterServiceVersions, client writes.
+	*Controller
+	// reader reads complete ClusterServiceVersions.
 	reader client.Reader
-	client client.Client
+	writer apply.Writer
+	// outage returns the time since when no replica may have answered reviews; zero if none ever did.
+	outage func() time.Time
 	// until is the time from which this replica is sure to receive reviews.
 	until time.Time
 	// proven are the generations of policies that were in force before the outage.
@@ -43,7 +46,7 @@ type reconciler struct {
 
 // candidate reports whether admission may not have reviewed a ClusterServiceVersion. Creation times have a resolution of seconds.
 func (r *reconciler) candidate(o *snapshot.Object) bool {
-	last := r.Lease.lastRenewal()
+	last := r.outage()
 	if last.IsZero() || o.Copied() || slices.Contains(r.ExcludedNamespaces, o.Namespace) {
 		return false
 	}
@@ -53,7 +56,7 @@ func (r *reconciler) candidate(o *snapshot.Object) bool {
 
 // Reconcile judges one ClusterServiceVersion.
 func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	old, recorded := r.Lease.records.get(key)
+	old, recorded := r.Records.get(key)
 	current := r.Store.Load()
 	head := current.Find(snapshot.ClusterServiceVersions, key)
 	gone := head == nil || head.DeletionTimestamp != nil
@@ -89,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 		})
 	default:
 		// What was written shortly before the outage counts as written in it; a policy may have changed since.
-		later := head.CreationTimestamp.After(r.Lease.lastRenewal().Add(skew))
+		later := head.CreationTimestamp.After(r.outage().Add(skew))
 		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {
 			return r.proven[g] == generation && (generation == 1 || later)
 		})
@@ -118,7 +121,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 
 // read reads a complete ClusterServiceVersion; nil if it has changed.
 func (r *reconciler) read(ctx context.Context, head *snapshot.Object) (csv *olm.CSV, resourceVersion string, err error) {
-	u := csvKind()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(snapshot.ClusterServiceVersions.GroupVersionKind)
 	if err := r.reader.Get(ctx, head.Key(), u); err != nil {
 		return nil, "", client.IgnoreNotFound(err)
 	}
@@ -156,24 +160,24 @@ func (r *reconciler) before(current *snapshot.Snapshot, ns *rules.Namespace, g r
 
 // keep records an escape.
 func (r *reconciler) keep(ctx context.Context, one *record) error {
-	all := slices.DeleteFunc(r.Lease.records.list(), func(other record) bool { return other.key() == one.key() })
+	all := slices.DeleteFunc(r.Records.list(), func(other record) bool { return other.key() == one.key() })
 	return r.store(ctx, append(all, *one), one.Namespace)
 }
 
 // drop removes one.
 func (r *reconciler) drop(ctx context.Context, one *record) error {
 	r.Log.Info("escape is gone, or allowed now", "namespace", one.Namespace, "clusterserviceversion", one.Name)
-	all := slices.DeleteFunc(r.Lease.records.list(), func(other record) bool { return other.key() == one.key() })
+	all := slices.DeleteFunc(r.Records.list(), func(other record) bool { return other.key() == one.key() })
 	return r.store(ctx, all, one.Namespace)
 }
 
 func (r *reconciler) store(ctx context.Context, all []record, namespace string) error {
-	err := r.Lease.save(ctx, all[:min(len(all), maxRecords)])
-	r.Wrote("update", "Lease", err)
+	err := r.Records.save(ctx, all[:min(len(all), maxRecords)])
+	r.Writes.Wrote(apply.Update, "Lease", err)
 	if err != nil {
 		return err
 	}
-	r.Lease.records.replace(all)
+	r.Records.replace(all)
 	r.Metrics.set(all)
 	r.Changed(namespace)
 	return nil
@@ -181,12 +185,9 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 
 // remove deletes an escape, if it is unchanged since it was judged.
 func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version string, one *record) error {
-	err := r.client.Delete(ctx, head.Unstructured(), client.Preconditions{UID: &one.UID, ResourceVersion: &version})
-	r.Wrote("delete", gvkCSV.Kind, err)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
+	live := head.Unstructured()
+	live.SetResourceVersion(version)
+	if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil {
 		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again
 	}
 	r.Log.Info("deleted", "namespace", one.Namespace, "clusterserviceversion", one.Name, "reasons", one.message())
@@ -198,7 +199,7 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 func (r *reconciler) event(ctx context.Context, one *record, reason, message string) {
 	at := r.Now()
 	now := metav1.NewTime(at)
-	err := r.client.Create(ctx, &corev1.Event{
+	err := r.writer.Event(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
 		InvolvedObject: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
 			Name: one.Name, UID: one.UID},
@@ -206,7 +207,6 @@ func (r *reconciler) event(ctx context.Context, one *record, reason, message str
 		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	})
-	r.Wrote("create", "Event", err)
 	if err != nil {
 		r.Log.Error(err, "event not sent", "namespace", one.Namespace, "clusterserviceversion", one.Name)
 	}

@@ -2,11 +2,15 @@ package escape
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 )
@@ -84,11 +88,44 @@ func reasonsOf(escapes []rules.Escape, proven func(g rules.PolicyRef, generation
 	return reasons
 }
 
-// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. The zero value is empty and ready
-// for use; it is safe for concurrent use.
+// annotation is the annotation of the Lease with the records.
+const annotation = "opgate.io/escapes"
+
+// Records are the ClusterServiceVersions that admission would have refused, as known to the leader. They are stored in the Lease, and
+// are safe for concurrent use.
 type Records struct {
+	lease *manager.Lease
+
 	mu  sync.Mutex
 	all map[types.NamespacedName]record
+}
+
+// NewRecords returns the records in a Lease, which are read when this replica has acquired it, so that no status is written without them.
+func NewRecords(lease *manager.Lease, log logr.Logger) *Records {
+	r := &Records{lease: lease}
+	lease.OnAcquired(func(annotations map[string]string) {
+		var records []record
+		if text := annotations[annotation]; text != "" {
+			if err := json.Unmarshal([]byte(text), &records); err != nil {
+				log.Error(err, "records of escapes cannot be read, starting without", "lease", manager.LeaseName, "annotation", annotation)
+				records = nil
+			}
+		}
+		r.replace(records)
+	})
+	return r
+}
+
+// save writes records to the Lease.
+func (r *Records) save(ctx context.Context, records []record) error {
+	if len(records) == 0 {
+		return r.lease.Annotate(ctx, annotation, "")
+	}
+	text, err := json.Marshal(records)
+	if err != nil {
+		return err
+	}
+	return r.lease.Annotate(ctx, annotation, string(text))
 }
 
 // ByConstraint returns the number of ClusterServiceVersions that a Constraint refuses.

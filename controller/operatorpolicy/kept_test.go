@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/snapshot"
-	"github.com/opgate/opgate/stream"
 )
 
 // stored returns an object in the form that the store retains.
@@ -40,27 +39,6 @@ func TestA4Kept(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
-	}
-}
-
-// TestReplacing: a field that is too large to be stored is replaced as a whole, and only if the policy sets it.
-func TestReplacing(t *testing.T) {
-	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
-	live := stored(snapshot.Subscriptions, raw).Unstructured()
-	if spec := live.Object["spec"].(map[string]any); !stream.Withheld(spec["config"]) {
-		t.Fatal("it is not too large")
-	}
-	same := live.DeepCopy()
-	same.Object["spec"].(map[string]any)["channel"] = "stable"
-	if fields := replaced(live, same); len(fields) > 0 {
-		t.Errorf("%v would be replaced", fields)
-	}
-	other := live.DeepCopy()
-	other.Object["spec"].(map[string]any)["config"] = map[string]any{"env": []any{}}
-	data, err := replacing(live, replaced(live, other)).Data(other)
-	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/spec/config","value":{"env":[]}}]`
-	if err != nil || string(data) != want {
-		t.Errorf("%s (%v), want %s", data, err, want)
 	}
 }
 

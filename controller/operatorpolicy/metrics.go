@@ -4,17 +4,13 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// Metrics count the actions of the loop and the states of policies.
+// Metrics export the states of policies and count interventions.
 type Metrics struct {
-	approvals    *prometheus.CounterVec
-	writes       *prometheus.CounterVec
-	leading      prometheus.Gauge
 	compliance   *prometheus.GaugeVec
 	states       *prometheus.GaugeVec
 	intervention prometheus.Counter
@@ -24,15 +20,9 @@ type Metrics struct {
 	last map[types.NamespacedName]policyv1beta2.ComplianceState
 }
 
-// NewMetrics registers the metrics of the loop; those that name policies with a registry of their own, since not every user may read it.
+// NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
-			Help: "Total number of InstallPlans that the background loop approved or tried to, by result (approved, conflict, refused)."}, []string{"result"}),
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
-			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."}, []string{"verb", "kind", "result"}),
-		leading: prometheus.NewGauge(prometheus.GaugeOpts{Name: "opgate_loop_leading",
-			Help: "Whether this replica runs the background loop (1) or not (0)."}),
 		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
 			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."}),
 		// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
@@ -43,7 +33,7 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant or Unknown."}, []string{"state"}),
 		last: map[types.NamespacedName]policyv1beta2.ComplianceState{},
 	}
-	registry.MustRegister(m.approvals, m.writes, m.leading, m.states, m.intervention)
+	registry.MustRegister(m.states, m.intervention)
 	named.MustRegister(m.compliance)
 	return m
 }
@@ -67,7 +57,6 @@ func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.Co
 
 // stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
-	m.leading.Set(0)
 	m.compliance.Reset()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,24 +73,4 @@ func (m *Metrics) forget(namespace, name string) {
 		m.states.WithLabelValues(string(state)).Dec()
 		delete(m.last, key)
 	}
-}
-
-func (m *Metrics) approved(err error) {
-	result := "approved"
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		result = "conflict"
-	case err != nil:
-		result = "refused"
-	}
-	m.approvals.WithLabelValues(result).Inc()
-}
-
-// Wrote counts a write of the loop, or of a Companion.
-func (m *Metrics) Wrote(verb, kind string, err error) {
-	result := "ok"
-	if err != nil {
-		result = "failed"
-	}
-	m.writes.WithLabelValues(verb, kind, result).Inc()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/opgate/opgate/stream"
 )
 
-// world is the observed state of a namespace, in the form that all its policies share.
-type world struct {
+// observed is the observed state of a namespace, in the form that all its policies share.
+type observed struct {
 	exists        bool
 	groups        []compliance.OperatorGroup
 	subscriptions []compliance.Subscription
@@ -24,8 +24,8 @@ type world struct {
 }
 
 // observe reads a namespace from a snapshot, without requests to the API server.
-func observe(s *snapshot.Snapshot, namespace string) *world {
-	w := &world{deployments: map[string]compliance.Deployment{}}
+func observe(s *snapshot.Snapshot, namespace string) *observed {
+	w := &observed{deployments: map[string]compliance.Deployment{}}
 	if namespace == "" {
 		return w
 	}

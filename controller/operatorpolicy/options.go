@@ -6,32 +6,22 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// Options configure the loop.
+// Options configure the Controller.
 type Options struct {
-	// Config is the configuration of the API client. Required.
-	Config *rest.Config
 	// Store provides the snapshot that admission judges by. Required.
 	Store *snapshot.Store
-	// Lead adds the kinds that only the leader reads to the snapshot. It is called each time that this replica starts to lead, and
-	// must not block. Required.
-	Lead func()
 	// Packages is the cache of catalogs' packages. Required.
 	Packages *cache.Cache
-	// Metrics count the actions of the loop. Required.
+	// Metrics export the states of policies, Writes count the writes. Required.
 	Metrics *Metrics
-	// Also are controllers that run under the same lease. Default: none.
-	Also []Companion
-	// Lock returns a lock for leader election, a new one for each manager. Required.
-	Lock func() resourcelock.Interface
+	Writes  *apply.Metrics
 	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a policy, one
 	// sentence for each. Default: none.
 	Escaped func(namespace, name string) []string
@@ -51,22 +41,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Companion is a controller that shares the loop's Lease and manager. It is added to a new manager each time
-// the Lease is acquired.
-type Companion interface {
-	AddTo(mgr manager.Manager) error
-}
-
 // UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
 // policy.
 const UngovernedAnnotation = "opgate.io/ungoverned"
 
 func (o *Options) complete() error {
-	if o.Config == nil || o.Store == nil || o.Lead == nil || o.Packages == nil || o.Metrics == nil || o.Now == nil {
-		return errors.New("loop options: Config, Store, Lead, Packages, Metrics and Now are required")
-	}
-	if o.Lock == nil {
-		return errors.New("loop options: Lock is required; two loops would do everything twice")
+	if o.Store == nil || o.Packages == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
+		return errors.New("operatorpolicy controller options: Store, Packages, Metrics, Writes and Now are required")
 	}
 	if o.Escaped == nil {
 		o.Escaped = func(string, string) []string { return nil }
@@ -76,7 +57,7 @@ func (o *Options) complete() error {
 		o.Ungoverned = rules.ApproveUngoverned
 	case rules.ApproveUngoverned, rules.HoldUngoverned:
 	default:
-		return fmt.Errorf("loop options: Ungoverned %q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
+		return fmt.Errorf("operatorpolicy controller options: Ungoverned %q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
 	}
 	if o.Workers < 1 {
 		o.Workers = 16

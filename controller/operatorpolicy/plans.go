@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -63,7 +64,7 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 		return false, nil
 	}
 	for _, key := range plans {
-		now := headOnly(gvkPlan)
+		now := apply.Head(snapshot.InstallPlans, key)
 		err := r.reader.Get(ctx, key, now)
 		if apierrors.IsNotFound(err) {
 			continue

@@ -3,10 +3,8 @@ package operatorpolicy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -14,6 +12,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -22,15 +21,13 @@ import (
 
 // reconciler reconciles one namespace at a time.
 type reconciler struct {
-	*Options
-	// client writes, reader reads from the API server.
-	client client.Client
-	reader client.Reader
-	known  knownPolicies
-	nudges nudges
-	asked  plansAsked
-	// origins are the namespaces in copiedFrom labels, whose contents are read in addition.
-	origins *dependents
+	*Controller
+	writer apply.Writer
+	// reader reads from the API server.
+	reader  client.Reader
+	known   knownPolicies
+	resyncs resyncs
+	asked   plansAsked
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -47,13 +44,13 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	// Approve first: approvals are latency-sensitive, the rest only updates status.
 	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace))
 	if approvals.stale {
-		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
+		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	if len(ns.Policies()) == 0 {
-		return reconcile.Result{}, errors.Join(err, r.seenApprovals(ctx, approvals.done))
+		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
-	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.seenApprovals(ctx, approvals.done))
+	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.writer.Approved(ctx, approvals.done))
 }
 
 // evaluateAll evaluates all policies of a namespace.
@@ -74,7 +71,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 			after = again
 		}
 	}
-	again, err := r.nudge(ctx, namespace, ns, w)
+	again, err := r.resync(ctx, namespace, ns, w)
 	if again > 0 && (after == 0 || again < after) {
 		after = again
 	}
@@ -83,7 +80,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
 	if p.Object == nil {
 		return false, 0, nil // it does not decode: writing a status could lose fields
 	}
@@ -127,43 +124,16 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	if event == nil {
 		return
 	}
-	err := r.client.Create(ctx, event)
-	r.Metrics.Wrote("create", "Event", err)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := r.writer.Event(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
 		log.FromContext(ctx).Error(err, "compliance event not sent", "policy", client.ObjectKeyFromObject(op))
 	}
 }
 
-// writeStatus writes a status that differs, and waits until the snapshot shows it, since the next evaluation
-// is based on it.
+// writeStatus writes a status that differs.
 func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status policyv1beta2.OperatorPolicyStatus) error {
-	if equality.Semantic.DeepEqual(p.Object.Status, status) {
-		return nil
+	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), p.Object, p.Object.Status, status)
+	if written {
+		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object), "compliant", status.Compliant)
 	}
-	// Only the status is sent; the spec has defaults and template text filled in, and must not be sent.
-	before := &policyv1beta2.OperatorPolicy{TypeMeta: p.Object.TypeMeta, ObjectMeta: p.Object.ObjectMeta, Status: p.Object.Status}
-	next := before.DeepCopy()
-	next.Status = status
-	err := r.client.Status().Patch(ctx, next, client.MergeFrom(before))
-	r.Metrics.Wrote("patch", "OperatorPolicy", err)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil // it was deleted in the meantime
-	case err != nil:
-		return fmt.Errorf("write the status of OperatorPolicy %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(next), "compliant", status.Compliant)
-	return r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
-		now := policyIn(s.Namespace(p.Concerns()), p)
-		return now == nil || !snapshot.Older(now.Object.ResourceVersion, next.ResourceVersion)
-	})
-}
-
-func policyIn(ns *rules.Namespace, p *rules.Policy) *rules.Policy {
-	for _, other := range ns.Policies() {
-		if other.Namespace == p.Namespace && other.Name == p.Name && other.Object != nil {
-			return other
-		}
-	}
-	return nil
+	return err
 }

@@ -3,68 +3,64 @@ package policy
 import (
 	"context"
 	"fmt"
-	"math"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
+// keyPeriod is the interval in which the key of marks is checked until it is known.
+const keyPeriod = 100 * time.Millisecond
+
 // Controller reconciles Policies and PolicySets while this replica leads.
-type Controller struct{ options Options }
+type Controller struct {
+	Options
+	queue manager.Queue[work]
+}
 
 // New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	return &Controller{options: o}, nil
+	return &Controller{Options: o}, nil
 }
 
-// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each has caches
-// and watches of its own.
-func (c *Controller) AddTo(mgr manager.Manager) error {
-	if err := corev1.AddToScheme(mgr.GetScheme()); err != nil { // for events
-		return err
-	}
+// AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another: each has watches
+// of its own.
+func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("make a client of template objects: %w", err)
 	}
-	heads, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("make a client of Policies: %w", err)
-	}
-	wake := &waker{store: c.options.Store, metrics: c.options.Metrics, key: c.options.Key}
-	wake.watches, err = watches.New(watches.Options{Client: objects, Notify: wake.notify, Gatekeeper: c.options.Gatekeeper, Log: c.options.Log})
+	r := &reconciler{Controller: c, objects: objects, budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)},
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
+	r.watches, err = watches.New(watches.Options{Client: objects, Notify: r.notify, Gatekeeper: c.Gatekeeper, Log: c.Log})
 	if err != nil {
 		return err
 	}
-	r := &reconciler{Options: &c.options, watches: wake.watches, wake: wake, budget: budget{shared: dependency.NewBudget(dependency.DefaultLimits)}, objects: objects, heads: heads, client: mgr.GetClient()}
-	ctrl, err := controller.NewTyped("ordering", mgr, controller.TypedOptions[work]{
-		Reconciler:              r,
-		MaxConcurrentReconciles: c.options.Workers,
-		SkipNameValidation:      new(true), // the name is used again after a lease was lost
-		// The CRDs may be installed after Opgate: the controller waits for them.
-		CacheSyncTimeout: math.MaxInt64,
-	})
-	if err != nil {
-		return fmt.Errorf("make the controller of Policies: %w", err)
+	if err := mgr.Add(r.watches); err != nil {
+		return fmt.Errorf("add the watches of Policies: %w", err)
 	}
-	if err := ctrl.Watch(wake); err != nil {
-		return fmt.Errorf("watch: %w", err)
-	}
-	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		defer wake.stop()
-		return wake.watches.Start(ctx)
-	}))
-	if err != nil {
-		return fmt.Errorf("add the controller of Policies: %w", err)
-	}
-	return nil
+	return manager.Registration[work]{
+		Name:       "ordering",
+		Reconciler: r,
+		Workers:    c.Workers,
+		Queue:      &c.queue,
+		Store:      c.Store,
+		Changed:    r.changed,
+		Kinds:      []*snapshot.Kind{snapshot.Policies, snapshot.PolicySets, snapshot.CustomResourceDefinitions},
+		Ready: func(ctx context.Context) error {
+			return wait.PollUntilContextCancel(ctx, keyPeriod, true, func(context.Context) (bool, error) { return len(c.Key()) > 0, nil })
+		},
+		Started: func() { c.Metrics.started(r.watches.Open) },
+		Stopped: c.Metrics.stopped,
+	}.AddTo(mgr)
 }

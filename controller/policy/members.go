@@ -8,32 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules/dependency"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // members indexes PolicySets by the Policies that they name. The zero value is ready for use.
 type members struct {
-	// holding serializes changes.
-	holding sync.Mutex
-
 	mu sync.Mutex
 	of map[types.NamespacedName]map[types.NamespacedName]struct{}
-}
-
-// hold blocks changes until the returned function is called.
-func (m *members) hold() (release func()) {
-	m.holding.Lock()
-	return m.holding.Unlock
-}
-
-// replace replaces all PolicySets with those of a snapshot.
-func (m *members) replace(current *snapshot.Snapshot) {
-	m.mu.Lock()
-	m.of = nil
-	m.mu.Unlock()
-	for o := range current.Each(snapshot.PolicySets) {
-		m.change(o.Key(), nil, o.PolicySet().Known())
-	}
 }
 
 // change applies a PolicySet that was added (old is nil), changed or deleted (now is nil).

@@ -39,12 +39,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 func (m *Metrics) changed(key types.NamespacedName, now *storedPolicy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before, shown := m.states[key]
+	before, counted := m.states[key]
 	state := stateOf(now)
 	if m.states == nil || before == state {
 		return // what changes while the lease is lost is for the next leader to export
 	}
-	if shown {
+	if counted {
 		m.policies.WithLabelValues(before).Dec()
 		delete(m.states, key)
 	}

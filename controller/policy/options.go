@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -15,8 +16,9 @@ import (
 type Options struct {
 	// Store provides Policies and PolicySets. Required.
 	Store *snapshot.Store
-	// Metrics export the states of Policies and the number of watches. Required.
+	// Metrics export the states of Policies and the number of watches, Writes count the writes. Required.
 	Metrics *Metrics
+	Writes  *apply.Metrics
 	// PendingGuards is what to do with an OperatorPolicy or a Constraint whose dependencies are not met.
 	// Default: dependency.Suspend.
 	PendingGuards dependency.PendingGuards
@@ -28,8 +30,6 @@ type Options struct {
 	// Key returns the key that the marks of Policies are signed with, nil while it is not known: until then nothing is done.
 	// Required.
 	Key func() []byte
-	// Wrote is called after every write with its result. Default: not called.
-	Wrote func(verb, kind string, err error)
 	// Identity names this process in events, for example the name of the pod. Default: none.
 	Identity string
 	// Workers is the number of Policies that are reconciled concurrently. A worker mostly waits for the API server. Default: 16.
@@ -41,8 +41,8 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	if o.Store == nil || o.Metrics == nil || o.Key == nil || o.Now == nil {
-		return errors.New("ordering controller options: Store, Metrics, Key and Now are required")
+	if o.Store == nil || o.Metrics == nil || o.Writes == nil || o.Key == nil || o.Now == nil {
+		return errors.New("ordering controller options: Store, Metrics, Writes, Key and Now are required")
 	}
 	switch o.PendingGuards {
 	case "":
@@ -50,9 +50,6 @@ func (o *Options) complete() error {
 	case dependency.Suspend, dependency.Delete:
 	default:
 		return fmt.Errorf("ordering controller options: PendingGuards %q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
-	}
-	if o.Wrote == nil {
-		o.Wrote = func(string, string, error) {}
 	}
 	if o.Workers < 1 {
 		o.Workers = 16

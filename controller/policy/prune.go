@@ -11,47 +11,47 @@ import (
 )
 
 // prune deletes objects of the Policy that have no template any more; all of them if the Policy is disabled.
-func (l *look) prune(ctx context.Context) error {
+func (rec *reconciliation) prune(ctx context.Context) error {
 	kept := map[dependency.Ref]bool{}
-	for i := range l.read.Templates {
-		kept[l.read.Templates[i].Ref] = !l.read.Disabled
+	for i := range rec.read.Templates {
+		kept[rec.read.Templates[i].Ref] = !rec.read.Disabled
 	}
-	l.memory.keep(kept, l.live)
-	if (!l.read.NamesKnown || !l.verified) && !l.read.Disabled {
+	rec.state.keep(kept, rec.live)
+	if (!rec.read.NamesKnown || !rec.verified) && !rec.read.Disabled {
 		return nil // an unknown name might be any of them, and an unverified Policy changes nothing
 	}
-	return l.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
+	return rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return !kept[refOf(u)] })
 }
 
 // finish deletes the cluster-scoped objects of a Policy that is being deleted, and then removes the finalizer. Namespaced objects are
 // garbage collected, since the Policy owns them.
-func (l *look) finish(ctx context.Context) error {
-	l.verify()
-	l.follow(l.targets())
-	if !slices.Contains(l.stored.Finalizers, dependency.Finalizer) {
+func (rec *reconciliation) finish(ctx context.Context) error {
+	rec.verify()
+	rec.follow(rec.targets())
+	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
 		return nil
 	}
-	err := l.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "" })
+	err := rec.deleteAll(ctx, func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "" })
 	if err != nil {
 		return err
 	}
-	return l.release(ctx)
+	return rec.release(ctx)
 }
 
 // release removes the finalizer if no cluster-scoped object is left that requires it.
-func (l *look) release(ctx context.Context) error {
-	if !slices.Contains(l.stored.Finalizers, dependency.Finalizer) {
+func (rec *reconciliation) release(ctx context.Context) error {
+	if !slices.Contains(rec.stored.Finalizers, dependency.Finalizer) {
 		return nil
 	}
-	kinds := l.watches.Kinds()
-	for ref := range l.live {
+	kinds := rec.watches.Kinds()
+	for ref := range rec.live {
 		if ref.Namespace == "" {
 			return nil // the deletion event enqueues the Policy
 		}
 	}
-	if !l.read.Deleting && !l.read.Disabled {
-		for i := range l.read.Templates {
-			ref := l.read.Templates[i].Ref
+	if !rec.read.Deleting && !rec.read.Disabled {
+		for i := range rec.read.Templates {
+			ref := rec.read.Templates[i].Ref
 			if k, served := kinds.Lookup(ref.Group, ref.Kind); served && !k.Namespaced {
 				return nil
 			}
@@ -61,29 +61,29 @@ func (l *look) release(ctx context.Context) error {
 		if k.Namespaced {
 			continue
 		}
-		if ready, forbidden := l.watches.Template(k.Group, k.Kind); !ready && forbidden == nil {
-			l.again(soon) // not read yet: the objects may belong to any Policy
+		if ready, forbidden := rec.watches.Template(k.Group, k.Kind); !ready && forbidden == nil {
+			rec.again(retryDelay) // not read yet: the objects may belong to any Policy
 			return nil
 		}
 	}
-	_, err := l.hold(ctx, l.stored, false)
-	l.stale = true
+	_, err := rec.setFinalizer(ctx, rec.stored, false)
+	rec.stale = true
 	return err
 }
 
 // deleteAll deletes some of the Policy's objects, in a fixed order. A deletion that fails does not stop the others.
-func (l *look) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
+func (rec *reconciliation) deleteAll(ctx context.Context, some func(*unstructured.Unstructured) bool) error {
 	var errs []error
-	for _, u := range sorted(l.live) {
-		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, l.read).Ours {
+	for _, u := range sorted(rec.live) {
+		if !some(u) || u.GetDeletionTimestamp() != nil || !dependency.LiveOf(u.Object, rec.read).Ours {
 			continue
 		}
 		ref := refOf(u)
-		kind, served := l.watches.Kinds().Lookup(ref.Group, ref.Kind)
+		kind, served := rec.watches.Kinds().Lookup(ref.Group, ref.Kind)
 		if !served {
 			continue
 		}
-		errs = append(errs, l.delete(ctx, kind, l.memory.template(ref), u).err)
+		errs = append(errs, rec.delete(ctx, kind, rec.state.template(ref), u).err)
 	}
 	return errors.Join(errs...)
 }

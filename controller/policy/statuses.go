@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,38 +20,27 @@ import (
 const eventComponent = "opgate"
 
 // status writes the status of the Policy if it differs, and reports what changed.
-func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
-	if l.stale {
+func (rec *reconciliation) status(ctx context.Context, outcomes []dependency.TemplateOutcome) error {
+	if rec.stale {
 		return nil
 	}
-	if !l.unread {
-		l.memory.unread = time.Time{}
+	if !rec.unread {
+		rec.state.unread = time.Time{}
 	}
-	before := l.stored.Object
+	before := rec.stored.Object
 	objects := make([]map[string]any, len(outcomes))
 	for i := range outcomes {
-		if live := l.live[l.read.Templates[i].Ref]; live != nil {
+		if live := rec.live[rec.read.Templates[i].Ref]; live != nil {
 			objects[i] = live.Object
 		}
 	}
-	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: l.read, Excluded: l.excluded(l.key.Namespace), Outcomes: outcomes, Objects: objects, Now: l.now})
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		return nil
-	}
-	// Without the spec: it is not written, and large.
-	old := &policyv1.Policy{TypeMeta: before.TypeMeta, ObjectMeta: before.ObjectMeta, Status: before.Status}
-	next := old.DeepCopy()
-	next.Status = status
-	data, err := difference(old, next)
-	if err != nil {
-		return fmt.Errorf("compare the status of Policy %s: %w", l.key, err)
-	}
-	written, err := l.patch(ctx, snapshot.Policies, before, data, "status")
+	status, events := dependency.NextStatus(dependency.StatusInput{Policy: before, Read: rec.read, Excluded: rec.excluded(rec.key.Namespace), Outcomes: outcomes, Objects: objects, Now: rec.now})
+	written, err := rec.writer.Status(ctx, snapshot.Policies, snapshot.InCluster(), before, before.Status, status)
 	if !written {
 		return err
 	}
-	log.FromContext(ctx).Info("status written", "policy", l.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
-	l.report(ctx, l.stored, events)
+	log.FromContext(ctx).Info("status written", "policy", rec.key, "compliant", status.ComplianceState, "pendingDependencies", status.PendingDependencies)
+	rec.report(ctx, rec.stored, events)
 	return err
 }
 
@@ -60,8 +48,7 @@ func (l *look) status(ctx context.Context, outcomes []dependency.TemplateOutcome
 func (r *reconciler) report(ctx context.Context, about *storedPolicy, events []dependency.Event) {
 	for i, e := range events {
 		// Names must differ, also within the resolution of the clock.
-		err := r.client.Create(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
-		r.Wrote(create, "Event", err)
+		err := r.writer.Event(ctx, eventOf(about, e, r.Now().Add(time.Duration(i)), r.Identity))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			log.FromContext(ctx).Error(err, "event not sent", "policy", about.Key())
 		}
@@ -106,16 +93,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	if r.excluded(key.Namespace) {
 		status = dependency.ExcludedSetStatus(before, r.Now())
 	}
-	if equality.Semantic.DeepEqual(before.Status, status) {
-		return nil
-	}
-	next := before.DeepCopy()
-	next.Status = status
-	data, err := difference(before, next)
-	if err != nil {
-		return fmt.Errorf("compare the status of PolicySet %s: %w", key, err)
-	}
-	written, err := r.patch(ctx, snapshot.PolicySets, before, data, "status")
+	written, err := r.writer.Status(ctx, snapshot.PolicySets, snapshot.InCluster(), before, before.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policySet", key, "compliant", status.Compliant)
 	}

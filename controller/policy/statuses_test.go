@@ -82,7 +82,3 @@ func TestMetrics(t *testing.T) {
 	m.changed(key("b"), in(dependency.Pending)) // a worker that has not returned yet
 	expect("in the end", map[string]float64{})
 }
-
-func TestNobodyIsWokenWhereNobodyLeads(*testing.T) {
-	(&waker{}).notify(types.NamespacedName{Namespace: "shop", Name: "app"})
-}

@@ -12,57 +12,57 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// soon is the requeue delay if another client was changing the object.
-const soon = time.Second
+// retryDelay is the requeue delay if another client was changing the object.
+const retryDelay = time.Second
 
 // template decides on one template and carries out the decision.
-func (l *look) template(ctx context.Context, t *dependency.Template) (dependency.TemplateOutcome, error) {
-	m := &templateMemory{}
+func (rec *reconciliation) template(ctx context.Context, t *dependency.Template) (dependency.TemplateOutcome, error) {
+	m := &templateState{}
 	if t.Readable {
-		m = l.memory.template(t.Ref)
+		m = rec.state.template(t.Ref)
 	}
-	kind, served := l.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
-	in := &dependency.TemplateInput{Policy: l.read, Template: *t, Mode: l.PendingGuards, KindFault: l.unverified(t)}
+	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
+	in := &dependency.TemplateInput{Policy: rec.read, Template: *t, Mode: rec.PendingGuards, KindFault: rec.unverified(t)}
 	known := true
 	if t.Readable && t.Fault == "" && in.KindFault == "" {
-		known = l.judgeKind(in, kind, served)
+		known = rec.judgeKind(in, kind, served)
 	}
-	applicable := l.applicable(t)
+	applicable := rec.applicable(t)
 	if applicable {
-		in.Findings = l.findings(t)
+		in.Findings = rec.findings(t)
 	}
 	met, decided := dependency.Settled(in.Findings)
 	if decided && applicable {
-		m.damping, in.Damped = m.damping.Next(l.now, met, dependency.DampingKey(l.read, in.Findings))
-		l.again(in.Damped)
+		m.damping, in.Damped = m.damping.Next(rec.now, met, dependency.DampingKey(rec.read, in.Findings))
+		rec.again(in.Damped)
 	}
 	in.Damping = m.damping
 	if !met {
-		in.Cycle = l.circle()
+		in.Cycle = rec.circle()
 	}
 	var err error
 	if t.Readable && in.KindFault == "" && known {
-		known, err = l.carryOut(ctx, in, kind, m)
+		known, err = rec.carryOut(ctx, in, kind, m)
 	}
 	out := dependency.Decide(*in)
 	switch {
 	case !known && (!decided || out.Decision == dependency.DoApply):
-		l.asBefore(&out)
-	case out.Unread && l.patient():
-		l.stale = true
+		rec.asBefore(&out)
+	case out.Unread && rec.withinGrace():
+		rec.stale = true
 	}
 	return out, err
 }
 
 // judgeKind determines why no object of the template's kind can be created, if so, and reports whether the existing objects are known.
-func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
+func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
 	ref := in.Template.Ref
-	ready, forbidden := l.watches.Template(ref.Group, ref.Kind)
-	in.KindFault = kindFault(&in.Template, kind, served, l.Gatekeeper, forbidden)
+	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
+	in.KindFault = kindFault(&in.Template, kind, served, rec.Gatekeeper, forbidden)
 	switch {
 	case in.KindFault != "" || ready:
 		return true
-	case l.patient():
+	case rec.withinGrace():
 		return false
 	}
 	in.KindFault = fmt.Sprintf("%s: what there is of its kind could not be read yet", ref)
@@ -70,35 +70,35 @@ func (l *look) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served
 }
 
 // asBefore makes the status of a template what it was before, while its state is not known. Without one it is stale.
-func (l *look) asBefore(out *dependency.TemplateOutcome) {
-	for _, detail := range l.stored.Object.Status.Details {
+func (rec *reconciliation) asBefore(out *dependency.TemplateOutcome) {
+	for _, detail := range rec.stored.Object.Status.Details {
 		if detail != nil && detail.TemplateMeta.Name == out.Template {
 			out.State, out.Message, out.Unread = dependency.State(detail.ComplianceState), "", true
 			return
 		}
 	}
-	l.stale = true
+	rec.stale = true
 }
 
-// patient reports whether it is too early to report that something has not been read: the read is in progress.
-func (l *look) patient() bool {
-	l.unread = true
-	if l.memory.unread.IsZero() {
-		l.memory.unread = l.now
+// withinGrace reports whether it is too early to report that something has not been read: the read is in progress.
+func (rec *reconciliation) withinGrace() bool {
+	rec.unread = true
+	if rec.state.unread.IsZero() {
+		rec.state.unread = rec.now
 	}
-	left := patience - l.now.Sub(l.memory.unread)
-	l.again(left)
+	left := gracePeriod - rec.now.Sub(rec.state.unread)
+	rec.again(left)
 	return left > 0
 }
 
 // carryOut finds the object of a template, decides, and carries out the decision. What failed, and what exists afterwards, is
 // input of the next decision; known reports whether the state is complete.
-func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateMemory) (known bool, err error) {
-	live, known := l.find(in, m)
+func (rec *reconciliation) carryOut(ctx context.Context, in *dependency.TemplateInput, kind watches.Kind, m *templateState) (known bool, err error) {
+	live, known := rec.find(in, m)
 	if !known {
 		return false, nil
 	}
-	want, err := desire(l.stored.Object, l.stored.Object.Spec.PolicyTemplates[in.Template.Index], kind.Namespaced)
+	want, err := desire(rec.stored.Object, rec.stored.Object.Spec.PolicyTemplates[in.Template.Index], kind.Namespaced)
 	if err != nil {
 		in.WriteFault = err.Error()
 	} else {
@@ -109,17 +109,17 @@ func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind 
 	case dependency.DoKeep, dependency.DoWait, dependency.DoFault:
 		return true, nil
 	case dependency.DoApply:
-		did = l.apply(ctx, want, kind, in.Template.Version, m, live, "")
+		did = rec.apply(ctx, want, kind, in.Template.Version, m, live, "")
 	case dependency.DoSuspend:
-		did = l.apply(ctx, want, kind, in.Template.Version, m, live, l.key.String())
+		did = rec.apply(ctx, want, kind, in.Template.Version, m, live, rec.key.String())
 	case dependency.DoDelete:
-		did = l.delete(ctx, kind, m, live)
+		did = rec.delete(ctx, kind, m, live)
 	}
 	if did.fault != "" {
 		in.WriteFault = did.fault
 	}
-	if now := l.live[in.Template.Ref]; now != nil {
-		in.Live = dependency.LiveOf(now.Object, l.read)
+	if now := rec.live[in.Template.Ref]; now != nil {
+		in.Live = dependency.LiveOf(now.Object, rec.read)
 	} else if did.answer != nil {
 		in.Live = nil
 	}
@@ -128,24 +128,24 @@ func (l *look) carryOut(ctx context.Context, in *dependency.TemplateInput, kind 
 }
 
 // find returns the object of a template, and whether it is known to exist or not. It may belong to another owner.
-func (l *look) find(in *dependency.TemplateInput, m *templateMemory) (live *unstructured.Unstructured, known bool) {
+func (rec *reconciliation) find(in *dependency.TemplateInput, m *templateState) (live *unstructured.Unstructured, known bool) {
 	ref := in.Template.Ref
-	live = l.live[ref]
+	live = rec.live[ref]
 	if live == nil && m.contested {
 		target := watches.Target{Ref: ref, Version: in.Template.Version}
-		switch observed := l.watches.Observe(target); {
-		case l.budget.beyond(l.key, ref):
+		switch observed := rec.watches.Observe(target); {
+		case rec.budget.beyond(rec.key, ref):
 			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, dependency.DefaultLimits.BeyondText())
 		case observed.Found():
-			live = l.watches.Object(target)
-		case observed.Reason == dependency.NotRead && l.patient():
+			live = rec.watches.Object(target)
+		case observed.Reason == dependency.NotRead && rec.withinGrace():
 			return nil, false
 		case observed.Reason != dependency.NotFound:
 			in.WriteFault = fmt.Sprintf("%s exists already, and whose it is cannot be read: %s", ref, observed.Detail)
 		}
 	}
 	if live != nil {
-		in.Live = dependency.LiveOf(live.Object, l.read)
+		in.Live = dependency.LiveOf(live.Object, rec.read)
 	}
 	return live, true
 }
@@ -162,42 +162,42 @@ type result struct {
 }
 
 // apply brings the object of a template to the desired state. Pending is the mark of a suspended policy, "" for none.
-func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, version string, m *templateMemory, live *unstructured.Unstructured, pending string) result {
+func (rec *reconciliation) apply(ctx context.Context, want *desired, kind watches.Kind, version string, m *templateState, live *unstructured.Unstructured, pending string) result {
 	if live != nil && live.GetDeletionTimestamp() != nil {
 		return result{} // it is recreated after its deletion
 	}
 	verb, object := create, want.suspended(pending)
 	asked := m.written.desired == want.hash // by an earlier write that was answered
 	if live != nil {
-		now, err := want.asWritten(live, l.stored.Object)
+		now, err := want.asWritten(live, rec.stored.Object)
 		if err != nil {
 			return result{fault: err.Error()}
 		}
 		same := live.GetAnnotations()[dependency.AnnotationPending] == pending
 		if m.written == now && same {
-			m.trouble = nil
+			m.writeError = nil
 			return result{}
 		}
-		verb, object, asked = update, want.onto(live, l.stored.Object, pending), asked && same
+		verb, object, asked = update, want.onto(live, rec.stored.Object, pending), asked && same
 	}
-	if wait := m.drift.wait(l.now); asked && wait > 0 { // another client keeps changing it
-		l.again(wait)
+	if wait := m.conflictBackoff.wait(rec.now); asked && wait > 0 { // another client keeps changing it
+		rec.again(wait)
 		return result{}
 	}
 	if !kind.Namespaced {
-		if held, err := l.hold(ctx, l.stored, true); err != nil || !held {
-			l.stale = true // the Policy has changed
+		if done, err := rec.setFinalizer(ctx, rec.stored, true); err != nil || !done {
+			rec.stale = true // the Policy has changed
 			return result{err: err, outdated: true}
 		}
 	}
-	did := l.attempt(ctx, verb, kind, version, object, m)
+	did := rec.attempt(ctx, verb, kind, version, object, m)
 	if did.answer != nil {
 		if asked {
-			m.drift = m.drift.again(l.now)
+			m.conflictBackoff = m.conflictBackoff.again(rec.now)
 		}
 		m.contested = false
 		var err error
-		if m.written, err = want.asWritten(did.answer, l.stored.Object); err != nil {
+		if m.written, err = want.asWritten(did.answer, rec.stored.Object); err != nil {
 			return result{fault: err.Error()}
 		}
 	}
@@ -205,57 +205,57 @@ func (l *look) apply(ctx context.Context, want *desired, kind watches.Kind, vers
 }
 
 // delete deletes the object of a template.
-func (l *look) delete(ctx context.Context, kind watches.Kind, m *templateMemory, live *unstructured.Unstructured) result {
+func (rec *reconciliation) delete(ctx context.Context, kind watches.Kind, m *templateState, live *unstructured.Unstructured) result {
 	if live == nil || live.GetDeletionTimestamp() != nil {
 		return result{}
 	}
-	before := m.trouble
-	did := l.attempt(ctx, remove, kind, live.GroupVersionKind().Version, live, m)
+	before := m.writeError
+	did := rec.attempt(ctx, remove, kind, live.GroupVersionKind().Version, live, m)
 	if did.answer != nil {
 		m.written = written{}
 	}
 	if did.fault != "" && (before == nil || before.text != did.fault) {
 		// No state of a template reports it: the template is pending or was removed.
-		log.FromContext(ctx).Info("object cannot be deleted", "policy", l.key, "fault", did.fault)
-		l.report(ctx, l.stored, []dependency.Event{{Warning: true, Message: did.fault}})
+		log.FromContext(ctx).Info("object cannot be deleted", "policy", rec.key, "fault", did.fault)
+		rec.report(ctx, rec.stored, []dependency.Event{{Warning: true, Message: did.fault}})
 	}
 	return did
 }
 
 // attempt writes, unless the same write failed before and its backoff has not expired.
-func (l *look) attempt(ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured, m *templateMemory) result {
+func (rec *reconciliation) attempt(ctx context.Context, verb string, kind watches.Kind, version string, object *unstructured.Unstructured, m *templateState) result {
 	this, err := attemptOf(verb, object)
 	if err != nil {
 		return result{fault: err.Error()}
 	}
-	if blocked, wait := m.trouble.blocks(this, l.now); blocked {
-		l.again(wait)
-		return result{fault: m.trouble.text}
+	if blocked, wait := m.writeError.blocks(this, rec.now); blocked {
+		rec.again(wait)
+		return result{fault: m.writeError.text}
 	}
-	answer, err := l.write(ctx, l.key, verb, kind, version, object)
+	answer, err := rec.write(ctx, rec.key, verb, kind, version, object)
 	if answer != nil {
-		m.trouble, l.live = nil, l.owned(l.key)
+		m.writeError, rec.live = nil, rec.owned(rec.key)
 		return result{answer: answer, err: err}
 	}
 	means := classify(err)
 	switch means {
 	case retried:
-		l.again(soon)
+		rec.again(retryDelay)
 		return result{outdated: true}
 	case contested:
 		m.contested = true
-		l.follow(l.targets())
-		l.again(soon) // the object with that name may be deleted before the watch starts
+		rec.follow(rec.targets())
+		rec.again(retryDelay) // the object with that name may be deleted before the watch starts
 		return result{outdated: true}
 	case refused, denied, failed:
 	}
-	m.trouble = m.trouble.next(this, means, writeFault(verb, refOf(object), kind, err), l.now)
+	m.writeError = m.writeError.next(this, means, writeFault(verb, refOf(object), kind, err), rec.now)
 	if means != failed {
-		_, wait := m.trouble.blocks(this, l.now)
-		l.again(wait)
+		_, wait := m.writeError.blocks(this, rec.now)
+		rec.again(wait)
 		err = nil
 	}
-	return result{fault: m.trouble.text, err: err}
+	return result{fault: m.writeError.text, err: err}
 }
 
 func attemptOf(verb string, object *unstructured.Unstructured) (attempt, error) {

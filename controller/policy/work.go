@@ -1,11 +1,6 @@
 package policy
 
-import (
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-)
-
-type queue = workqueue.TypedRateLimitingInterface[work]
+import "k8s.io/apimachinery/pkg/types"
 
 // work is one item of the queue.
 type work struct {

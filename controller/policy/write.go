@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -12,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
@@ -22,10 +21,9 @@ import (
 
 // The verbs of writes.
 const (
-	create = "create"
-	update = "update"
-	remove = "delete"
-	patch  = "patch"
+	create = apply.Create
+	update = apply.Update
+	remove = apply.Delete
 )
 
 // write writes a template object once and waits until the watches show it. Version is the version that the object is written
@@ -46,7 +44,7 @@ func (r *reconciler) write(ctx context.Context, parent types.NamespacedName, ver
 			err = nil
 		}
 	}
-	r.Wrote(verb, kind.Kind, err)
+	r.Writes.Wrote(verb, kind.Kind, err)
 	if err != nil {
 		return nil, err
 	}
@@ -83,44 +81,23 @@ func refOf(u *unstructured.Unstructured) dependency.Ref {
 	return dependency.Ref{Group: gvk.Group, Kind: gvk.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 
-// hold adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It reports
-// whether the Policy was in that state already.
-func (r *reconciler) hold(ctx context.Context, stored *storedPolicy, held bool) (done bool, err error) {
-	if slices.Contains(stored.Finalizers, dependency.Finalizer) == held {
+// setFinalizer adds or removes the finalizer, which delays the deletion of a Policy until its cluster-scoped objects are deleted. It
+// reports whether the Policy was in that state already.
+func (r *reconciler) setFinalizer(ctx context.Context, stored *storedPolicy, want bool) (done bool, err error) {
+	if slices.Contains(stored.Finalizers, dependency.Finalizer) == want {
 		return true, nil
 	}
 	finalizers := slices.DeleteFunc(slices.Clone(stored.Finalizers), func(f string) bool { return f == dependency.Finalizer })
-	if held {
+	if want {
 		finalizers = append(finalizers, dependency.Finalizer)
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "finalizers": finalizers}})
-	if err != nil {
-		return false, err
-	}
-	_, err = r.patch(ctx, snapshot.Policies, stored, data)
-	return false, err
-}
-
-// patch patches a Policy or a PolicySet, or its status, and waits until the watches show it. A conflict or a deleted object is no
-// error: its event enqueues the object.
-func (r *reconciler) patch(ctx context.Context, of *snapshot.Kind, object metav1.Object, data []byte, subresources ...string) (done bool, err error) {
-	key := keyOf(object)
-	// The response is not needed, and a Policy may be large.
-	answer, err := r.heads.Resource(of.GroupVersionResource()).Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
-	r.Wrote(patch, of.Kind, err)
+	head := apply.Head(snapshot.Policies, stored.Key())
+	err = r.writer.Patch(ctx, head, apply.Merge(map[string]any{"metadata": map[string]any{"resourceVersion": stored.ResourceVersion, "finalizers": finalizers}}))
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apply.Outdated(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("write %s %s: %w", of.Kind, key, err)
+		return false, fmt.Errorf("write the finalizers of Policy %s: %w", stored.Key(), err)
 	}
-	return true, r.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
-		now := s.Find(of, key)
-		return now == nil || now.UID != answer.GetUID() || s.Shows(of, answer, false)
-	})
-}
-
-// difference returns a merge patch between two states that applies only to the first one.
-func difference(before, after client.Object) ([]byte, error) {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+	return false, r.writer.Patched(ctx, snapshot.Policies, snapshot.InCluster(), head)
 }

@@ -14,17 +14,21 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/controller/policy/watches"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
 )
 
 // watched are Watches that run, what they ask of the API server, and whom they tell.
@@ -74,9 +78,39 @@ func watchAs(t *testing.T, c *cluster.Cluster, config *rest.Config, o watches.Op
 	}
 	var ctx context.Context
 	ctx, w.stop = context.WithCancel(t.Context())
+	w.define(ctx, t, config)
 	go func() { w.ended <- w.Start(ctx) }()
 	t.Cleanup(func() { w.end(t) })
 	return w
+}
+
+// define passes the CustomResourceDefinitions on, as the snapshot does, and returns when all have been read.
+func (w *watched) define(ctx context.Context, t *testing.T, config *rest.Config) {
+	t.Helper()
+	client, err := stream.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, reader := snapshot.CustomResourceDefinitions, snapshot.Reader{}
+	read := func(raw []byte) (runtime.Object, error) { return reader.Read(kind, raw), nil }
+	informer := cache.NewSharedIndexInformer(client.ListerWatcher(kind.GroupVersionResource(), read), &snapshot.Object{}, 0, cache.Indexers{})
+	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { w.Define(nil, obj.(*snapshot.Object)) },
+		UpdateFunc: func(old, obj any) { w.Define(old.(*snapshot.Object), obj.(*snapshot.Object)) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			w.Define(obj.(*snapshot.Object), nil)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+		t.Fatal(ctx.Err())
+	}
 }
 
 // end stops the Watches and wants nothing of theirs left.

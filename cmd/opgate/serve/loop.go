@@ -13,14 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
+	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
 	"github.com/opgate/opgate/controller/resolve"
@@ -34,24 +36,25 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
-		loop     *operatorpolicy.Loop
+		loop     *operatorpolicy.Controller
 	)
 	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
 	if err != nil {
 		return nil, nil, err
 	}
 	named := namedMetrics(o)
-	loopMetrics := operatorpolicy.NewMetrics(metrics.Registry, named)
-	lease, err := escape.NewLease(config, o.Namespace, operatorpolicy.LeaseName, log.WithName("escapes"))
+	writes := apply.NewMetrics(metrics.Registry)
+	lease, err := manager.NewLease(config, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Wrote: loopMetrics.Wrote,
-		Escaped: lease.Records().ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
+	records := escape.NewRecords(lease, log.WithName("escapes"))
+	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Writes: writes,
+		Escaped: records.ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,8 +63,8 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
 	unjudged := append([]string{o.Namespace}, o.ExcludedNamespaces...)
-	escapes, err := escape.New(escape.Options{Store: store, Lease: lease, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
-		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Wrote: loopMetrics.Wrote, Log: log.WithName("escapes"), Now: time.Now,
+	escapes, err := escape.New(escape.Options{Store: store, Records: records, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
+		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Writes: writes, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
 			loop.Enqueue(namespace)
 			guards.Everything()
@@ -88,25 +91,33 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
 		Interrupted: versions.Refresh,
 	})
-	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
+	runnables := []ctrlmanager.Runnable{catalogs, resolver, feed, versions}
+	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)
 	if o.BackgroundLoop {
-		also := []operatorpolicy.Companion{guards, escapes}
-		if o.Ordering {
-			ordered, err := orderController(store, o, key, unjudged, identity, loopMetrics, log)
-			if err != nil {
-				return nil, nil, err
-			}
-			also = append(also, ordered)
-		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
-			Config: config, Store: store, Lead: feed.Lead, Packages: catalogs, Metrics: loopMetrics,
-			Also: also, Lock: func() resourcelock.Interface { return lease.Lock(identity) }, Escaped: lease.Records().ByPolicy, Identity: identity, Ungoverned: rules.UngovernedMode(o.Ungoverned),
-			HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
+			Store: store, Packages: catalogs, Metrics: policyMetrics, Writes: writes, Escaped: records.ByPolicy, Identity: identity,
+			Ungoverned: rules.UngovernedMode(o.Ungoverned), HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		runnables = append(runnables, untilTold{loop, told})
+		controllers := []manager.Controller{loop, guards, escapes}
+		if o.Ordering {
+			ordered, err := policycontroller.New(policycontroller.Options{
+				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: unjudged, Key: key,
+				Metrics: policycontroller.NewMetrics(metrics.Registry), Writes: writes, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			controllers = append(controllers, ordered)
+		}
+		leader, err := manager.New(manager.Options{Config: config, Store: store, Lease: lease, Identity: identity, Lead: feed.Lead,
+			Metrics: leaderMetrics, Controllers: controllers, Log: log.WithName("loop")})
+		if err != nil {
+			return nil, nil, err
+		}
+		runnables = append(runnables, untilTold{leader, told})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
@@ -114,14 +125,6 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		}
 	}
 	return feed, catalogs, nil
-}
-
-// orderController returns the controller of Policies and PolicySets.
-func orderController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
-	return policycontroller.New(policycontroller.Options{
-		Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
-		Metrics: policycontroller.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
-	})
 }
 
 // patient makes watches last six times as long as their clients request, which is half an hour and more

@@ -54,9 +54,9 @@ type evaluation struct {
 	// enforced reports whether actions are allowed; never for a policy that is not valid.
 	enforced bool
 
-	// subscription is the policy's, nil if there is none; rivals are the other ones to the same package.
+	// subscription is the policy's, nil if there is none; duplicates are the other ones to the same package.
 	subscription *Subscription
-	rivals       []Subscription
+	duplicates   []Subscription
 	// csv is the installed ClusterServiceVersion of the package, nil if there is none. It is
 	// unlinked if the Subscription does not refer to it.
 	csv      *CSV
@@ -75,7 +75,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 			e.config = filled
 		}
 	}
-	e.subscription, e.rivals = in.subscribed(w.name)
+	e.subscription, e.duplicates = in.subscribed(w.name)
 	e.csv, e.unlinked = e.installed()
 
 	asked := in.Policy.Spec.Subscription

@@ -54,10 +54,10 @@ var aggregatedTypes = []aggregated{
 func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
-		return policyv1beta2.NonCompliant, told(policyv1beta2.NonCompliant, []string{valid.Message})
+		return policyv1beta2.NonCompliant, complianceMessage(policyv1beta2.NonCompliant, []string{valid.Message})
 	}
 	if waiting := conditionOf(conditions, TypeDependencies); waiting != nil {
-		return policyv1beta2.Pending, told(policyv1beta2.Pending, []string{waiting.Message})
+		return policyv1beta2.Pending, complianceMessage(policyv1beta2.Pending, []string{waiting.Message})
 	}
 	compliant := policyv1beta2.Compliant
 	var changed []metav1.Condition
@@ -81,11 +81,11 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 	for _, c := range changed {
 		messages = append(messages, c.Message)
 	}
-	return compliant, told(compliant, append(messages, missing...))
+	return compliant, complianceMessage(compliant, append(messages, missing...))
 }
 
-// told returns the message: the outcome, which is all that the policy framework parses, and its causes.
-func told(compliant policyv1beta2.ComplianceState, messages []string) string {
+// complianceMessage returns the message: the outcome, which is all that the policy framework parses, and its causes.
+func complianceMessage(compliant policyv1beta2.ComplianceState, messages []string) string {
 	return text.TruncateSuffix(string(compliant)+"; "+strings.Join(messages, ", "), messageLength, truncatedSuffix)
 }
 

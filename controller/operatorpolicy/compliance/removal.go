@@ -62,7 +62,7 @@ type remover struct {
 // remove returns the finding on one kind, with its deletions if it is that kind's turn.
 func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	k := removalKind{scope: r.scope, kind: kind, conditionType: conditionType, next: "will be deleted"}
-	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.fate.remains() })
+	left := slices.DeleteFunc(slices.Clone(items), func(i item) bool { return !i.removalState.remains() })
 	enforced := r.Policy.Spec.IsEnforced()
 	switch {
 	case !enforced:
@@ -121,7 +121,7 @@ func (s *scope) catalogNotHandled() Finding {
 	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable", Kind: kindCatalogSource,
 		Message: "the CatalogSource does not count for a mustnothave policy"}
 	var catalogs []olm.Catalog
-	for _, sub := range s.meant {
+	for _, sub := range s.selected {
 		if !slices.Contains(catalogs, sub.Catalog) {
 			catalogs = append(catalogs, sub.Catalog)
 		}

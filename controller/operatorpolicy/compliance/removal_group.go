@@ -21,7 +21,7 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 			continue
 		case groups[i].Owned:
 			next = newItem(groups[i].Object, "it has ownerReferences, so something else manages it")
-		case next.fate == going:
+		case next.removalState == going:
 			next.why = unused
 			ambiguous = ambiguous || len(groups) > 1
 		}
@@ -61,7 +61,7 @@ func (s *scope) groupUse() (keep, despite string) {
 // groupUser returns the name of a remaining object that needs a group, or "".
 func (s *scope) groupUser() string {
 	leaves := func(items []item, name string) bool {
-		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.fate.remains() })
+		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.removalState.remains() })
 	}
 	for i := range s.Subscriptions {
 		if sub := &s.Subscriptions[i]; sub.Namespace == s.namespace && !leaves(s.subscriptionItems, sub.Name) {

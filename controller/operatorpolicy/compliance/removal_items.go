@@ -10,12 +10,12 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// fate is the removal state of an object of the operator.
-type fate int
+// removalState is the removal state of an object of the operator.
+type removalState int
 
 const (
-	// unmeant objects are of the operator, but not selected by the policy.
-	unmeant fate = iota
+	// notSelected objects are of the operator, but not selected by the policy.
+	notSelected removalState = iota
 	// staying objects are retained.
 	staying
 	// going objects must be deleted; refused ones too, but an attempt failed.
@@ -29,30 +29,30 @@ const (
 )
 
 // remains reports whether the object still exists and should not.
-func (f fate) remains() bool {
+func (f removalState) remains() bool {
 	return f == going || f == refused || f == unsure || f == deleting
 }
 
 // item is an object of the operator with its removal state.
 type item struct {
 	Object
-	fate fate
+	removalState removalState
 	// why explains it if it is not obvious.
 	why string
-	// held reports that finalizers may delay the deletion.
-	held bool
+	// hasFinalizers reports that finalizers may delay the deletion.
+	hasFinalizers bool
 	// unrecorded reports that only the Subscription or the ClusterServiceVersion shows that it must be deleted.
 	unrecorded bool
 }
 
 // newItem returns an object that must be deleted, unless keep says why it is retained.
 func newItem(o Object, keep string) item {
-	i := item{Object: o, fate: going, held: finalized(o.Content)}
+	i := item{Object: o, removalState: going, hasFinalizers: finalized(o.Content)}
 	switch {
 	case keep != "":
-		i.fate, i.why = staying, keep
+		i.removalState, i.why = staying, keep
 	case o.Deleting:
-		i.fate = deleting
+		i.removalState = deleting
 	}
 	return i
 }
@@ -85,14 +85,14 @@ func (k *removalKind) deletions(items []item) []Action {
 	var actions []Action
 	state := slices.Clone(items)
 	for i := range state {
-		if state[i].fate != going {
+		if state[i].removalState != going {
 			continue
 		}
 		failed := slices.Clone(state)
-		failed[i].fate = refused
-		state[i].fate = deleted
-		if state[i].held {
-			state[i].fate = deleting
+		failed[i].removalState = refused
+		state[i].removalState = deleted
+		if state[i].hasFinalizers {
+			state[i].removalState = deleting
 		}
 		actions = append(actions, Action{
 			Verb: Delete,
@@ -110,8 +110,8 @@ func (k *removalKind) deletions(items []item) []Action {
 // finding summarizes the items of the kind. What is left to do takes precedence over what is done.
 func (k *removalKind) finding(items []item) Finding {
 	f := k.none(k.kind, k.conditionType)
-	has := func(fates ...fate) bool {
-		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(fates, i.fate) })
+	has := func(states ...removalState) bool {
+		return slices.ContainsFunc(items, func(i item) bool { return slices.Contains(states, i.removalState) })
 	}
 	outcome := ""
 	switch {
@@ -152,7 +152,7 @@ func (k *removalKind) clauses(items []item) []string {
 		}
 		var alike []item
 		for m := n; m < len(items); m++ {
-			if items[m].fate == first.fate && items[m].why == first.why {
+			if items[m].removalState == first.removalState && items[m].why == first.why {
 				alike = append(alike, items[m])
 				said[m] = true
 			}
@@ -168,7 +168,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 	if first.why != "" {
 		because = ", since " + first.why
 	}
-	switch first.fate {
+	switch first.removalState {
 	case staying:
 		return subject + verb + "kept" + because
 	case going:
@@ -184,7 +184,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 			return subject + " was deleted"
 		}
 		return subject + " were deleted"
-	case unmeant:
+	case notSelected:
 	}
 	return subject + verb + "not what the policy means"
 }
@@ -210,7 +210,7 @@ const relatedUnsure = "Resource found but it is not known whether it should exis
 
 func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 	state, reason := policyv1beta2.NonCompliant, relatedNotWanted
-	switch i.fate {
+	switch i.removalState {
 	case going, refused:
 	case unsure:
 		reason = relatedUnsure
@@ -220,7 +220,7 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 		state, reason = policyv1beta2.Compliant, relatedDeleted
 	case staying:
 		state, reason = "", relatedKept(k.kind)
-	case unmeant:
+	case notSelected:
 		state, reason = policyv1beta2.Compliant, relatedFound
 	}
 	return k.related(k.kind, i.Object, state, reason)

@@ -30,7 +30,7 @@ func (s *scope) judgePlans() []item {
 			continue
 		}
 		next := newItem(planObject(plan), keep)
-		next.held = true // the snapshot does not contain finalizers
+		next.hasFinalizers = true // the snapshot does not contain finalizers
 		items = append(items, next)
 	}
 	return items
@@ -97,8 +97,8 @@ func planCatalog(plan *olm.InstallPlan, csv string) olm.Catalog {
 // that installs their version.
 func (s *scope) followedPlans() []*olm.InstallPlan {
 	var followed []*olm.InstallPlan
-	for i := range s.meant {
-		sub := &s.meant[i]
+	for i := range s.selected {
+		sub := &s.selected[i]
 		var best *olm.InstallPlan
 		for _, plan := range s.Namespace.Plans() {
 			if plan.Metadata.Name == sub.InstallPlan {

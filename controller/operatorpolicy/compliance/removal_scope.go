@@ -21,8 +21,8 @@ type scope struct {
 	// subscriptions and csvs are those of the package that are installed in the namespace.
 	subscriptions []Subscription
 	csvs          []CSV
-	// meant are the subscriptions that the policy selects.
-	meant []Subscription
+	// selected are the subscriptions that the policy selects.
+	selected []Subscription
 	// subscriptionItems and csvItems are the removal states of subscriptions and csvs.
 	subscriptionItems, csvItems []item
 }
@@ -45,7 +45,7 @@ func newScope(in *Input) *scope {
 	}
 	for i := range s.subscriptions {
 		if s.means(&s.subscriptions[i]) {
-			s.meant = append(s.meant, s.subscriptions[i])
+			s.selected = append(s.selected, s.subscriptions[i])
 		}
 	}
 	s.subscriptionItems, s.csvItems = s.judgeSubscriptions(), s.judgeCSVs()
@@ -146,11 +146,11 @@ func (s *scope) judgeSubscriptions() []item {
 	var items []item
 	for i := range s.subscriptions {
 		sub := &s.subscriptions[i]
-		if slices.ContainsFunc(s.meant, func(m Subscription) bool { return m.Name == sub.Name }) {
+		if slices.ContainsFunc(s.selected, func(m Subscription) bool { return m.Name == sub.Name }) {
 			items = append(items, newItem(sub.Object, keep))
 			continue
 		}
-		items = append(items, item{Object: sub.Object, fate: unmeant})
+		items = append(items, item{Object: sub.Object, removalState: notSelected})
 	}
 	return items
 }
@@ -169,11 +169,11 @@ func (s *scope) judgeCSVs() []item {
 		case match, !sure && recorded:
 			alone, _ := s.Rules.Forbids(c.Name, c.Version, olm.Catalog{})
 			evident := alone && (c.Package != "" || s.labelled(c))
-			next.unrecorded = next.fate == going && !evident && !recorded
+			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:
-			next = item{Object: c.Object, fate: unmeant}
-		case next.fate == going:
-			next.fate, next.why = unsure, "its version is not known"
+			next = item{Object: c.Object, removalState: notSelected}
+		case next.removalState == going:
+			next.removalState, next.why = unsure, "its version is not known"
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
 				next.why = "its catalog is not known: no Subscription tells it"
 			}
@@ -199,16 +199,16 @@ func (s *scope) judgeCRDs() []item {
 			why = "another installation in this cluster uses it"
 		case s.narrowed && s.hasUnmeant():
 			why = "the operator that stays installed needs it"
-		case !recorded && next.fate == going && !s.createdFor(&crd):
+		case !recorded && next.removalState == going && !s.createdFor(&crd):
 			why = "no InstallPlan in namespace " + s.namespace + " shows that OLM created it for the operator"
 		case s.narrowed && !recorded && !s.hasMeant():
 			why = "nothing tells that it belongs to what the policy means"
 		default:
 			evidenceGoes := s.narrowed || s.Policy.Spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete
-			next.unrecorded = evidenceGoes && !recorded && next.fate == going
+			next.unrecorded = evidenceGoes && !recorded && next.removalState == going
 		}
 		if why != "" {
-			next.fate, next.why = staying, why
+			next.removalState, next.why = staying, why
 		}
 		items = append(items, next)
 	}
@@ -252,12 +252,12 @@ func (s *scope) resolves(plan *olm.InstallPlan, csv string) bool {
 
 // hasMeant reports whether an object of the operator exists that the policy selects.
 func (s *scope) hasMeant() bool {
-	return len(s.meant) > 0 || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate != unmeant && i.fate != unsure })
+	return len(s.selected) > 0 || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.removalState != notSelected && i.removalState != unsure })
 }
 
 // hasUnmeant reports whether an object of the operator exists that the policy does not select.
 func (s *scope) hasUnmeant() bool {
-	return len(s.meant) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.fate == unmeant })
+	return len(s.selected) < len(s.subscriptions) || slices.ContainsFunc(s.csvItems, func(i item) bool { return i.removalState == notSelected })
 }
 
 // installedCSV returns the installed ClusterServiceVersion of the package, or "".

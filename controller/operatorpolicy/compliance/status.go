@@ -32,12 +32,12 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	conditions := nextConditions(previous.Conditions, out.Findings, now)
 	compliant, message := aggregate(&in.Policy.Spec, conditions)
 	sum := metav1.Condition{Type: TypeCompliant, Status: statusIf(compliant == policyv1beta2.Compliant), Reason: string(compliant), Message: message}
-	told := conditionOf(previous.Conditions, TypeCompliant)
+	last := conditionOf(previous.Conditions, TypeCompliant)
 
 	next := policyv1beta2.OperatorPolicyStatus{
 		Compliant:                 compliant,
 		ObservedGeneration:        in.Policy.Generation,
-		Conditions:                append(conditions, transitioned(sum, told, now)),
+		Conditions:                append(conditions, transitioned(sum, last, now)),
 		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
 		ResolvedSubscriptionLabel: subscriptionLabel(in.Rules.Package, in.Rules.TargetNamespace),
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
@@ -51,7 +51,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	}
 
 	var event *Event
-	if told == nil || told.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
+	if last == nil || last.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
 		event = &Event{Message: message, Type: eventType(message), Time: in.Now}
 		if len(next.History) == 0 || next.History[0].Message != message {
 			entry := policyv1beta2.HistoryEvent{LastTimestamp: metav1.NewMicroTime(in.Now.Truncate(time.Microsecond)), Message: message}

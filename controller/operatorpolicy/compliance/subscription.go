@@ -23,21 +23,21 @@ func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Poli
 
 // subscribed returns the Subscription of a package, and the others to the same package. One with the name
 // of the package comes first; a single one of any name is accepted, including those that OLM generates.
-func (in *Input) subscribed(pkg string) (subscription *Subscription, rivals []Subscription) {
+func (in *Input) subscribed(pkg string) (subscription *Subscription, duplicates []Subscription) {
 	for i := range in.Subscriptions {
 		if in.Subscriptions[i].Package == pkg {
-			rivals = append(rivals, in.Subscriptions[i])
+			duplicates = append(duplicates, in.Subscriptions[i])
 		}
 	}
-	chosen := slices.IndexFunc(rivals, func(s Subscription) bool { return s.Name == pkg })
-	if chosen < 0 && len(rivals) == 1 {
+	chosen := slices.IndexFunc(duplicates, func(s Subscription) bool { return s.Name == pkg })
+	if chosen < 0 && len(duplicates) == 1 {
 		chosen = 0
 	}
 	if chosen < 0 {
-		return nil, rivals
+		return nil, duplicates
 	}
-	s := rivals[chosen]
-	return &s, slices.Delete(rivals, chosen, chosen+1)
+	s := duplicates[chosen]
+	return &s, slices.Delete(duplicates, chosen, chosen+1)
 }
 
 // current returns the version that the Subscription has installed or moves to, "" for none.
@@ -55,7 +55,7 @@ func subscriptionFinding(status metav1.ConditionStatus, reason, message string, 
 // compareSubscription compares the Subscription with the policy.
 func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	switch {
-	case len(e.rivals) > 0:
+	case len(e.duplicates) > 0:
 		return e.rivalry(), nil
 	case e.subscription == nil:
 		return e.missingSubscription(groupUsable)
@@ -79,7 +79,7 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 // rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and only the
 // author can decide which one is meant.
 func (e *evaluation) rivalry() Finding {
-	all := slices.Clone(e.rivals)
+	all := slices.Clone(e.duplicates)
 	if e.subscription != nil {
 		all = append(all, *e.subscription)
 	}

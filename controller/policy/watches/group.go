@@ -9,13 +9,13 @@ type group struct {
 	subject
 	targets map[*target]struct{}
 	// current has been read, or is forbidden now; next is being read, or is forbidden. Either may be nil.
-	current, next *follower
+	current, next *watch
 }
 
-func (g *group) followers() [2]*follower { return [2]*follower{g.current, g.next} }
+func (g *group) watches() [2]*watch { return [2]*watch{g.current, g.next} }
 
-// of returns the follower that covers an object, nil if none does.
-func (g *group) of(name string) *follower {
+// of returns the watch that covers an object, nil if none does.
+func (g *group) of(name string) *watch {
 	switch {
 	case g == nil:
 		return nil
@@ -64,16 +64,16 @@ func (w *Watches) extend(g *group) {
 	if g.next != nil {
 		g.next.stop()
 	}
-	f := w.newFollower(g.subject, names)
+	f := w.newWatch(g.subject, names)
 	f.changed = func(old, now *unstructured.Unstructured) { w.notify(w.interested(g, old, now)) }
-	f.learned = func(*knowledge) { w.notify(w.promote(g, f)) }
+	f.onChange = func(*watchState) { w.notify(w.promote(g, f)) }
 	g.next = f
 	w.run(f)
 }
 
 // promote replaces the current watch with one that has been read, and returns all owners interested in the group. A forbidden watch
 // replaces nothing: what the current one can read stays available.
-func (w *Watches) promote(g *group, f *follower) owners {
+func (w *Watches) promote(g *group, f *watch) owners {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f == g.next && w.groups[g.subject] == g {
@@ -122,7 +122,7 @@ func (w *Watches) close(t *target) {
 	if len(g.targets) > 0 {
 		return
 	}
-	for _, f := range g.followers() {
+	for _, f := range g.watches() {
 		if f != nil {
 			f.stop()
 		}

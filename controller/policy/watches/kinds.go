@@ -1,6 +1,7 @@
 package watches
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,19 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
-// Kind is a kind that the API server serves from a CustomResourceDefinition. It is shared and must not be modified.
-type Kind struct {
-	Group, Kind, Plural string
-	// Versions are the served versions, the preferred one first.
-	Versions []string
-	// Storage is the storage version. It may be one that is not served.
-	Storage    string
-	Namespaced bool
-	// Template reports that templates may contain it.
-	Template bool
-}
+// Kind is a kind that the API server serves from a CustomResourceDefinition. It must not be modified.
+type Kind = snapshot.Definition
 
 // Kinds are the kinds of a cluster that come from CustomResourceDefinitions. It is safe for concurrent use.
 type Kinds struct {
@@ -63,17 +56,24 @@ func (k *Kinds) Templates() []Kind {
 }
 
 func (k *Kinds) with(d *definition) Kind {
-	kind := d.kind
+	kind := d.Kind
 	kind.Template = k.template(d)
 	return kind
 }
 
 // template reports whether templates may contain a kind. The definitions of Gatekeeper's own kinds do not declare it.
 func (k *Kinds) template(d *definition) bool {
-	if (dependency.Ref{Group: d.kind.Group, Kind: d.kind.Kind}).Gatekeeper() {
+	if (dependency.Ref{Group: d.Group, Kind: d.Kind.Kind}).Gatekeeper() {
 		return k.gatekeeper
 	}
-	return d.kind.Template
+	return d.Template
+}
+
+// groupKinds returns the kinds that are served.
+func (k *Kinds) groupKinds() []schema.GroupKind {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return slices.Collect(maps.Keys(k.established))
 }
 
 func (k *Kinds) definition(kind schema.GroupKind) (*definition, bool) {
@@ -89,19 +89,19 @@ func (k *Kinds) replace(old, now *definition) (changed []schema.GroupKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// After a watch was interrupted, the deletion of a definition may arrive after the one that replaced it.
-	if old != nil && old.established && k.established[old.groupKind()].called(old.Name) {
-		if now == nil || !now.established || now.groupKind() != old.groupKind() {
-			delete(k.established, old.groupKind())
-			changed = append(changed, old.groupKind())
+	if old != nil && old.Established && k.established[old.GroupKind()].called(old.name) {
+		if now == nil || !now.Established || now.GroupKind() != old.GroupKind() {
+			delete(k.established, old.GroupKind())
+			changed = append(changed, old.GroupKind())
 		}
 	}
-	if now == nil || !now.established {
+	if now == nil || !now.Established {
 		return changed
 	}
-	before := k.established[now.groupKind()]
-	k.established[now.groupKind()] = now
-	if before == nil || before.UID != now.UID || !reflect.DeepEqual(before.kind, now.kind) {
-		changed = append(changed, now.groupKind())
+	before := k.established[now.GroupKind()]
+	k.established[now.GroupKind()] = now
+	if before == nil || before.uid != now.uid || !reflect.DeepEqual(before.Kind, now.Kind) {
+		changed = append(changed, now.GroupKind())
 	}
 	return changed
 }

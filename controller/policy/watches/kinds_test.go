@@ -1,6 +1,7 @@
 package watches
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // crd is a CustomResourceDefinition of a kind of example.com with versions, each as "<name>", "<name> served",
@@ -27,11 +29,12 @@ func crd(kind string, change func(map[string]any), versions ...string) *definiti
 	if change != nil {
 		change(object)
 	}
-	d, err := define(&unstructured.Unstructured{Object: object})
+	raw, err := json.Marshal(object)
 	if err != nil {
 		panic(err)
 	}
-	return d.(*definition)
+	var reader snapshot.Reader
+	return definitionOf(reader.Read(snapshot.CustomResourceDefinitions, raw))
 }
 
 func versionList(versions []string) []any {
@@ -52,47 +55,6 @@ func set(value any, fields ...string) func(map[string]any) {
 	}
 }
 
-func TestDefine(t *testing.T) {
-	widget := func(change func(*Kind)) Kind {
-		k := Kind{Group: "example.com", Kind: "Widget", Plural: "widgets", Versions: []string{"v1"}, Storage: "v1", Namespaced: true}
-		if change != nil {
-			change(&k)
-		}
-		return k
-	}
-	tests := map[string]struct {
-		definition  *definition
-		want        Kind
-		established bool
-	}{
-		"one version": {crd("Widget", nil, "v1 served stored"), widget(nil), true},
-		"versions are ordered as people mean them": {crd("Widget", nil, "v1beta1 served", "v10 served", "v1 served stored", "v2 served"),
-			widget(func(k *Kind) { k.Versions = []string{"v10", "v2", "v1", "v1beta1"} }), true},
-		"the stored version is not served": {crd("Widget", nil, "v1 served", "v2 stored"), widget(func(k *Kind) { k.Storage = "v2" }), true},
-		"no version is served":             {crd("Widget", nil, "v1 stored"), widget(func(k *Kind) { k.Versions = nil }), false},
-		"without namespaces": {crd("Widget", set("Cluster", "spec", "scope"), "v1 served stored"),
-			widget(func(k *Kind) { k.Namespaced = false }), true},
-		"a kind for templates": {crd("Widget", set("template", "metadata", "labels", dependency.LabelTemplate), "v1 served stored"),
-			widget(func(k *Kind) { k.Template = true }), true},
-		"a label that says something else":         {crd("Widget", set("other", "metadata", "labels", dependency.LabelTemplate), "v1 served stored"), widget(nil), true},
-		"names that are not accepted do not count": {crd("Widget", set("Taken", "spec", "names", "kind"), "v1 served stored"), widget(nil), true},
-		"nothing is accepted yet":                  {crd("Widget", func(o map[string]any) { delete(o, "status") }, "v1 served stored"), widget(nil), false},
-		"not established": {crd("Widget", set([]any{map[string]any{"type": "Established", "status": "False"}}, "status", "conditions"), "v1 served stored"),
-			widget(nil), false},
-		"fields of other types": {crd("Widget", func(o map[string]any) {
-			o["status"].(map[string]any)["conditions"] = "x"
-			o["spec"].(map[string]any)["scope"] = int64(1)
-		}, "v1 served stored"), widget(func(k *Kind) { k.Namespaced = false }), false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if !reflect.DeepEqual(test.definition.kind, test.want) || test.definition.established != test.established {
-				t.Errorf("got %+v, established %v; want %+v, %v", test.definition.kind, test.definition.established, test.want, test.established)
-			}
-		})
-	}
-}
-
 func TestKindsReplace(t *testing.T) {
 	var (
 		widget       = schema.GroupKind{Group: "example.com", Kind: "Widget"}
@@ -105,7 +67,7 @@ func TestKindsReplace(t *testing.T) {
 		renamed      = crd("Gadget", nil, "v1 served stored")
 		anotherOfOne = crd("Widget", set("others.example.com", "metadata", "name"), "v1 served stored")
 	)
-	anotherOfOne.UID = "9"
+	anotherOfOne.uid = "9"
 	type event struct {
 		old, now *definition
 		changed  []schema.GroupKind
@@ -136,7 +98,7 @@ func TestKindsReplace(t *testing.T) {
 			if got, _ := k.definition(widget); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
-			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok && !reflect.DeepEqual(got, test.want.kind) {
+			if got, ok := k.Lookup("example.com", "Widget"); ok != (test.want != nil) || ok && !reflect.DeepEqual(got, test.want.Kind) {
 				t.Errorf("Lookup gives %+v, %v", got, ok)
 			}
 		})

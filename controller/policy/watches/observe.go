@@ -13,15 +13,12 @@ import (
 // Observe returns the state of a target. A target that no owner has set counts as not read; for Policies and PolicySets it reports
 // only whether their kind is served.
 func (w *Watches) Observe(t Target) dependency.Observed {
-	all := w.Synced() // read first: after the sync, a kind that is not known does not exist
 	d, ok := w.kinds.definition(groupKind(t.Ref))
 	switch {
-	case !ok && !all:
-		return dependency.Observed{Reason: dependency.NotRead}
 	case !ok:
 		return dependency.Observed{Reason: dependency.NoKind, Detail: "no CustomResourceDefinition serves " + kindName(t.Ref)}
 	case !d.serves(t.Version):
-		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.kind.Versions)}
+		return dependency.Observed{Reason: dependency.NoKind, Detail: notServed(t, d.Versions)}
 	case !d.possible(t.Ref):
 		return dependency.Observed{Reason: dependency.NotFound}
 	}
@@ -50,9 +47,9 @@ func (w *Watches) Object(t Target) *unstructured.Unstructured {
 }
 
 // known returns the state of the watch that covers a target; nil if there is none.
-func (w *Watches) known(t Target, d *definition) *knowledge {
+func (w *Watches) known(t Target, d *definition) *watchState {
 	w.mu.Lock()
-	var f *follower
+	var f *watch
 	if t.Template {
 		f = w.templates[groupKind(t.Ref)]
 	} else {
@@ -66,12 +63,12 @@ func (w *Watches) known(t Target, d *definition) *knowledge {
 }
 
 // object returns one object, nil if it is not known to exist.
-func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
+func (k *watchState) object(d *definition, ref dependency.Ref) *unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}
 	key := ref.Name
-	if d.kind.Namespaced {
+	if d.Namespaced {
 		key = ref.Namespace + "/" + ref.Name
 	}
 	found, ok, _ := k.objects.GetByKey(key) // a map returns no errors
@@ -82,7 +79,7 @@ func (k *knowledge) object(d *definition, ref dependency.Ref) *unstructured.Unst
 }
 
 // of returns the objects of a Policy.
-func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured {
+func (k *watchState) of(parent types.NamespacedName) []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}
@@ -91,7 +88,7 @@ func (k *knowledge) of(parent types.NamespacedName) []*unstructured.Unstructured
 }
 
 // all returns all objects.
-func (k *knowledge) all() []*unstructured.Unstructured {
+func (k *watchState) all() []*unstructured.Unstructured {
 	if k == nil || k.objects == nil {
 		return nil
 	}

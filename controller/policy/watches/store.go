@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 )
@@ -60,7 +60,7 @@ func (s *store) Update(obj any) error {
 	if err := s.Indexer.Update(now); err != nil {
 		return err
 	}
-	s.tell(old, now)
+	s.report(old, now)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (s *store) Delete(obj any) error {
 	if err := s.Indexer.Delete(old); err != nil {
 		return err
 	}
-	s.tell(old, nil)
+	s.report(old, nil)
 	return nil
 }
 
@@ -95,11 +95,11 @@ func (s *store) Replace(list []any, version string) error {
 	if s.replaced {
 		for _, obj := range wanted {
 			now := obj.(*unstructured.Unstructured)
-			s.tell(before[keyOf(now)], now)
+			s.report(before[keyOf(now)], now)
 			delete(before, keyOf(now))
 		}
 		for _, old := range before {
-			s.tell(old, nil)
+			s.report(old, nil)
 		}
 	}
 	s.replaced = true
@@ -111,7 +111,7 @@ func (s *store) Replace(list []any, version string) error {
 // Resync does nothing: every change was already passed on.
 func (s *store) Resync() error { return nil }
 
-func (s *store) tell(old, now *unstructured.Unstructured) {
+func (s *store) report(old, now *unstructured.Unstructured) {
 	s.read()
 	if s.replaced && !same(old, now) {
 		s.changed(old, now)
@@ -159,7 +159,7 @@ func listWatch(client dynamic.Interface, resource dynamic.ResourceInterface, fie
 				}
 			}
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			o.FieldSelector, o.LabelSelector = field, label
 			w, err := resource.Watch(ctx, o)
 			if err == nil {

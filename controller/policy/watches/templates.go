@@ -17,10 +17,10 @@ import (
 // sorted. They are shared and must not be modified.
 func (w *Watches) Owned(parent types.NamespacedName) []*unstructured.Unstructured {
 	w.mu.Lock()
-	followers := slices.Collect(maps.Values(w.templates))
+	watches := slices.Collect(maps.Values(w.templates))
 	w.mu.Unlock()
 	var owned []*unstructured.Unstructured
-	for _, f := range followers {
+	for _, f := range watches {
 		owned = append(owned, f.known.Load().of(parent)...)
 	}
 	slices.SortFunc(owned, func(a, b *unstructured.Unstructured) int {
@@ -60,17 +60,17 @@ func (w *Watches) openTemplates(kind schema.GroupKind) {
 	if !ok || w.run == nil {
 		return
 	}
-	f := w.newFollower(d.subject(""), nil)
+	f := w.newWatch(d.subject(""), nil)
 	f.changed = func(old, now *unstructured.Unstructured) {
-		told := owners{}
-		told.addParents(old, now)
-		w.notify(told)
+		notified := owners{}
+		notified.addParents(old, now)
+		w.notify(notified)
 	}
-	f.learned = func(before *knowledge) {
-		told := w.templated(kind)
-		told.addParents(before.all()...)
-		told.addParents(f.known.Load().all()...)
-		w.notify(told)
+	f.onChange = func(before *watchState) {
+		notified := w.templated(kind)
+		notified.addParents(before.all()...)
+		notified.addParents(f.known.Load().all()...)
+		w.notify(notified)
 	}
 	w.templates[kind] = f
 	w.run(f)

@@ -2,8 +2,8 @@
 //
 // All dependencies of a kind in a namespace share one watch, however many Policies depend on them. Other objects that it returns are
 // not stored; a single object is selected by its name, so that nothing else of its kind is read. Package rules/dependency (Budget)
-// limits the number of watches. Objects made of templates are covered by one watch per kind, selected by their label. Kinds are read
-// from the CustomResourceDefinitions, so that a kind that is added, changed or deleted is noticed as well. No watch depends on another:
+// limits the number of watches. Objects made of templates are covered by one watch per kind, selected by their label. Kinds come
+// from the CustomResourceDefinitions in the snapshot, so that a kind that is added, changed or deleted is noticed as well. No watch depends on another:
 // a kind that is missing or forbidden reports so and blocks no other kind. Only forbidden watches are retried, with exponential
 // backoff.
 package watches
@@ -12,20 +12,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Options configure Watches.
@@ -47,21 +44,19 @@ type Options struct {
 type Watches struct {
 	Options
 	kinds *Kinds
-	// synced reports that all CustomResourceDefinitions have been read.
-	synced atomic.Bool
 	// changed is notified of everything that is read of template objects.
 	changed signal.Signal
 
 	mu sync.Mutex
-	// run runs a follower until it is stopped; nil while the Watches do not run.
-	run func(*follower)
+	// run runs a watch until it is stopped; nil while the Watches do not run.
+	run func(*watch)
 	// owners has the targets of each owner, targets the same by kind, and named by target.
 	owners  map[types.NamespacedName]map[Target]*target
 	targets map[schema.GroupKind]map[Target]*target
 	named   map[dependency.Ref]map[*target]struct{}
 	// groups are the dependencies by kind and namespace, templates the template objects by kind.
 	groups    map[subject]*group
-	templates map[schema.GroupKind]*follower
+	templates map[schema.GroupKind]*watch
 }
 
 // New returns Watches. Start runs them.
@@ -75,37 +70,25 @@ func New(o Options) (*Watches, error) {
 	}
 	return &Watches{Options: o, kinds: NewKinds(o),
 		owners: map[types.NamespacedName]map[Target]*target{}, targets: map[schema.GroupKind]map[Target]*target{}, named: map[dependency.Ref]map[*target]struct{}{},
-		groups: map[subject]*group{}, templates: map[schema.GroupKind]*follower{}}, nil
+		groups: map[subject]*group{}, templates: map[schema.GroupKind]*watch{}}, nil
 }
 
 // Start watches the targets until the context ends, and returns when all watches have stopped. It may be called once.
 func (w *Watches) Start(ctx context.Context) error {
-	informer, handled, err := w.definitions()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", definitions.Resource, err)
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	w.setRun(func(f *follower) {
+	w.setRun(func(f *watch) {
 		var own context.Context
 		own, f.stop = context.WithCancel(ctx)
 		running.Go(func() { f.run(own) })
 	})
 	defer w.setRun(nil) // before the wait, so that no watch is added to the group that is waited for
-	running.Go(func() { informer.RunWithContext(ctx) })
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-handled.Done():
+	for _, kind := range w.kinds.groupKinds() {
+		w.settle(kind)
 	}
-	w.synced.Store(true)
-	w.notify(w.everybody())
 	<-ctx.Done()
 	return nil
 }
-
-// Synced reports whether the kinds of the cluster have been read: before that, a kind that is not known may exist nevertheless.
-func (w *Watches) Synced() bool { return w.synced.Load() }
 
 // Changed is notified of everything that is read of template objects, for those that wait for their own writes.
 func (w *Watches) Changed() *signal.Signal { return &w.changed }
@@ -119,7 +102,7 @@ func (w *Watches) Open() int {
 	defer w.mu.Unlock()
 	open := 0
 	for _, g := range w.groups {
-		for _, f := range g.followers() {
+		for _, f := range g.watches() {
 			if f != nil {
 				open++
 			}
@@ -128,41 +111,20 @@ func (w *Watches) Open() int {
 	return open
 }
 
-func (w *Watches) setRun(run func(*follower)) {
+func (w *Watches) setRun(run func(*watch)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run = run
 }
 
-// definitions returns the informer that updates Kinds.
-func (w *Watches) definitions() (cache.SharedIndexInformer, cache.DoneChecker, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.Client, definitions, "", 0, nil, nil).Informer()
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { w.redefine(nil, obj.(*definition)) },
-		UpdateFunc: func(old, obj any) { w.redefine(old.(*definition), obj.(*definition)) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			w.redefine(obj.(*definition), nil)
-		},
-	})
-	err = errors.Join(err, informer.SetTransform(define), informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.Log.Info("watch interrupted, retrying", "resource", definitions.Resource, "error", err.Error())
-	}))
-	if err != nil {
-		return nil, nil, err
-	}
-	return informer, registration.HasSyncedChecker(), nil
-}
-
-// redefine applies a definition that was added (old is nil), changed or deleted (now is nil).
-func (w *Watches) redefine(old, now *definition) {
-	for _, kind := range w.kinds.replace(old, now) {
+// Define applies a CustomResourceDefinition that was added (old is nil), changed or deleted (now is nil). A kind that is not defined
+// counts as not served.
+func (w *Watches) Define(old, now *snapshot.Object) {
+	for _, kind := range w.kinds.replace(definitionOf(old), definitionOf(now)) {
 		w.settle(kind)
 	}
-	if old != nil && now != nil {
-		w.retry(now.groupKind())
+	if d := definitionOf(now); old != nil && d != nil {
+		w.retry(d.GroupKind())
 	}
 }
 
@@ -175,15 +137,15 @@ func (w *Watches) settle(kind schema.GroupKind) {
 	}
 	before := w.templates[kind]
 	w.openTemplates(kind)
-	told := owners{}
+	notified := owners{}
 	for _, t := range w.targets[kind] {
-		told.add(t.owners)
+		notified.add(t.owners)
 	}
 	w.mu.Unlock()
 	if before != nil {
-		told.addParents(before.known.Load().all()...)
+		notified.addParents(before.known.Load().all()...)
 	}
-	w.notify(told)
+	w.notify(notified)
 }
 
 // retry retries the forbidden watches of a kind at once.
@@ -199,19 +161,8 @@ func (w *Watches) retry(kind schema.GroupKind) {
 	w.templates[kind].retry() // nil does nothing
 }
 
-// everybody returns all owners.
-func (w *Watches) everybody() owners {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := owners{}
-	for owner := range w.owners {
-		all[owner] = struct{}{}
-	}
-	return all
-}
-
-func (w *Watches) notify(told owners) {
-	for owner := range told {
+func (w *Watches) notify(notified owners) {
+	for owner := range notified {
 		w.Notify(owner)
 	}
 }

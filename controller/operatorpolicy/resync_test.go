@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-func TestNudges(t *testing.T) {
+func TestResyncs(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var n nudges
+	var s resyncs
 	for _, step := range []struct {
 		name    string
 		at      time.Duration
 		failing bool
-		nudged  bool
+		due     bool
 		after   time.Duration
 	}{
 		{"nothing is wrong", 0, false, false, 0},
@@ -24,28 +24,28 @@ func TestNudges(t *testing.T) {
 		{"it is over", 11 * time.Second, false, false, 0},
 		{"another one", 20 * time.Second, true, false, 3 * time.Second},
 	} {
-		if nudged, after := n.due("shop", step.failing, start.Add(step.at)); nudged != step.nudged || after != step.after {
-			t.Errorf("%s: got %t, %s, want %t, %s", step.name, nudged, after, step.nudged, step.after)
+		if due, after := s.due("shop", step.failing, start.Add(step.at)); due != step.due || after != step.after {
+			t.Errorf("%s: got %t, %s, want %t, %s", step.name, due, after, step.due, step.after)
 		}
 	}
-	if nudged, after := n.due("other", true, start.Add(time.Hour)); nudged || after != 3*time.Second {
-		t.Errorf("another namespace: got %t, %s", nudged, after)
+	if due, after := s.due("other", true, start.Add(time.Hour)); due || after != 3*time.Second {
+		t.Errorf("another namespace: got %t, %s", due, after)
 	}
-	nudges, now := 0, start
+	resyncs, now := 0, start
 	for {
-		nudged, after := n.due("third", true, now)
-		if nudged {
-			nudges++
+		due, after := s.due("third", true, now)
+		if due {
+			resyncs++
 		}
 		if after == 0 {
 			break
 		}
 		now = now.Add(after)
 	}
-	if nudges != 9 || now.Sub(start) > time.Hour {
-		t.Errorf("%d nudges in %s, want 9 in an hour", nudges, now.Sub(start))
+	if resyncs != 9 || now.Sub(start) > time.Hour {
+		t.Errorf("%d resyncs in %s, want 9 in an hour", resyncs, now.Sub(start))
 	}
-	if nudged, after := n.due("third", true, now.Add(time.Hour)); nudged || after != 0 {
-		t.Errorf("an hour later: got %t, %s", nudged, after)
+	if due, after := s.due("third", true, now.Add(time.Hour)); due || after != 0 {
+		t.Errorf("an hour later: got %t, %s", due, after)
 	}
 }

@@ -12,13 +12,13 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestTrouble(t *testing.T) {
+func TestWriteError(t *testing.T) {
 	this, other := attempt{verb: create, generation: 1}, attempt{verb: create, generation: 2}
-	var none *trouble
+	var none *writeError
 	if blocked, _ := none.blocks(this, start); blocked {
-		t.Error("blocked without trouble")
+		t.Error("blocked without an error")
 	}
-	expect := func(t *testing.T, what string, tr *trouble, a attempt, at time.Time, blocked bool, wait time.Duration) {
+	expect := func(t *testing.T, what string, tr *writeError, a attempt, at time.Time, blocked bool, wait time.Duration) {
 		t.Helper()
 		if got, left := tr.blocks(a, at); got != blocked || blocked && left != wait {
 			t.Errorf("%s: blocked %t for %s, want %t for %s", what, got, left, blocked, wait)
@@ -47,20 +47,20 @@ func TestTrouble(t *testing.T) {
 			t.Error("reported at once")
 		}
 		expect(t, "at once", tr, this, start, false, 0)
-		tr = tr.next(this, failed, "no", start.Add(patience-1))
+		tr = tr.next(this, failed, "no", start.Add(gracePeriod-1))
 		if tr.text != "" {
 			t.Error("reported too early")
 		}
-		tr = tr.next(this, failed, "no", start.Add(patience))
+		tr = tr.next(this, failed, "no", start.Add(gracePeriod))
 		if tr.text != "no" {
 			t.Error("not reported in the end")
 		}
-		expect(t, "then", tr, this, start.Add(patience), false, 0)
+		expect(t, "then", tr, this, start.Add(gracePeriod), false, 0)
 	})
 }
 
-func TestMemoryIsOfOnePolicy(t *testing.T) {
-	var m memory
+func TestStateIsOfOnePolicy(t *testing.T) {
+	var m state
 	key := types.NamespacedName{Namespace: "shop", Name: "app"}
 	m.policy(key, "one").template(dependency.Ref{Name: "x"}).contested = true
 	if !m.policy(key, "one").template(dependency.Ref{Name: "x"}).contested {
@@ -75,8 +75,8 @@ func TestMemoryIsOfOnePolicy(t *testing.T) {
 	}
 }
 
-func TestMemoryForgetsObjectsThatAreGone(t *testing.T) {
-	p := &policyMemory{templates: map[dependency.Ref]*templateMemory{}}
+func TestStateForgetsObjectsThatAreGone(t *testing.T) {
+	p := &policyState{templates: map[dependency.Ref]*templateState{}}
 	for _, name := range []string{"template", "pruned", "gone"} {
 		p.template(dependency.Ref{Name: name})
 	}
@@ -86,32 +86,32 @@ func TestMemoryForgetsObjectsThatAreGone(t *testing.T) {
 	}
 }
 
-func TestDrift(t *testing.T) {
-	var d drift
+func TestConflictBackoff(t *testing.T) {
+	var d conflictBackoff
 	now := start
-	for i := range peaceful {
+	for i := range freeCorrections {
 		if wait := d.wait(now); wait != 0 {
 			t.Errorf("change %d waits for %s", i, wait)
 		}
 		d = d.again(now)
 	}
-	for i, want := range []time.Duration{firstTruce, 2 * firstTruce, 4 * firstTruce} {
+	for i, want := range []time.Duration{firstDelay, 2 * firstDelay, 4 * firstDelay} {
 		if wait := d.wait(now); wait != want {
-			t.Errorf("change %d waits for %s, want %s", peaceful+i, wait, want)
+			t.Errorf("change %d waits for %s, want %s", freeCorrections+i, wait, want)
 		}
 		now = now.Add(want)
 		if wait := d.wait(now); wait != 0 {
-			t.Errorf("change %d waits for %s more", peaceful+i, wait)
+			t.Errorf("change %d waits for %s more", freeCorrections+i, wait)
 		}
 		d = d.again(now)
 	}
 	for range 50 {
 		d = d.again(now)
 	}
-	if wait := d.wait(now); wait != lastTruce {
-		t.Errorf("waits for %s in the end, want %s", wait, lastTruce)
+	if wait := d.wait(now); wait != lastDelay {
+		t.Errorf("waits for %s in the end, want %s", wait, lastDelay)
 	}
-	now = now.Add(forgiven)
+	now = now.Add(resetAfter)
 	if wait := d.wait(now); wait != 0 || d.again(now).times != 1 {
 		t.Errorf("not forgiven: waits for %s", wait)
 	}

@@ -14,21 +14,21 @@ const (
 	// firstRetry and lastRetry bound the backoff of denied writes: RBAC changes cannot be watched.
 	firstRetry = 30 * time.Second
 	lastRetry  = 10 * time.Minute
-	// patience is how long a write may fail before it is reported: short failures of the API server are expected.
-	patience = 5 * time.Second
+	// gracePeriod is how long a write may fail before it is reported: short failures of the API server are expected.
+	gracePeriod = 5 * time.Second
 )
 
-// memory is the state of Policies between two reconciliations. It may be lost: without it each template is written once more,
+// state is the state of Policies between two reconciliations. It may be lost: without it each template is written once more,
 // which changes nothing. The zero value is ready for use.
-type memory struct {
+type state struct {
 	mu sync.Mutex
-	of map[types.NamespacedName]*policyMemory
+	of map[types.NamespacedName]*policyState
 }
 
-// policyMemory is the state of one Policy. Only one worker at a time reconciles a Policy.
-type policyMemory struct {
+// policyState is the state of one Policy. Only one worker at a time reconciles a Policy.
+type policyState struct {
 	uid       types.UID
-	templates map[dependency.Ref]*templateMemory
+	templates map[dependency.Ref]*templateState
 	// cycle reports that the Policy was found to depend on itself.
 	cycle bool
 	// digest is that of the spec in generation digested; zero for none.
@@ -39,7 +39,7 @@ type policyMemory struct {
 }
 
 // keep drops the state of all objects that neither have a template nor exist.
-func (p *policyMemory) keep(templates map[dependency.Ref]bool, live map[dependency.Ref]*unstructured.Unstructured) {
+func (p *policyState) keep(templates map[dependency.Ref]bool, live map[dependency.Ref]*unstructured.Unstructured) {
 	for ref := range p.templates {
 		if !templates[ref] && live[ref] == nil {
 			delete(p.templates, ref)
@@ -48,23 +48,23 @@ func (p *policyMemory) keep(templates map[dependency.Ref]bool, live map[dependen
 }
 
 // template returns the state of the object of a template.
-func (p *policyMemory) template(ref dependency.Ref) *templateMemory {
+func (p *policyState) template(ref dependency.Ref) *templateState {
 	m := p.templates[ref]
 	if m == nil {
-		m = &templateMemory{}
+		m = &templateState{}
 		p.templates[ref] = m
 	}
 	return m
 }
 
-// templateMemory is the state of one template.
-type templateMemory struct {
+// templateState is the state of one template.
+type templateState struct {
 	written written
 	damping dependency.Damping
 	// contested is set if an object exists that could not be created: it is watched, to determine its owner.
-	contested bool
-	trouble   *trouble
-	drift     drift
+	contested       bool
+	writeError      *writeError
+	conflictBackoff conflictBackoff
 }
 
 // written is the state of an object after it was written, and what it was written from.
@@ -76,7 +76,7 @@ type written struct {
 }
 
 // edited reports whether the desired object differs from the one written last; false if that is not known.
-func (m *templateMemory) edited(want *desired) bool {
+func (m *templateState) edited(want *desired) bool {
 	return m.written.uid != "" && m.written.desired != want.hash
 }
 
@@ -88,8 +88,8 @@ type attempt struct {
 	generation int64
 }
 
-// trouble is why a write failed, and when to retry it.
-type trouble struct {
+// writeError is why a write failed, and when to retry it.
+type writeError struct {
 	attempt attempt
 	text    string
 	since   time.Time
@@ -100,7 +100,7 @@ type trouble struct {
 
 // blocks reports whether a write is the one that failed and its backoff has not expired, and the remaining time; zero means
 // no retry.
-func (t *trouble) blocks(a attempt, now time.Time) (blocked bool, wait time.Duration) {
+func (t *writeError) blocks(a attempt, now time.Time) (blocked bool, wait time.Duration) {
 	if t == nil || t.attempt != a || t.text == "" {
 		return false, 0
 	}
@@ -111,8 +111,8 @@ func (t *trouble) blocks(a attempt, now time.Time) (blocked bool, wait time.Dura
 }
 
 // next returns the record after a write has failed, perhaps repeatedly.
-func (t *trouble) next(a attempt, means outcome, text string, now time.Time) *trouble {
-	next := &trouble{attempt: a, since: now, pause: firstRetry}
+func (t *writeError) next(a attempt, means outcome, text string, now time.Time) *writeError {
+	next := &writeError{attempt: a, since: now, pause: firstRetry}
 	if t != nil && t.attempt == a {
 		next.since, next.pause = t.since, min(2*t.pause, lastRetry)
 	}
@@ -122,7 +122,7 @@ func (t *trouble) next(a attempt, means outcome, text string, now time.Time) *tr
 	case denied:
 		next.text, next.again = text, now.Add(next.pause)
 	case failed:
-		if now.Sub(next.since) >= patience {
+		if now.Sub(next.since) >= gracePeriod {
 			next.text, next.again = text, now // reported, and retried as errors are
 		}
 	case retried, contested: // nothing to record
@@ -131,21 +131,21 @@ func (t *trouble) next(a attempt, means outcome, text string, now time.Time) *tr
 }
 
 // policy returns the state of a Policy; empty if the UID differs.
-func (m *memory) policy(key types.NamespacedName, uid types.UID) *policyMemory {
+func (m *state) policy(key types.NamespacedName, uid types.UID) *policyState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.of[key]
 	if p == nil || p.uid != uid {
-		p = &policyMemory{uid: uid, templates: map[dependency.Ref]*templateMemory{}}
+		p = &policyState{uid: uid, templates: map[dependency.Ref]*templateState{}}
 		if m.of == nil {
-			m.of = map[types.NamespacedName]*policyMemory{}
+			m.of = map[types.NamespacedName]*policyState{}
 		}
 		m.of[key] = p
 	}
 	return p
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *state) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, key)

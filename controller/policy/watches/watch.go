@@ -50,20 +50,20 @@ func (s subject) right() string {
 	return right
 }
 
-// follower watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is started after
+// watch watches objects of a subject with a reflector. If the watch is forbidden the reflector stops, and a new one is started after
 // a backoff.
-type follower struct {
+type watch struct {
 	subject
 	// names are those of the objects that are stored; nil stores all that are made of templates. They do not change: more names need
-	// another follower.
+	// another watch.
 	names   map[string]struct{}
 	client  dynamic.Interface
 	backoff time.Duration
 	log     logr.Logger
-	// learned is called when the initial list is complete or forbidden, unlike before; changed for each later change of a stored object. An
+	// onChange is called when the initial list is complete or forbidden, unlike before; changed for each later change of a stored object. An
 	// added object has no old state, a deleted one no new state. Neither may block.
-	learned func(before *knowledge)
-	changed func(old, now *unstructured.Unstructured)
+	onChange func(before *watchState)
+	changed  func(old, now *unstructured.Unstructured)
 	// read is called for everything that was read.
 	read func()
 
@@ -72,23 +72,23 @@ type follower struct {
 	// again holds one token: retry at once.
 	again chan struct{}
 	// known is nil until the first list is complete or forbidden.
-	known atomic.Pointer[knowledge]
+	known atomic.Pointer[watchState]
 }
 
-// knowledge is the state of a subject: its objects, which a reflector updates, or why it may not be read.
-type knowledge struct {
+// watchState is the state of a subject: its objects, which a reflector updates, or why it may not be read.
+type watchState struct {
 	objects cache.Indexer
 	denied  error
 }
 
-func (w *Watches) newFollower(s subject, names map[string]struct{}) *follower {
-	return &follower{subject: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
+func (w *Watches) newWatch(s subject, names map[string]struct{}) *watch {
+	return &watch{subject: s, names: names, client: w.Client, backoff: w.Backoff, read: w.changed.Notify,
 		log:   w.Log.WithValues("resource", s.resource.GroupResource().String(), "namespace", s.namespace, "objects", len(names)),
 		again: make(chan struct{}, 1)}
 }
 
 // covers reports whether an object is among those that are stored.
-func (f *follower) covers(name string) bool {
+func (f *watch) covers(name string) bool {
 	if f == nil {
 		return false
 	}
@@ -97,7 +97,7 @@ func (f *follower) covers(name string) bool {
 }
 
 // trim returns the part of an object that is stored, nil if it is not selected.
-func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
+func (f *watch) trim(u *unstructured.Unstructured) *unstructured.Unstructured {
 	switch {
 	case f.names == nil:
 		return trim(u)
@@ -109,7 +109,7 @@ func (f *follower) trim(u *unstructured.Unstructured) *unstructured.Unstructured
 
 // selectors returns the selectors of the watch: a single object is selected by its name, so that nothing else of its kind is read, and
 // permission for that object is enough.
-func (f *follower) selectors() (field, label string) {
+func (f *watch) selectors() (field, label string) {
 	switch {
 	case f.names == nil:
 		return "", dependency.LabelPolicy
@@ -122,7 +122,7 @@ func (f *follower) selectors() (field, label string) {
 }
 
 // retry retries a forbidden watch at once.
-func (f *follower) retry() {
+func (f *watch) retry() {
 	if f == nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (f *follower) retry() {
 }
 
 // run watches the subject until the context ends.
-func (f *follower) run(ctx context.Context) {
+func (f *watch) run(ctx context.Context) {
 	defer f.stop()
 	pause := f.backoff
 	for {
@@ -147,7 +147,7 @@ func (f *follower) run(ctx context.Context) {
 		if before := f.known.Load(); before == nil || before.denied == nil {
 			pause = f.backoff
 			f.log.Info("watch forbidden, retrying with backoff", "error", err.Error())
-			f.learn(&knowledge{denied: fmt.Errorf("the right to %s is missing", f.right())})
+			f.setState(&watchState{denied: fmt.Errorf("the right to %s is missing", f.right())})
 		}
 		timer := time.NewTimer(wait.Jitter(pause, 0.1))
 		select {
@@ -161,7 +161,7 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // follow runs a reflector until the context ends or the watch is forbidden. The reflector retries all other errors.
-func (f *follower) follow(ctx context.Context) error {
+func (f *watch) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var resource dynamic.ResourceInterface = f.client.Resource(f.resource)
@@ -174,9 +174,9 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	opened, synced := make(chan struct{}), make(chan struct{})
 	kept := &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), trim: f.trim, read: f.read, synced: sync.OnceFunc(func() { close(synced) })}
-	current := &knowledge{objects: kept.Indexer}
+	current := &watchState{objects: kept.Indexer}
 	kept.changed = func(old, now *unstructured.Unstructured) {
-		if f.known.Load() == current { // before, learn reports it
+		if f.known.Load() == current { // before, setState reports it
 			f.changed(old, now)
 		}
 	}
@@ -194,13 +194,13 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-happened:
 		}
 	}
-	f.learn(current)
+	f.setState(current)
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
 // reflect runs a reflector until the context ends, and stops it if the API server forbids the watch.
-func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
+func (f *watch) reflect(ctx context.Context, reflector *cache.Reflector, end context.CancelCauseFunc) {
 	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 1, Steps: 10, Cap: lastPause}
 	_ = pause.DelayWithReset(clock.RealClock{}, 4*lastPause).Until(ctx, true, true, func(ctx context.Context) (bool, error) { // only the context ends it
 		switch err := reflector.ListAndWatchWithContext(ctx); {
@@ -218,12 +218,12 @@ func (f *follower) reflect(ctx context.Context, reflector *cache.Reflector, end 
 	})
 }
 
-// learn sets the state of the subject.
-func (f *follower) learn(now *knowledge) {
+// setState sets the state of the subject.
+func (f *watch) setState(now *watchState) {
 	before := f.known.Swap(now)
 	if before != nil && before.denied != nil {
 		f.log.Info("watch is allowed")
 	}
-	f.learned(before)
+	f.onChange(before)
 	f.read()
 }

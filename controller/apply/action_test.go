@@ -1,0 +1,58 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
+)
+
+// TestReplacing: a field that is too large to be stored is replaced as a whole, and only if the policy sets it.
+func TestReplacing(t *testing.T) {
+	raw := `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"name":"etcd","config":{"tolerations":[` + strings.TrimSuffix(strings.Repeat(`{},`, 5000), ",") + `]}}}`
+	live := (&snapshot.Reader{}).Read(snapshot.Subscriptions, []byte(raw)).Unstructured()
+	if spec := live.Object["spec"].(map[string]any); !stream.Withheld(spec["config"]) {
+		t.Fatal("it is not too large")
+	}
+	same := live.DeepCopy()
+	same.Object["spec"].(map[string]any)["channel"] = "stable"
+	if fields := replaced(live, same); len(fields) > 0 {
+		t.Errorf("%v would be replaced", fields)
+	}
+	other := live.DeepCopy()
+	other.Object["spec"].(map[string]any)["config"] = map[string]any{"env": []any{}}
+	data, err := replacing(live, replaced(live, other)).Data(other)
+	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/spec/config","value":{"env":[]}}]`
+	if err != nil || string(data) != want {
+		t.Errorf("%s (%v), want %s", data, err, want)
+	}
+}
+
+func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {
+	changes := []rules.Change{{Path: "/spec/installPlanApproval", Value: "Manual"}, {Path: "/metadata/annotations/x", Remove: true}}
+	data, err := Locked("17", rules.Patch(changes)).Data(nil)
+	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"17"},{"op":"add","path":"/spec/installPlanApproval","value":"Manual"},` +
+		`{"op":"remove","path":"/metadata/annotations/x"}]`
+	if err != nil || string(data) != want {
+		t.Errorf("%s (%v), want %s", data, err, want)
+	}
+}
+
+// TestDifference checks that a status patch has only what differs, and applies only to the version that was read.
+func TestDifference(t *testing.T) {
+	type status struct {
+		State  string `json:"state,omitempty"`
+		Reason string `json:"reason,omitempty"`
+	}
+	patch, err := difference("7", status{State: "Pending", Reason: "new"}, status{State: "Pending"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := patch.Data(nil)
+	const want = `{"metadata":{"resourceVersion":"7"},"status":{"reason":null}}`
+	if err != nil || string(data) != want {
+		t.Errorf("%s (%v), want %s", data, err, want)
+	}
+}

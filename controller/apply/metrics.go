@@ -1,0 +1,43 @@
+package apply
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count the writes of controllers.
+type Metrics struct {
+	approvals *prometheus.CounterVec
+	writes    *prometheus.CounterVec
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_approvals_total",
+			Help: "Total number of InstallPlans that the background loop approved or tried to, by result (approved, conflict, refused)."},
+			[]string{"result"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "opgate_loop_writes_total",
+			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."},
+			[]string{"verb", "kind", "result"}),
+	}
+	registry.MustRegister(m.approvals, m.writes)
+	return m
+}
+
+// Wrote counts a write with its result.
+func (m *Metrics) Wrote(verb, kind string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.writes.WithLabelValues(verb, kind, result).Inc()
+}
+
+func (m *Metrics) approved(err error) {
+	result := "approved"
+	switch {
+	case Outdated(err):
+		result = "conflict"
+	case err != nil:
+		result = "refused"
+	}
+	m.approvals.WithLabelValues(result).Inc()
+}

@@ -1,0 +1,53 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Approve approves a plan only if it is in the state that was judged: if OLM or another replica has changed it since, the error is
+// Outdated.
+func (w *Writer) Approve(ctx context.Context, plan *olm.InstallPlan) error {
+	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
+	err := w.patch(ctx, Head(snapshot.InstallPlans, key), Merge(map[string]any{
+		"metadata": map[string]any{"resourceVersion": plan.Metadata.ResourceVersion},
+		"spec":     map[string]any{"approved": true},
+	}))
+	w.Metrics.approved(err)
+	if err != nil {
+		return fmt.Errorf("approve InstallPlan %s: %w", key, err)
+	}
+	return nil
+}
+
+// Approved waits until the snapshot shows approvals of plans of one namespace, so that none is sent twice.
+func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
+	if len(plans) == 0 {
+		return nil
+	}
+	return w.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+		now := map[string]*olm.InstallPlan{}
+		for _, plan := range s.Namespace(plans[0].Metadata.Namespace).Plans() {
+			now[plan.Metadata.UID] = plan
+		}
+		return !slices.ContainsFunc(plans, func(plan *olm.InstallPlan) bool {
+			return now[plan.Metadata.UID] != nil && !now[plan.Metadata.UID].Spec.Approved
+		})
+	})
+}
+
+// Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it resolves again
+// when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a ClusterServiceVersion changes.
+func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
+	annotations := map[string]any{rules.NudgedAtAnnotation: now.UTC().Format(time.RFC3339)}
+	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)
+}

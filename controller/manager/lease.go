@@ -1,0 +1,119 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
+)
+
+// LeaseName is the Lease that the leading replica holds.
+const LeaseName = "opgate-loop"
+
+// requestTimeout is that of controller-runtime's own locks: half the time in which a leader has to renew.
+const requestTimeout = 5 * time.Second
+
+// Lease is the lock of leader election, the last proof that a replica was running, and annotations that outlast replicas. It is safe
+// for concurrent use.
+type Lease struct {
+	client    coordinationv1client.LeasesGetter
+	namespace string
+	acquired  func(annotations map[string]string)
+
+	mu sync.Mutex
+	// renewed is the last renewal by another lock than the present one.
+	renewed time.Time
+}
+
+// NewLease returns the Lease in a namespace. Nothing is read or written.
+func NewLease(config *rest.Config, namespace string) (*Lease, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = requestTimeout
+	client, err := coordinationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Leases: %w", err)
+	}
+	return &Lease{client: client, namespace: namespace, acquired: func(map[string]string) {}}, nil
+}
+
+// OnAcquired sets a function that is called with the annotations when this replica has acquired the Lease, before controllers start.
+// It must be called before leader election starts.
+func (l *Lease) OnAcquired(acquired func(annotations map[string]string)) { l.acquired = acquired }
+
+// LastRenewal returns when a replica last renewed the Lease before the present leader acquired it; zero for never.
+func (l *Lease) LastRenewal() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renewed
+}
+
+// Annotate sets an annotation, or removes it if the value is "". The leader renews the Lease at the same time; a write that fails
+// with a conflict is repeated.
+func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lease, err := l.client.Leases(l.namespace).Get(ctx, LeaseName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotation, value)
+		if value == "" {
+			delete(lease.Annotations, annotation)
+		}
+		_, err = l.client.Leases(l.namespace).Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write annotation %s of Lease %s/%s: %w", annotation, l.namespace, LeaseName, err)
+	}
+	return nil
+}
+
+// lock returns a lock with an identity of its own, for one manager.
+func (l *Lease) lock(holder string) resourcelock.Interface {
+	return &lock{lease: l, Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: LeaseName}, Client: l.client,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: holder + "_" + string(uuid.NewUUID())},
+	}}
+}
+
+// lock records when others have renewed the Lease: after it is acquired, the Lease itself does not contain that time any more.
+type lock struct {
+	resourcelock.Interface
+	lease  *Lease
+	loaded bool
+}
+
+// Get reads the Lease.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != l.Identity() {
+		l.lease.mu.Lock()
+		defer l.lease.mu.Unlock()
+		l.lease.renewed = record.RenewTime.Time
+	}
+	return record, raw, err
+}
+
+// Update acquires or renews the Lease. Its annotations are read before controllers start, so that none works without them.
+func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := l.Interface.Update(ctx, record); err != nil {
+		return err
+	}
+	if l.loaded || record.HolderIdentity != l.Identity() {
+		return nil
+	}
+	lease, err := l.lease.client.Leases(l.lease.namespace).Get(ctx, LeaseName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read Lease %s/%s: %w", l.lease.namespace, LeaseName, err) // leader election retries
+	}
+	l.lease.acquired(lease.Annotations)
+	l.loaded = true
+	return nil
+}
