@@ -141,6 +141,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	leaveOut(op)
+	op.Status = share(&op.Status)
 	// Admission refuses these; one that was stored before Opgate was installed must not read as a policy without them.
 	var faults []string
 	for _, fault := range strict {

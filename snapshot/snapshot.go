@@ -123,6 +123,9 @@ func (s *Snapshot) Each(kind *Kind) iter.Seq[*Object] {
 				return
 			}
 		}
+		if kind.subject(types.NamespacedName{}).cluster {
+			return // none in the namespaces, of which there may be many
+		}
 		for _, e := range s.namespaces.all() {
 			for _, o := range e.of(kind) {
 				if !yield(o) {

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -8,10 +9,13 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// knownPolicies records the namespace in which each policy was last evaluated, to detect deleted policies.
+// knownPolicies records the namespace in which each policy was last evaluated, to detect deleted policies. The zero value is ready for
+// use.
 type knownPolicies struct {
 	mu sync.Mutex
+	// in is the namespace of each policy, of are the policies of each namespace; a policy that has moved since is still in of.
 	in map[types.NamespacedName]string
+	of map[string][]types.NamespacedName
 }
 
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
@@ -19,19 +23,22 @@ func (k *knownPolicies) replace(namespace string, policies []*rules.Policy) (gon
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.in == nil {
-		k.in = map[types.NamespacedName]string{}
+		k.in, k.of = map[types.NamespacedName]string{}, map[string][]types.NamespacedName{}
 	}
-	now := make(map[types.NamespacedName]bool, len(policies))
+	var now []types.NamespacedName
 	for _, p := range policies {
 		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		now[name] = true
+		now = append(now, name)
 		k.in[name] = namespace
 	}
-	for name, where := range k.in {
-		if where == namespace && !now[name] {
+	for _, name := range k.of[namespace] {
+		if k.in[name] == namespace && !slices.Contains(now, name) {
 			delete(k.in, name)
 			gone = append(gone, name)
 		}
+	}
+	if k.of[namespace] = now; now == nil {
+		delete(k.of, namespace)
 	}
 	return gone
 }

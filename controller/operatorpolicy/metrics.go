@@ -16,8 +16,14 @@ type Metrics struct {
 	intervention prometheus.Counter
 
 	mu sync.Mutex
-	// last is the state of each policy that is counted.
-	last map[types.NamespacedName]policyv1beta2.ComplianceState
+	// exported is what is exported of each policy.
+	exported map[types.NamespacedName]exported
+}
+
+// exported are the labels of the series of a policy.
+type exported struct {
+	state    policyv1beta2.ComplianceState
+	severity policyv1beta2.Severity
 }
 
 // NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may read it.
@@ -31,7 +37,7 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 			[]string{"kind", "policy", "policy_namespace", "severity"}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
 			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant or Unknown."}, []string{"state"}),
-		last: map[types.NamespacedName]policyv1beta2.ComplianceState{},
+		exported: map[types.NamespacedName]exported{},
 	}
 	registry.MustRegister(m.states, m.intervention)
 	named.MustRegister(m.compliance)
@@ -43,16 +49,19 @@ const stateUnknown policyv1beta2.ComplianceState = "Unknown"
 
 // state exports the state of a policy. A policy whose severity changed still has one series.
 func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
-	m.forget(op.Namespace, op.Name)
 	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
 	if !known {
 		value, state = -1, stateUnknown
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last[types.NamespacedName{Namespace: op.Namespace, Name: op.Name}] = state
-	m.states.WithLabelValues(string(state)).Inc()
-	m.compliance.WithLabelValues("OperatorPolicy", op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
+	key, next := types.NamespacedName{Namespace: op.Namespace, Name: op.Name}, exported{state, op.Spec.Severity}
+	if m.exported[key] != next {
+		m.remove(key)
+		m.exported[key] = next
+		m.states.WithLabelValues(string(state)).Inc()
+	}
+	m.compliance.WithLabelValues(policyv1beta2.Kind, op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
 }
 
 // stopped removes what the replica that leads now exports.
@@ -61,16 +70,22 @@ func (m *Metrics) stopped() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states.Reset()
-	clear(m.last)
+	clear(m.exported)
 }
 
 func (m *Metrics) forget(namespace, name string) {
-	m.compliance.DeletePartialMatch(prometheus.Labels{"policy": name, "policy_namespace": namespace})
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := types.NamespacedName{Namespace: namespace, Name: name}
-	if state, counted := m.last[key]; counted {
-		m.states.WithLabelValues(string(state)).Dec()
-		delete(m.last, key)
+	m.remove(types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// remove removes the series of a policy. A partial match would compare all series.
+func (m *Metrics) remove(key types.NamespacedName) {
+	last, found := m.exported[key]
+	if !found {
+		return
 	}
+	m.compliance.DeleteLabelValues(policyv1beta2.Kind, key.Name, key.Namespace, string(last.severity))
+	m.states.WithLabelValues(string(last.state)).Dec()
+	delete(m.exported, key)
 }
