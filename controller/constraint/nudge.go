@@ -25,7 +25,7 @@ func (r *reconciler) nudge(ctx context.Context, ns *rules.Namespace) error {
 		if sub.Metadata.DeletionTimestamp != "" {
 			continue
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{rules.NudgedAtAnnotation: r.Now().UTC().Format(time.RFC3339)}}})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(r.Now().UTC().Format(time.RFC3339))}})
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (n *nudges) due(namespace string, failing bool, now time.Time) (nudged bool
 // nudge makes OLM resolve again if it has no plan. It returns the delay until the namespace is reconciled again
 // without an event, 0 for never.
 func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Namespace, w *world) (after time.Duration, err error) {
-	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.Policy) bool { return p.Enforced })
+	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return refused(&s) || dangling(&s, ns) })
 	nudged, after := r.nudges.due(namespace, i >= 0 && enforced, r.Now())
 	if !nudged {
@@ -89,7 +89,7 @@ func (r *reconciler) nudge(ctx context.Context, namespace string, ns *rules.Name
 			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now},
 		}))
 	} else {
-		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": map[string]any{rules.NudgedAtAnnotation: now}}}))
+		err = r.client.Patch(ctx, object, merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(now)}}))
 	}
 	r.Metrics.Wrote("patch", gvkSubscription.Kind, err)
 	switch {

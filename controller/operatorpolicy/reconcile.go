@@ -83,7 +83,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *world, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
 	if p.Object == nil {
 		return false, 0, nil // it does not decode: writing a status could lose fields
 	}
@@ -136,7 +136,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 
 // writeStatus writes a status that differs, and waits until the snapshot shows it, since the next evaluation
 // is based on it.
-func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status policyv1beta2.OperatorPolicyStatus) error {
+func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus) error {
 	if equality.Semantic.DeepEqual(p.Object.Status, status) {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status po
 	})
 }
 
-func policyIn(ns *rules.Namespace, p *rules.Policy) *rules.Policy {
+func policyIn(ns *rules.Namespace, p *rules.OperatorPolicy) *rules.OperatorPolicy {
 	for _, other := range ns.Policies() {
 		if other.Namespace == p.Namespace && other.Name == p.Name && other.Object != nil {
 			return other

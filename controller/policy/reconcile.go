@@ -237,7 +237,7 @@ func (l *look) observeNow(d dependency.Dependency) dependency.Observed {
 // circle returns a cycle that includes the Policy.
 func (l *look) circle() []dependency.Ref {
 	if !l.cycled {
-		l.cycle, l.cycled = l.Store.Load().Order().PolicyCycle(l.key.Namespace, l.key.Name), true
+		l.cycle, l.cycled = l.Store.Load().Graph().PolicyCycle(l.key.Namespace, l.key.Name), true
 	}
 	return l.cycle
 }

@@ -34,7 +34,7 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr manager.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
@@ -50,7 +50,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	if err != nil {
 		return nil, nil, err
 	}
-	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Wrote: loopMetrics.Wrote,
+	constraintController, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Wrote: loopMetrics.Wrote,
 		Escaped: lease.Records().ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
@@ -64,7 +64,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Wrote: loopMetrics.Wrote, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
 			loop.Enqueue(namespace)
-			guards.Everything()
+			constraintController.Everything()
 		}})
 	if err != nil {
 		return nil, nil, err
@@ -90,13 +90,13 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	})
 	runnables := []manager.Runnable{catalogs, resolver, feed, versions}
 	if o.BackgroundLoop {
-		also := []operatorpolicy.Companion{guards, escapes}
+		also := []operatorpolicy.Companion{constraintController, escapes}
 		if o.Ordering {
-			ordered, err := orderController(store, o, key, unjudged, identity, loopMetrics, log)
+			policyController, err := newPolicyController(store, o, key, unjudged, identity, loopMetrics, log)
 			if err != nil {
 				return nil, nil, err
 			}
-			also = append(also, ordered)
+			also = append(also, policyController)
 		}
 		loop, err = operatorpolicy.New(operatorpolicy.Options{
 			Config: config, Store: store, Lead: feed.Lead, Packages: catalogs, Metrics: loopMetrics,
@@ -106,7 +106,7 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 		if err != nil {
 			return nil, nil, err
 		}
-		runnables = append(runnables, untilTold{loop, told})
+		runnables = append(runnables, untilShutdown{loop, shutdownContext})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
@@ -116,8 +116,8 @@ func addReaders(told context.Context, mgr manager.Manager, config *rest.Config, 
 	return feed, catalogs, nil
 }
 
-// orderController returns the controller of Policies and PolicySets.
-func orderController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
+// newPolicyController returns the controller of Policies and PolicySets.
+func newPolicyController(store *snapshot.Store, o *Options, key func() []byte, excluded []string, identity string, written *operatorpolicy.Metrics, log logr.Logger) (*policycontroller.Controller, error) {
 	return policycontroller.New(policycontroller.Options{
 		Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: excluded, Key: key,
 		Metrics: policycontroller.NewMetrics(metrics.Registry), Wrote: written.Wrote, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
