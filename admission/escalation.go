@@ -20,9 +20,9 @@ import (
 // askedAtOnce bounds the number of concurrent SubjectAccessReviews.
 const askedAtOnce = 20
 
-// mutateParentPolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
+// mutatePolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
 // refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
-func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "policy"}
 	policy, old := &policyv1.Policy{}, (*policyv1.Policy)(nil)
 	if kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, policy) != nil {
@@ -47,11 +47,11 @@ func (g *Gate) mutateParentPolicy(ctx context.Context, _ *snapshot.Snapshot, req
 	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
 }
 
-// validateParentPolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
+// validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
 // It checks again although a valid mark says so: a mark is evidence for later readers of the Policy, not for the present write.
-func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
+func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.PolicyInput{Policy: policy, Old: old, Order: s.Order()}
+	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph()}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
 		return rules.JudgePolicy(in)
 	}
@@ -66,7 +66,7 @@ func (g *Gate) validateParentPolicy(ctx context.Context, s *snapshot.Snapshot, r
 	_, marked := dependency.Verify(key, policy, digest)
 	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
 	if missing.refuses() {
-		in.Order = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
+		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
 	}
 	v := rules.JudgePolicy(in)
 	switch {

@@ -46,10 +46,10 @@ const (
 
 // TestEscalation asks whether the author of a Policy may create what it makes (threat O14).
 func TestEscalation(t *testing.T) {
-	guard := "- objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: etcd}, spec: {a: 1}}"
-	other := strings.Replace(guard, "etcd", "vault", 1)
-	edited := strings.Replace(guard, "a: 1", "a: 2", 1)
-	elsewhere := strings.Replace(guard, "name: etcd", "name: etcd, namespace: other", 1)
+	operatorPolicy := "- objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: etcd}, spec: {a: 1}}"
+	other := strings.Replace(operatorPolicy, "etcd", "vault", 1)
+	edited := strings.Replace(operatorPolicy, "a: 1", "a: 2", 1)
+	elsewhere := strings.Replace(operatorPolicy, "name: etcd", "name: etcd, namespace: other", 1)
 	constraint := "- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: open}, spec: {}}"
 	nothing := "- objectDefinition: {metadata: {name: etcd}}"
 	for _, tc := range []struct {
@@ -60,19 +60,19 @@ func TestEscalation(t *testing.T) {
 		asked       []string
 		refused     string
 	}{
-		{name: "its own kind, in its own namespace", object: []string{guard}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
-		{name: "attack: a kind that it may not create", object: []string{guard}, asked: []string{makesPolicies},
+		{name: "its own kind, in its own namespace", object: []string{operatorPolicy}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
+		{name: "attack: a kind that it may not create", object: []string{operatorPolicy}, asked: []string{makesPolicies},
 			refused: "spec.policy-templates[0] makes OperatorPolicy shop/etcd, which its author may not create (policy/escalation): it needs the right to create operatorpolicies.policy.open-cluster-management.io in namespace shop"},
-		{name: "attack: a Constraint is for the whole cluster", object: []string{guard, constraint}, allowed: []string{makesPolicies}, asked: []string{makesConstraints, makesPolicies},
+		{name: "attack: a Constraint is for the whole cluster", object: []string{operatorPolicy, constraint}, allowed: []string{makesPolicies}, asked: []string{makesConstraints, makesPolicies},
 			refused: "spec.policy-templates[1] makes Constraint open, which its author may not create (policy/escalation): it needs the right to create constraints.operators.coreos.com in the whole cluster"},
 		{name: "attack: a namespace in the template is not where it goes", object: []string{elsewhere}, asked: []string{makesPolicies}, refused: "in namespace shop"},
-		{name: "what stays is not asked about", old: []string{guard}, object: []string{guard}},
-		{name: "attack: what stays is not what is new beside it", old: []string{guard}, object: []string{guard, constraint}, asked: []string{makesConstraints}, refused: "spec.policy-templates[1]"},
-		{name: "attack: the same name with other contents", old: []string{guard}, object: []string{edited}, asked: []string{makesPolicies}, refused: "spec.policy-templates[0]"},
-		{name: "a template that moves is the same", old: []string{guard, constraint}, object: []string{constraint, guard}},
-		{name: "one right is asked about once", object: []string{guard, other}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
+		{name: "what stays is not asked about", old: []string{operatorPolicy}, object: []string{operatorPolicy}},
+		{name: "attack: what stays is not what is new beside it", old: []string{operatorPolicy}, object: []string{operatorPolicy, constraint}, asked: []string{makesConstraints}, refused: "spec.policy-templates[1]"},
+		{name: "attack: the same name with other contents", old: []string{operatorPolicy}, object: []string{edited}, asked: []string{makesPolicies}, refused: "spec.policy-templates[0]"},
+		{name: "a template that moves is the same", old: []string{operatorPolicy, constraint}, object: []string{constraint, operatorPolicy}},
+		{name: "one right is asked about once", object: []string{operatorPolicy, other}, allowed: []string{makesPolicies}, asked: []string{makesPolicies}},
 		{name: "without a kind nothing is made", object: []string{nothing}},
-		{name: "an error is not a yes", object: []string{guard}, err: errors.New("the API server is away"), asked: []string{makesPolicies}, refused: "could not be checked (policy/escalation): try again"},
+		{name: "an error is not a yes", object: []string{operatorPolicy}, err: errors.New("the API server is away"), asked: []string{makesPolicies}, refused: "could not be checked (policy/escalation): try again"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			authorizer := &rights{allowed: map[string]bool{}, err: tc.err}
@@ -82,9 +82,9 @@ func TestEscalation(t *testing.T) {
 			gate := newGate(t, storeOf(t), authorizer)
 			var old *unstructured.Unstructured
 			if tc.old != nil {
-				old = marked(t, parent(t, tc.old))
+				old = marked(t, policy(t, tc.old))
 			}
-			got := send(t, gate, "tenant", false, old, parent(t, tc.object))
+			got := send(t, gate, "tenant", false, old, policy(t, tc.object))
 			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) {
 				t.Errorf("allowed is %v: %s", got.allowed, got.message)
 			}
@@ -100,7 +100,7 @@ func TestEscalationByEnabling(t *testing.T) {
 	authorizer := &rights{}
 	gate := newGate(t, storeOf(t), authorizer)
 	template := []string{"- objectDefinition: {apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: x}}"}
-	old, object := parent(t, template), parent(t, template)
+	old, object := policy(t, template), policy(t, template)
 	if err := unstructured.SetNestedField(old.Object, true, "spec", "disabled"); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestEscalationByRemediation(t *testing.T) {
 	authorizer := &rights{}
 	gate := newGate(t, storeOf(t), authorizer)
 	template := []string{"- objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: x}}"}
-	old, object := parent(t, template), parent(t, template)
+	old, object := policy(t, template), policy(t, template)
 	if err := unstructured.SetNestedField(object.Object, "enforce", "spec", "remediationAction"); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestEscalationByRemediation(t *testing.T) {
 	}
 }
 
-func parent(t *testing.T, templates []string) *unstructured.Unstructured {
+func policy(t *testing.T, templates []string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	text := "apiVersion: policy.open-cluster-management.io/v1\nkind: Policy\nmetadata: {name: app, namespace: shop}\nspec:\n  policy-templates:\n  " + strings.Join(templates, "\n  ") + "\n"
@@ -139,7 +139,7 @@ func parent(t *testing.T, templates []string) *unstructured.Unstructured {
 // waits is a Policy that waits for objects, each "<apiVersion> <kind> <namespace> <name>", and makes nothing.
 func waits(t *testing.T, on ...string) *unstructured.Unstructured {
 	t.Helper()
-	u := parent(t, []string{"- objectDefinition: {apiVersion: v1, kind: X}"})
+	u := policy(t, []string{"- objectDefinition: {apiVersion: v1, kind: X}"})
 	var dependencies []any
 	for _, text := range on {
 		words := strings.Fields(text)
@@ -296,14 +296,14 @@ func TestB2Mark(t *testing.T) {
 		u.SetAnnotations(map[string]string{dependency.AnnotationVerified: mark, "kept": "yes"})
 		return u
 	}
-	bare := parent(t, constraint)
+	bare := policy(t, constraint)
 	valid := marked(t, bare)
 	renamed := valid.DeepCopy()
 	renamed.SetName("another")
 	generated := bare.DeepCopy()
 	generated.SetName("")
 	generated.SetGenerateName("app-")
-	edited := parent(t, []string{strings.Replace(constraint[0], "open", "wide", 1)})
+	edited := policy(t, []string{strings.Replace(constraint[0], "open", "wide", 1)})
 	for _, tc := range []struct {
 		name        string
 		may         bool

@@ -137,12 +137,12 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
 		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
 		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
-		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutatePolicy},
-		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validatePolicy},
+		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
+		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validateOperatorPolicy},
 		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
-		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutateParentPolicy},
-		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validateParentPolicy},
+		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutatePolicy},
+		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validatePolicy},
 		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
 }
@@ -226,9 +226,9 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 	return rules.JudgePlanStatusUpdate(in)
 }
 
-// mutatePolicy sets defaults; what does not decode, has no spec to fill, or has unknown
+// mutateOperatorPolicy sets defaults; what does not decode, has no spec to fill, or has unknown
 // fields, which the patch would drop before validation could refuse them, passes unchanged as in mutateSubscription.
-func (g *Gate) mutatePolicy(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateOperatorPolicy(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`
 	}
@@ -239,7 +239,7 @@ func (g *Gate) mutatePolicy(_ context.Context, _ *snapshot.Snapshot, req *reques
 	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
 }
 
-func (g *Gate) validatePolicy(_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	p, err := decodePolicies(req)
 	if err != nil {
 		return unreadable("operatorpolicy", err)
@@ -273,7 +273,7 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 }
 
 func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {
-	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Order: s.Order()})
+	return rules.JudgePolicySet(rules.PolicySetInput{Set: req.Object, Old: req.OldObject, Graph: s.Graph()})
 }
 
 // decodedPolicies are the two sides of a review of an OperatorPolicy, which is decoded in full.

@@ -70,11 +70,11 @@ func (e *endpoint[New, Old]) answer(r *http.Request, body []byte) (string, *admi
 	}
 	req.authenticated = e.gate.authentic(r)
 	verdict := e.verdict(r.Context(), req)
-	shown := verdict
+	answered := verdict
 	if !req.authenticated {
-		shown = verdict.Redacted()
+		answered = verdict.Redacted()
 	}
-	answer, err := response(&shown)
+	answer, err := response(&answered)
 	if err != nil {
 		return uid, e.unreadable(fmt.Errorf("the answer cannot be written: %w", err))
 	}

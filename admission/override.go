@@ -41,15 +41,15 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	for _, guard := range needs {
+	for _, source := range needs {
 		allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-			Group: groups[guard.Kind], Resource: resources[guard.Kind], Verb: VerbOverride, Namespace: guard.Namespace, Name: guard.Name})
+			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: VerbOverride, Namespace: source.Namespace, Name: source.Name})
 		if err != nil {
 			g.log.Error(err, "override not checked", "user", user.Username)
 			return refused("the right to override could not be checked; try again")
 		}
 		if !allowed {
-			return refused(fmt.Sprintf("it needs the verb %s on %s", VerbOverride, rightOn(guard)))
+			return refused(fmt.Sprintf("it needs the verb %s on %s", VerbOverride, rightOn(source)))
 		}
 	}
 	g.log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
@@ -57,9 +57,9 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 }
 
 // rightOn names a policy or constraint as an RBAC rule on it would.
-func rightOn(guard rules.PolicyRef) string {
-	if guard.Namespace == "" {
-		return resources[guard.Kind] + " " + guard.Name
+func rightOn(source rules.PolicyRef) string {
+	if source.Namespace == "" {
+		return resources[source.Kind] + " " + source.Name
 	}
-	return resources[guard.Kind] + " " + guard.Name + " in namespace " + guard.Namespace
+	return resources[source.Kind] + " " + source.Name + " in namespace " + source.Namespace
 }

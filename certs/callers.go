@@ -112,8 +112,8 @@ type endpoint struct {
 	pointer string
 	// base is the part of the URL before the path; empty for a Service.
 	base string
-	// path is the current path, plain the expected path without a token.
-	path, plain string
+	// path is the current path, expected the right one without a token.
+	path, expected string
 }
 
 // readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the first resource:
@@ -124,7 +124,7 @@ func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
 	if resource == "" || config == nil {
 		return endpoint{}, false
 	}
-	e := endpoint{plain: "/" + verb + "/" + strings.ReplaceAll(resource, "/", "-")}
+	e := endpoint{expected: "/" + verb + "/" + strings.ReplaceAll(resource, "/", "-")}
 	if service, ok := config["service"].(map[string]any); ok {
 		e.path, _ = service["path"].(string)
 		e.pointer = pointer + "/service/path"
@@ -155,7 +155,7 @@ func firstResource(entry map[string]any) string {
 
 // token returns the token at the end of the path, "" if there is none.
 func (e endpoint) token() string {
-	rest, found := strings.CutPrefix(e.path, e.plain+"/")
+	rest, found := strings.CutPrefix(e.path, e.expected+"/")
 	if !found || !tokenPattern.MatchString(rest) {
 		return ""
 	}
@@ -165,7 +165,7 @@ func (e endpoint) token() string {
 // at returns the value of the field for a token, "" for none.
 func (e endpoint) at(token string) string {
 	if token == "" {
-		return e.base + e.plain
+		return e.base + e.expected
 	}
-	return e.base + e.plain + "/" + token
+	return e.base + e.expected + "/" + token
 }

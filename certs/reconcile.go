@@ -179,7 +179,7 @@ func (l *leadership) reconcilePaths(ctx context.Context) error {
 func (l *leadership) routed(r *registration) bool {
 	endpoints := r.endpoints()
 	if l.options.Callers == nil {
-		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.plain && e.token() == "" })
+		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.expected && e.token() == "" })
 	}
 	token := r.token()
 	return len(endpoints) == 0 || token != "" && !l.options.Callers.expired(r.label, token)

@@ -129,17 +129,17 @@ func joinApproval(spec map[string]any) rules.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
 	install, hasInstall := sub[fieldInstallPlanApproval]
-	meant, known := map[string]string{automatic: automatic, manual: none}[text(install)]
+	implied, known := map[string]string{automatic: automatic, manual: none}[text(install)]
 	switch {
 	case !hasInstall && (upgrade == automatic || upgrade == none):
 		return rules.DialectUpgradeApproval
-	case !hasInstall || !known || hasUpgrade && upgrade != meant:
+	case !hasInstall || !known || hasUpgrade && upgrade != implied:
 		return ""
 	}
 	sub = maps.Clone(sub)
 	delete(sub, fieldInstallPlanApproval)
 	spec[fieldSubscription] = sub
-	spec[fieldUpgradeApproval] = meant
+	spec[fieldUpgradeApproval] = implied
 	if hasUpgrade {
 		return ""
 	}
@@ -148,14 +148,14 @@ func joinApproval(spec map[string]any) rules.Dialect {
 
 // splitApproval converts upgradeApproval to the form of a dialect, or to both.
 func splitApproval(spec map[string]any, dialect rules.Dialect) {
-	shown, known := map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
+	implied, known := map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
 	sub, ok := spec[fieldSubscription].(map[string]any)
 	_, stuck := sub[fieldInstallPlanApproval]
 	if !known || !ok || stuck || dialect == rules.DialectUpgradeApproval {
 		return
 	}
 	sub = maps.Clone(sub)
-	sub[fieldInstallPlanApproval] = shown
+	sub[fieldInstallPlanApproval] = implied
 	spec[fieldSubscription] = sub
 	if dialect == rules.DialectInstallPlanApproval {
 		delete(spec, fieldUpgradeApproval)

@@ -56,8 +56,8 @@ func JudgeApproval(in ApprovalInput) Approval {
 	if !a.IsCandidate {
 		return a
 	}
-	a.Verdict = JudgePlan(PlanInput{Plan: in.Plan, Namespace: in.Namespace})
-	csvs := csvsOf(in.Plan, in.Namespace)
+	j := newPlanJudge(PlanInput{Plan: in.Plan, Namespace: in.Namespace})
+	a.Verdict = j.judge()
 	wanted := make([]bool, len(a.Verdict.CSVs))
 	var queue []int
 	for i := range a.Verdict.CSVs {
@@ -65,7 +65,7 @@ func JudgeApproval(in ApprovalInput) Approval {
 			queue = append(queue, i)
 		}
 	}
-	alongRequired(csvs, queue, func(i, _ int) bool {
+	alongRequired(j.csvs, queue, func(i, _ int) bool {
 		if wanted[i] || a.Verdict.CSVs[i].Disposition > Required {
 			return false
 		}
@@ -102,7 +102,7 @@ func (n *Namespace) requiresManual() bool {
 	if n == nil {
 		return false
 	}
-	if slices.ContainsFunc(n.enforced, func(p *Policy) bool {
+	if slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool {
 		mode, _ := p.Approval(n)
 		return mode == olm.ApprovalManual || len(n.subscribers(p.Package)) > 0
 	}) {
@@ -139,8 +139,8 @@ func (in *ApprovalInput) idle(c *CSVVerdict) string {
 			return p.Source() + " is not completed yet"
 		case len(overlap) > 1:
 			return "the policies for package " + c.Package + " overlap, so that none of them acts"
-		case p.invalid != "":
-			return p.Source() + " is not valid: " + p.invalid
+		case len(p.invalid) > 0:
+			return p.Source() + " is not valid: " + p.invalid[0].Error()
 		}
 	}
 	return ""
@@ -148,8 +148,8 @@ func (in *ApprovalInput) idle(c *CSVVerdict) string {
 
 // Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none of them acts: each
 // would revert the changes of the others.
-func Overlapping(ns *Namespace, pkg string) []*Policy {
-	var enforced []*Policy
+func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
+	var enforced []*OperatorPolicy
 	for _, p := range ns.governing(pkg) {
 		if p.Enforced {
 			enforced = append(enforced, p)

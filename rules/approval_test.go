@@ -27,14 +27,14 @@ func TestJudgeApproval(t *testing.T) {
 	incomplete := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: `{{ fromConfigMap "policies" "vault" "group" }}`}
 	})
-	completed := CompletedPolicy(incomplete.Object, nil)
+	completed := CompletedOperatorPolicy(incomplete.Object, nil)
 	second := operatorPolicy("vault", nil)
 	second.Name = "vault-too"
 	type subscriptions = []*olm.Subscription
 	for name, c := range map[string]struct {
 		plan          *olm.InstallPlan
 		edit          func(*olm.InstallPlan)
-		policies      []*Policy
+		policies      []*OperatorPolicy
 		subscriptions subscriptions
 		csvs          []Installed
 		ungoverned    UngovernedMode
@@ -42,47 +42,47 @@ func TestJudgeApproval(t *testing.T) {
 		blocked       string // what one blocker must contain
 		idle          bool   // whether no plan waits
 	}{
-		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*Policy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},
+		"allowed": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
+		"not listed": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{vault}, subscriptions: subscriptions{follows("vault", "Manual")},
 			blocked: "vault.v0.2.0 is not allowed by OperatorPolicy policies/vault (plan/version)"},
-		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*Policy{vault},
+		"with what it requires": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, ungoverned: HoldUngoverned, want: true},
-		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), policies: []*Policy{vault},
+		"a cycle that is wanted": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4 vault etcd"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"a neighbour that nobody wants rides along": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*Policy{vault},
+		"a neighbour that nobody wants rides along": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "no policy governs package prometheus"},
-		"a neighbour that asked for Automatic": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*Policy{vault},
+		"a neighbour that asked for Automatic": {plan: pendingPlan("vault 0.1.9", "prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
-		"a neighbour that asked for Automatic, and its dependency": {plan: pendingPlan("prometheus 0.56.0 etcd", "etcd 0.9.4"), policies: []*Policy{vault},
+		"a neighbour that asked for Automatic, and its dependency": {plan: pendingPlan("prometheus 0.56.0 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, want: true},
-		"only neighbours, but a person said Manual": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault},
+		"only neighbours, but a person said Manual": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Manual")}, blocked: "asks for Manual approval"},
-		"neighbours are left to people": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault}, ungoverned: HoldUngoverned,
+		"neighbours are left to people": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault}, ungoverned: HoldUngoverned,
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
-		"a mode that nobody knows": {plan: pendingPlan("prometheus 0.56.0"), policies: []*Policy{vault}, ungoverned: "aprove",
+		"a mode that nobody knows": {plan: pendingPlan("prometheus 0.56.0"), policies: []*OperatorPolicy{vault}, ungoverned: "aprove",
 			subscriptions: subscriptions{follows("vault", "Manual"), follows("prometheus", "Automatic")}, blocked: "ungoverned: hold"},
-		"an automatic neighbour requires a denied one": {plan: pendingPlan("prometheus 0.56.0 vault", "vault 0.2.0"), policies: []*Policy{vault},
+		"an automatic neighbour requires a denied one": {plan: pendingPlan("prometheus 0.56.0 vault", "vault 0.2.0"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("prometheus", "Automatic")}, blocked: "vault.v0.2.0 is not allowed"},
-		"the policy only informs": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{informing},
+		"the policy only informs": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"no policy enforces in the namespace": {plan: pendingPlan("prometheus 0.56.0"), subscriptions: subscriptions{follows("prometheus", "Automatic")}, idle: true},
-		"no Subscription follows the plan (R-AP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault},
+		"no Subscription follows the plan (R-AP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{subscribed("vault", "vault.v0.1.9", "")}, idle: true},
-		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*Policy{vault},
+		"approved already": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Spec.Approved = true }, policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
+		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*Policy{vault},
+		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
-		"an invalid policy approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{broken},
+		"an invalid policy approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{broken},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not valid: spec.operatorGroup.name"},
-		"a policy that is not completed yet approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{incomplete},
+		"a policy that is not completed yet approves nothing (R-LP-1)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{incomplete},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "is not completed yet"},
-		"what a completed policy says is taken as it is": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{completed},
+		"what a completed policy says is taken as it is": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{completed},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
-		"overlapping policies approve nothing (R-AP-2)": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault, NewPolicy(second)},
+		"overlapping policies approve nothing (R-AP-2)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, NewOperatorPolicy(second)},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "overlap"},
-		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*Policy{vault, informing},
+		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {

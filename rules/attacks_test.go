@@ -57,30 +57,30 @@ func TestPlansNamedAsAttacks(t *testing.T) {
 		want    Decision
 		says    string
 	}{
-		"approved while OLM is still planning": {planning, cluster{Policies: []*Policy{pinned}}, Hold, "plan/phase"},
-		"a plan that names nothing":            {nameless(), cluster{Policies: []*Policy{pinned}}, Hold, "plan/phase"},
-		"a bundle that only a lookup names":    {smuggled, cluster{Policies: []*Policy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "vault.v0.1.9 is not allowed"},
-		"two packages for one CSV":             {twoStories, cluster{Policies: []*Policy{pinned}}, Hold, "both package etcd 0.9.2 and package innocent 0.9.2"},
-		"two versions for one CSV":             {twoVersions, cluster{Policies: []*Policy{pinned}}, Hold, "both package etcd 0.9.2 and package etcd 0.9.4"},
-		"a manifest that does not decode":      {garbled, cluster{Policies: []*Policy{pinned}}, Hold, "manifest in the plan cannot be read"},
-		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*Policy{open},
+		"approved while OLM is still planning": {planning, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "plan/phase"},
+		"a plan that names nothing":            {nameless(), cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "plan/phase"},
+		"a bundle that only a lookup names":    {smuggled, cluster{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "vault.v0.1.9 is not allowed"},
+		"two packages for one CSV":             {twoStories, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "both package etcd 0.9.2 and package innocent 0.9.2"},
+		"two versions for one CSV":             {twoVersions, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "both package etcd 0.9.2 and package etcd 0.9.4"},
+		"a manifest that does not decode":      {garbled, cluster{Policies: []*OperatorPolicy{pinned}}, Hold, "manifest in the plan cannot be read"},
+		"two Subscriptions claim one CSV": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{open},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", ""), subscribed("innocent", "x.v1", "")}}, Hold, "Subscriptions to different packages"},
-		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
+		"a CSV known as installed only": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.Versions = []string{"x.v2"} })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "", "x.v1")}}, Deny, "x.v1 is not allowed"},
-		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
+		"forbidden wherever it comes from": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.ComplianceType = policyv1beta2.MustNotHave })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Deny, "plan/mustnothave"},
-		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
+		"forbidden from one catalog, which is not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
-		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
+		"forbidden in a range, version not known": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType, s.VersionRange = policyv1beta2.MustNotHave, "<1.0.0" })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "version or catalog is not known"},
-		"a range and no version": {nameless("x.v1"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
+		"a range and no version": {nameless("x.v1"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { anyCatalog(s); s.VersionRange = ">=1.0.0" })},
 			Subscriptions: []*olm.Subscription{subscribed("etcd", "x.v1", "")}}, Hold, "the version of x.v1 is not known"},
-		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.VersionRange, s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2" })}}, Allow, ""},
-		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*Policy{held},
+		"outside the range, but the policy starts there": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.VersionRange, s.Subscription.StartingCSV = ">=1.0.0", "etcd.v0.9.2" })}}, Allow, ""},
+		"an upgrade of a CSV without properties": {pendingPlan("etcd 0.9.4"), cluster{Policies: []*OperatorPolicy{held},
 			CSVs: []Installed{{CSV: "old.v1"}}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "old.v1")}}, Hold, "upgrade of old.v1 to etcd.v0.9.4"},
-		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
+		"a plan for what is installed is no upgrade": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
 			CSVs: []Installed{{CSV: "etcd.v0.9.2", Package: "etcd", Version: "0.9.2"}}}, Allow, ""},
-		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*Policy{held},
+		"an upgrade of another package": {pendingPlan("etcd 0.9.2"), cluster{Policies: []*OperatorPolicy{held},
 			CSVs: []Installed{{CSV: "vault.v0.1.9", Package: "vault", Version: "0.1.9"}}}, Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,10 +104,10 @@ func TestBornApproved(t *testing.T) {
 		return func(s *spec) { anyCatalog(s); s.Versions = names }
 	}
 	ns := NewNamespace("shop", NamespaceContents{
-		Policies:      []*Policy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
+		Policies:      []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2")), policyFor("vault", list("vault.v0.1.9"))},
 		Subscriptions: []*olm.Subscription{automatic("etcd", "etcd.v0.9.2"), automatic("vault", "vault.v0.1.9")},
 	})
-	switched := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", list("etcd.v0.9.2"))},
+	switched := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", list("etcd.v0.9.2"))},
 		Subscriptions: []*olm.Subscription{subscriptionTo("etcd")}})
 	plan := &olm.InstallPlanHead{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-x7"}, Spec: olm.InstallPlanSpec{CSVNames: []string{"etcd.v0.9.4"}, Approved: true}}
 	if v := JudgePlanCreate(PlanCreateInput{Plan: plan, Namespace: switched, ByOLM: true}); v.Decision != Hold {
@@ -131,7 +131,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	old.Spec.Approved = true
 	started := *old
 	started.Status.Phase = olm.PhaseInstalling
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 	if v := JudgePlanStatusUpdate(PlanStatusInput{New: &started, Old: old, Namespace: ns}); v.Decision != Allow {
 		t.Errorf("refused: %s", v.Refusal())
 	}
@@ -140,7 +140,7 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 // TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no single source. A blank
 // reason counts as none.
 func TestOverrideNeeds(t *testing.T) {
-	policies := []*Policy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
+	policies := []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2")), policyFor("vault", nil)}
 	ns := NewNamespace("shop", NamespaceContents{Policies: policies})
 	for _, c := range []struct {
 		plan *olm.InstallPlan
@@ -183,7 +183,7 @@ func TestStricterApprovalWins(t *testing.T) {
 	free, pinned := operatorPolicy("etcd", nil), operatorPolicy("etcd", versions("etcd.v0.9.2"))
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 		free.Name, pinned.Name = names[0], names[1]
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{NewPolicy(free), NewPolicy(pinned)}})
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{NewOperatorPolicy(free), NewOperatorPolicy(pinned)}})
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
@@ -195,7 +195,7 @@ func TestStricterApprovalWins(t *testing.T) {
 
 // TestMustNotHaveFromAnotherCatalog: a package is forbidden from one catalog only.
 func TestMustNotHaveFromAnotherCatalog(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave })}})
 	for source, want := range map[string]Decision{"operatorhubio-catalog": Deny, "curated-catalog": Allow} {
 		sub := subscriptionTo("etcd")
 		sub.Spec.Source = source

@@ -10,7 +10,7 @@ import (
 
 // crowd returns a namespace with n policies, one of which governs etcd.
 func crowd(n int) *Namespace {
-	policies := make([]*Policy, 0, n)
+	policies := make([]*OperatorPolicy, 0, n)
 	for i := range n - 1 {
 		policies = append(policies, policyFor(fmt.Sprintf("package-%d", i), versions("one.v1.0.0", "two.v1.0.0")))
 	}
@@ -86,7 +86,7 @@ func BenchmarkJudgeApproval(b *testing.B) {
 		}
 		s := subscriptionTo("etcd")
 		s.Status.InstallPlan.Name = plan.Metadata.Name
-		ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*olm.Subscription{s}, Plans: plans})
+		ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Subscriptions: []*olm.Subscription{s}, Plans: plans})
 		b.Run(fmt.Sprintf("plans=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -135,7 +135,7 @@ func TestA4Properties(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties}}}
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
 			var v Verdict
 			bytes, took := allocated(func() { v = JudgeCSV(CSVInput{New: csv, Namespace: ns}) })
 			if v.Decision != Hold || !strings.Contains(v.Refusal(), "at most") {
@@ -158,7 +158,7 @@ func TestA4Plans(t *testing.T) {
 	many.Spec.CSVNames = names
 	steps := pendingPlan("etcd 0.9.2")
 	steps.Status.Steps = make([]olm.Step, 400_000)
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Constraints: under(onlyEtcd)})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Constraints: under(onlyEtcd)})
 	for name, plan := range map[string]*olm.InstallPlan{"names": many, "steps": steps} {
 		t.Run(name, func(t *testing.T) {
 			var v Verdict

@@ -20,7 +20,7 @@ func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting b
 }
 
 // AddPolicy adds a policy to the namespace that it governs.
-func (c *Cluster) AddPolicy(p *Policy) {
+func (c *Cluster) AddPolicy(p *OperatorPolicy) {
 	n := c.namespace(p.Concerns())
 	n.Policies = append(n.Policies, p)
 }

@@ -28,13 +28,13 @@ const (
 
 var (
 	constraintField = Rule{RuleConstraintField, OutcomeDeny,
-		"a field of a Constraint does not exist, is there twice, or has a value that cannot work"}
+		"a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
 	constraintSyntax = Rule{RuleConstraintSyntax, OutcomeDeny,
 		"spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
 	constraintSize = Rule{RuleConstraintSize, OutcomeDeny,
 		"a Constraint is too large, too deep or too long"}
 	constraintRule = Rule{RuleConstraintRule, OutcomeDeny,
-		"a rule of a Constraint is not a CEL expression for true or false, may cost too much, or names a version range that is none"}
+		"a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"}
 	constraintProperty = Rule{RuleConstraintProperty, OutcomeDeny,
 		"a property of a Constraint, of a type that OLM knows, has a value of another shape"}
 	constraintIneffective = Rule{RuleConstraintIneffective, OutcomeWarn,
@@ -142,7 +142,7 @@ func (in *ConstraintInput) preview(d *constraint.Definition, v *Verdict) {
 	for ns := range in.Namespaces {
 		for i := range ns.Installed() {
 			installed := &ns.installed[i]
-			for _, f := range set.Judge(installed.bundle(ns), ns.Facts(), budget) {
+			for _, f := range set.Judge(installed.bundle(ns), ns.ForConstraints(), budget) {
 				if f.Outcome == constraint.Undecided {
 					continue
 				}

@@ -138,11 +138,11 @@ func TestOwnConstraints(t *testing.T) {
 		want     Decision
 		warnings int
 	}{
-		"nothing offers it":                         {NamespaceContents{Policies: []*Policy{source}, Constraints: under()}, Hold, 0},
+		"nothing offers it":                         {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under()}, Hold, 0},
 		"nothing offers it, and nothing may refuse": {NamespaceContents{Constraints: under()}, Allow, 1},
-		"the cluster offers it":                     {NamespaceContents{Policies: []*Policy{source}, Constraints: under(secured)}, Allow, 0},
-		"what is installed offers it":               {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
-		"only what it replaces offers it":           {NamespaceContents{Policies: []*Policy{source}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
+		"the cluster offers it":                     {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(secured)}, Allow, 0},
+		"what is installed offers it":               {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(), CSVs: installed("vault")}, Allow, 0},
+		"only what it replaces offers it":           {NamespaceContents{Policies: []*OperatorPolicy{source}, Constraints: under(), CSVs: installed("etcd")}, Hold, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := withProperties(pendingPlan("etcd 0.9.2"), needs)
@@ -169,7 +169,7 @@ func TestBinding(t *testing.T) {
 		return s
 	}
 	governed := tenant
-	governed.Policies = []*Policy{policyFor("etcd", nil)}
+	governed.Policies = []*OperatorPolicy{policyFor("etcd", nil)}
 	for name, c := range map[string]struct {
 		contents NamespaceContents
 		sub      *olm.Subscription
@@ -266,8 +266,8 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"past OLM, satisfied":              {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
 		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
 		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "(csv/constraint)"},
-		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/policy)"},
-		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*Policy{pinned}}, Hold, "(csv/policy)"},
+		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/policy)"},
+		"past OLM, says nothing of itself": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Hold, "(csv/policy)"},
 		"a copy that is none":              {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied)}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
 		"a copy by OLM":                    {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), copied), ByOLM: true}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
 		"a step of a plan that was approved before the Constraint": {CSVInput{New: csv("etcd.v0.9.2", ""), ByOLM: true},
@@ -280,7 +280,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 			NamespaceContents{Constraints: under(certified), CSVs: []Installed{{CSV: "etcd.v0.9.2", spec: &olm.CSVSpec{}}}}, Deny, "(csv/constraint)"},
 		"the name of a plan that nobody has approved": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{unapproved}}, Deny, "(csv/constraint)"},
-		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/policy)"},
+		"by OLM, before its plan is seen": {CSVInput{New: csv("etcd.v0.9.2", etcd), ByOLM: true}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/policy)"},
 		"the name of a plan that is done": {CSVInput{New: csv("etcd.v0.9.2", "")},
 			NamespaceContents{Constraints: under(certified), Plans: []*olm.InstallPlan{running("Manual", olm.PhaseComplete)}}, Deny, "(csv/constraint)"},
 		"a forged virtual operator": {CSVInput{New: csv("etcd.v0.9.2", etcd, fake)}, NamespaceContents{}, Deny, "(csv/virtual-operator)"},
@@ -294,13 +294,13 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		"an edit of one that violated it before": {CSVInput{Old: csv("etcd.v0.9.2", properties("etcd", "0.9.2")),
 			New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"), func(c *olm.CSV) { c.Spec.Digest[0]++ })}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
 		"an edit of one that a policy does not allow any more": {CSVInput{Old: csv("etcd.v0.9.2", etcd), New: csv("etcd.v0.9.2", etcd, func(c *olm.CSV) { c.Spec.Digest[0]++ })},
-			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "(csv/frozen)"},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/frozen)"},
 		"another version by an edit": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("vault", "0.1.9"))},
-			NamespaceContents{Policies: []*Policy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(csv/policy)"},
+			NamespaceContents{Policies: []*OperatorPolicy{policyFor("vault", versions("vault.v0.1.8"))}}, Deny, "(csv/policy)"},
 		"a governed package by an edit of its name": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("innocent", "0.9.4"))},
-			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "something else than package etcd"},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "something else than package etcd"},
 		"a governed package that plays a copy": {CSVInput{Old: csv("etcd.v0.9.4", properties("etcd", "0.9.4")), New: csv("etcd.v0.9.4", properties("etcd", "0.9.4"), copied)},
-			NamespaceContents{Policies: []*Policy{pinned}}, Deny, "something else than package etcd"},
+			NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "something else than package etcd"},
 		"nothing is judged here": {CSVInput{New: csv("etcd.v0.9.2", "")}, NamespaceContents{}, Allow, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestPlansBornApprovedUnderConstraints(t *testing.T) {
 // TestOverrideOfConstraints checks what an approver needs to set a Constraint aside.
 func TestOverrideOfConstraints(t *testing.T) {
 	plan := withStep(pendingPlan("etcd 0.9.2"), "etcd.v0.9.2", inline("1.99.0"))
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}, Constraints: under(certified)})
 	v := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	needs, ok := v.OverrideNeeds(ns)
 	want := []PolicyRef{{Kind: KindConstraint, Name: "certified"}, {Kind: KindOperatorPolicy, Namespace: "policies", Name: "etcd"}}

@@ -18,13 +18,13 @@ const (
 
 var (
 	csvConstraint = Rule{RuleCSVConstraint, OutcomeDeny,
-		"a ClusterServiceVersion, written past OLM or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"}
+		"a ClusterServiceVersion, written directly or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"}
 	csvPolicy = Rule{RuleCSVPolicy, OutcomeDeny,
-		"a ClusterServiceVersion, written past OLM or as a step of a plan, is not one that a policy allows, or (Hold) may not be"}
+		"a ClusterServiceVersion, written directly or as a step of a plan, is not one that a policy allows, or (Hold) may not be"}
 	csvFrozen = Rule{RuleCSVFrozen, OutcomeDeny,
 		"a governed ClusterServiceVersion is changed by another user than OLM"}
 	csvVirtualOperator = Rule{RuleCSVVirtualOperator, OutcomeDeny,
-		"somebody else than Opgate writes a virtual operator, by which cluster properties reach OLM's resolver"}
+		"a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
 )
 
 // CSVInput is the input of JudgeCSV.
@@ -84,7 +84,7 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}
-	return in.Namespace.Constraints().Judge(bundle, in.Namespace.Facts(), budget)
+	return in.Namespace.Constraints().Judge(bundle, in.Namespace.ForConstraints(), budget)
 }
 
 // matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not, nor do OLM's

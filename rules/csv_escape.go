@@ -55,7 +55,7 @@ func (n *Namespace) Decidable() bool {
 			return false
 		}
 	}
-	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && !n.Facts().Unknown
+	return n.Constraints().Empty() || n.Constraints().Cluster().Version != "" && n.Exists()
 }
 
 // GenerationOf returns the generation of a source whose verdict depends on its spec only, else 0.

@@ -20,11 +20,11 @@ func TestA4Escapes(t *testing.T) {
 	})
 	allowed, other := policyFor("etcd", versions("etcd.v0.9.2")), policyFor("etcd", versions("etcd.v0.9.4"))
 	other.Object.Generation = 3
-	completed := CompletedPolicy(other.Object, nil)
+	completed := CompletedOperatorPolicy(other.Object, nil)
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)
-		policy *Policy
+		policy *OperatorPolicy
 		plans  []*olm.InstallPlan
 		// known and refused are the outcome, generation that of the first reason.
 		known, refused bool
@@ -86,7 +86,7 @@ func TestA4Escapes(t *testing.T) {
 				c.edit(csv)
 			}
 			installed, _ := InstalledBy(written(t, etcdSpec))
-			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*Policy{c.policy}, Plans: c.plans, CSVs: []Installed{installed}})
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{c.policy}, Plans: c.plans, CSVs: []Installed{installed}})
 			reasons, known := JudgeEscape(csv, ns)
 			if known != c.known || (len(reasons) > 0) != c.refused {
 				t.Fatalf("known %t, %+v", known, reasons)

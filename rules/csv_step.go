@@ -105,9 +105,9 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 	if !overridden {
 		judgeStepByPolicies(c, ns, v)
 	}
-	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.Facts(), budget) {
-		shown := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0
-		if !overridden || !shown {
+	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
+		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0
+		if !overridden || !visible {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
 	}

@@ -66,7 +66,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		user   string
 		byOLM  bool
 		spec   string
-		policy *Policy
+		policy *OperatorPolicy
 		plans  []*olm.InstallPlan
 		want   Decision
 		says   string
@@ -177,7 +177,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{c.policy}, Plans: c.plans})
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{c.policy}, Plans: c.plans})
 			v := JudgeCSV(CSVInput{New: written(t, c.spec), Namespace: ns, ByOLM: c.byOLM, User: c.user})
 			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
 				t.Errorf("%s: %s\nwant %s with %q", v.Decision, v.Refusal(), c.want, c.says)
@@ -189,7 +189,7 @@ func TestA5PlanLendsItsName(t *testing.T) {
 // TestA5ImageSaysAnother: the account of a plan for an image writes a ClusterServiceVersion that contradicts the plan.
 func TestA5ImageSaysAnother(t *testing.T) {
 	plan := installing(t, "", func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "weak" })
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2"))}, Plans: []*olm.InstallPlan{plan}})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}, Plans: []*olm.InstallPlan{plan}})
 	csv := written(t, etcdSpec)
 	csv.Metadata.Annotations.Properties = properties("vault", "0.1.9")
 	v := JudgeCSV(CSVInput{New: csv, Namespace: ns, User: "system:serviceaccount:shop:weak"})
@@ -203,7 +203,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 	done := installing(t, etcdSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
 	ns := func(spec string) *Namespace {
 		installed, _ := InstalledBy(written(t, spec))
-		return NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
+		return NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2", "etcd.v0.9.4"))},
 			Plans: []*olm.InstallPlan{done}, CSVs: []Installed{installed}, Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.2")}})
 	}
 	for _, c := range []struct {
@@ -242,7 +242,7 @@ func TestA6ContentsExchanged(t *testing.T) {
 
 // TestA10CopyMadeReal removes or changes the label of a copy. Live in e2e.
 func TestA10CopyMadeReal(t *testing.T) {
-	ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{policyFor("etcd", versions("etcd.v0.9.4"))}})
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.4"))}})
 	copied := func(from string) *olm.CSV {
 		csv := written(t, etcdSpec)
 		csv.Metadata.Labels.CopiedFrom = from

@@ -12,24 +12,24 @@ import (
 // Namespace is what Opgate knows of one namespace: the policies that govern packages in it, the Constraints of the cluster, and its OLM
 // objects. It is immutable, and safe for concurrent use. A nil Namespace is one without known objects, on a cluster without Constraints.
 type Namespace struct {
-	name          string
-	facts         constraint.Namespace
-	constraints   *constraint.Set
-	policies      []*Policy
-	byPackage     map[string][]*Policy
-	subscriptions []*olm.Subscription
-	installed     []Installed
-	plans         []*olm.InstallPlan
-	enforced      []*Policy
-	deleting      bool
-	order         *dependency.Graph
-	groups        []*olm.OperatorGroup
+	name           string
+	forConstraints constraint.Namespace
+	constraints    *constraint.Set
+	policies       []*OperatorPolicy
+	byPackage      map[string][]*OperatorPolicy
+	subscriptions  []*olm.Subscription
+	installed      []Installed
+	plans          []*olm.InstallPlan
+	enforced       []*OperatorPolicy
+	deleting       bool
+	graph          *dependency.Graph
+	groups         []*olm.OperatorGroup
 }
 
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
 type NamespaceContents struct {
 	// Policies are those whose TargetNamespace is this one.
-	Policies      []*Policy
+	Policies      []*OperatorPolicy
 	Subscriptions []*olm.Subscription
 	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
 	CSVs  []Installed
@@ -48,17 +48,17 @@ type NamespaceContents struct {
 // NewNamespace indexes the objects of a namespace.
 func NewNamespace(name string, c NamespaceContents) *Namespace {
 	n := &Namespace{
-		name:          name,
-		policies:      slices.Clone(c.Policies),
-		subscriptions: slices.Clone(c.Subscriptions),
-		plans:         slices.Clone(c.Plans),
-		groups:        slices.Clone(c.Groups),
-		facts:         constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
-		deleting:      c.Deleting,
-		constraints:   c.Constraints,
-		byPackage:     make(map[string][]*Policy, len(c.Policies)),
+		name:           name,
+		policies:       slices.Clone(c.Policies),
+		subscriptions:  slices.Clone(c.Subscriptions),
+		plans:          slices.Clone(c.Plans),
+		groups:         slices.Clone(c.Groups),
+		forConstraints: constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
+		deleting:       c.Deleting,
+		constraints:    c.Constraints,
+		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
 	}
-	slices.SortFunc(n.policies, func(a, b *Policy) int { return cmp.Compare(a.key(), b.key()) })
+	slices.SortFunc(n.policies, func(a, b *OperatorPolicy) int { return cmp.Compare(a.key(), b.key()) })
 	slices.SortFunc(n.subscriptions, func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	for _, p := range n.policies {
@@ -113,12 +113,18 @@ func (n *Namespace) Constraints() *constraint.Set {
 	return n.constraints
 }
 
-// Facts returns what Constraints may read of the namespace.
-func (n *Namespace) Facts() constraint.Namespace {
+// Exists reports whether the namespace was observed. Before that its labels are not known.
+func (n *Namespace) Exists() bool { return !n.ForConstraints().Unknown }
+
+// Labels returns the labels of the namespace. They must not be modified.
+func (n *Namespace) Labels() map[string]string { return n.ForConstraints().Labels }
+
+// ForConstraints returns what Constraints may read of the namespace.
+func (n *Namespace) ForConstraints() constraint.Namespace {
 	if n == nil {
 		return constraint.Namespace{Unknown: true}
 	}
-	return n.facts
+	return n.forConstraints
 }
 
 // Installed returns what is installed here, sorted by name.
@@ -130,7 +136,7 @@ func (n *Namespace) Installed() []Installed {
 }
 
 // Policies returns the policies that govern packages here, sorted by namespace and name.
-func (n *Namespace) Policies() []*Policy {
+func (n *Namespace) Policies() []*OperatorPolicy {
 	if n == nil {
 		return nil
 	}
@@ -154,7 +160,7 @@ func (n *Namespace) Plans() []*olm.InstallPlan {
 }
 
 // governing returns the policies of a package, sorted by namespace and name.
-func (n *Namespace) governing(pkg string) []*Policy {
+func (n *Namespace) governing(pkg string) []*OperatorPolicy {
 	if n == nil || pkg == "" {
 		return nil
 	}
@@ -165,7 +171,7 @@ func (n *Namespace) governing(pkg string) []*Policy {
 func (n *Namespace) governed() bool { return n != nil && len(n.policies) > 0 }
 
 // enforcing returns the policies that may refuse writes in this namespace.
-func (n *Namespace) enforcing() []*Policy {
+func (n *Namespace) enforcing() []*OperatorPolicy {
 	if n == nil {
 		return nil
 	}
@@ -218,8 +224,8 @@ func (n *Namespace) claimed(csv string) (pkg string, disputed bool) {
 }
 
 // withPolicy returns the namespace with one policy added or replaced, if that policy governs a package here.
-func (n *Namespace) withPolicy(p *Policy) *Namespace {
-	contents := NamespaceContents{Policies: []*Policy{p}}
+func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
+	contents := NamespaceContents{Policies: []*OperatorPolicy{p}}
 	if n == nil {
 		return NewNamespace(p.TargetNamespace, contents)
 	}
@@ -229,7 +235,7 @@ func (n *Namespace) withPolicy(p *Policy) *Namespace {
 		}
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
-	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = !n.facts.Unknown, n.deleting, n.facts.Labels, n.constraints
+	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
 	return NewNamespace(n.name, contents)
 }
 

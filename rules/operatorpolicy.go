@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -14,8 +16,8 @@ const RulePolicyUnreadable RuleID = "policy/unreadable"
 
 var policyUnreadable = Rule{RulePolicyUnreadable, OutcomeHold, "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
-// Policy is an OperatorPolicy prepared for judging, so that its spec is parsed once and not for each request. It is immutable.
-type Policy struct {
+// OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is immutable.
+type OperatorPolicy struct {
 	Namespace, Name string
 	// Object is the OperatorPolicy that this was created from; nil if that could not be decoded.
 	Object *policyv1beta2.OperatorPolicy
@@ -44,26 +46,27 @@ type Policy struct {
 	// completed is set if cluster state was added to the spec.
 	completed    bool
 	versions     []string
-	listed       map[string]struct{}
+	versionSet   map[string]struct{}
 	versionRange *olm.VersionRange
 	// faults are why the policy cannot be judged by. While there are any, what it governs is held: an unreadable policy must not open the
 	// gate.
 	faults string
-	// invalid is why the loop must not act for the policy although it can be judged by: another part of its spec is wrong.
-	invalid string
+	// invalid are the fields with values that are not valid. While there are any, the loop does not act for the policy, even if it can be
+	// judged by.
+	invalid field.ErrorList
 	source  string
 }
 
-// NewPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
-func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
+// NewOperatorPolicy prepares an OperatorPolicy for judging. It is total: it keeps whatever it cannot read as a fault.
+func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	spec := &op.Spec
 	sub := &spec.Subscription
-	p := &Policy{
+	p := &OperatorPolicy{
 		Namespace:       op.Namespace,
 		Name:            op.Name,
 		Object:          op,
-		Package:         plainText(sub.Name),
-		TargetNamespace: plainText(sub.Namespace),
+		Package:         unlessTemplate(sub.Name),
+		TargetNamespace: unlessTemplate(sub.Namespace),
 		Enforced:        spec.IsEnforced(),
 		MustNotHave:     spec.IsMustNotHave(),
 		Channel:         sub.Channel,
@@ -75,39 +78,38 @@ func NewPolicy(op *policyv1beta2.OperatorPolicy) *Policy {
 		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
 	}
-	p.listed = make(map[string]struct{}, len(p.versions))
+	p.versionSet = make(map[string]struct{}, len(p.versions))
 	for _, name := range p.versions {
-		p.listed[name] = struct{}{}
+		p.versionSet[name] = struct{}{}
 	}
 	var faults []string
-	for _, err := range validateGate(op) {
+	p.invalid = validateGate(op)
+	for _, err := range p.invalid {
 		faults = append(faults, err.Field+" is not valid")
 	}
-	for _, field := range templatedFields(op) {
-		faults = append(faults, field+" holds template text that has not been resolved")
+	for _, path := range templatedFields(op) {
+		faults = append(faults, path+" holds template text that has not been resolved")
 	}
 	p.faults = strings.Join(faults, "; ")
-	if errs := validateRest(op); len(errs) > 0 {
-		p.invalid = errs[0].Error()
-	}
+	p.invalid = append(p.invalid, validateRest(op)...)
 	if spec.VersionRange != "" && p.faults == "" {
 		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
 	}
 	return p
 }
 
-// UnreadablePolicy represents a stored policy that does not decode: it holds what it governs, as far as that is known.
-func UnreadablePolicy(namespace, name, targetNamespace, pkg string, cause error) *Policy {
-	return &Policy{
-		Namespace: namespace, Name: name, TargetNamespace: plainText(targetNamespace), Package: plainText(pkg),
+// UnreadableOperatorPolicy represents a stored policy that does not decode: it holds what it governs, as far as that is known.
+func UnreadableOperatorPolicy(namespace, name, targetNamespace, pkg string, cause error) *OperatorPolicy {
+	return &OperatorPolicy{
+		Namespace: namespace, Name: name, TargetNamespace: unlessTemplate(targetNamespace), Package: unlessTemplate(pkg),
 		Enforced: true, faults: cause.Error(), source: "OperatorPolicy " + namespace + "/" + name,
 	}
 }
 
-// CompletedPolicy prepares a policy that was completed from cluster state. Problems, full sentences, are why that failed in part; while
+// CompletedOperatorPolicy prepares a policy that was completed from cluster state. Problems, full sentences, are why that failed in part; while
 // there are any, what it governs is held.
-func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Policy {
-	p := NewPolicy(op)
+func CompletedOperatorPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *OperatorPolicy {
+	p := NewOperatorPolicy(op)
 	p.Problems, p.Incomplete, p.completed = problems, false, true
 	if p.faults != "" && len(problems) > 0 {
 		p.faults += "; "
@@ -117,7 +119,7 @@ func CompletedPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *Polic
 }
 
 // Concerns returns the namespace in which the policy governs a package, or "" if it governs nothing.
-func (p *Policy) Concerns() string {
+func (p *OperatorPolicy) Concerns() string {
 	if p.Package == "" {
 		return ""
 	}
@@ -125,19 +127,19 @@ func (p *Policy) Concerns() string {
 }
 
 // Source returns the policy's name as used in reasons.
-func (p *Policy) Source() string { return p.source }
+func (p *OperatorPolicy) Source() string { return p.source }
 
 // key identifies policies and orders them.
-func (p *Policy) key() string { return p.Namespace + "/" + p.Name }
+func (p *OperatorPolicy) key() string { return p.Namespace + "/" + p.Name }
 
 // restrictsVersions reports whether the policy allows only some versions of the package.
-func (p *Policy) restrictsVersions() bool {
+func (p *OperatorPolicy) restrictsVersions() bool {
 	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
 }
 
 // Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why. With Automatic OLM
 // approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
-func (p *Policy) Approval(ns *Namespace) (mode, because string) {
+func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 	switch {
 	case p.faults != "":
 		return olm.ApprovalManual, "the policy cannot be read"
@@ -159,17 +161,19 @@ func (p *Policy) Approval(ns *Namespace) (mode, because string) {
 
 // lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a look-alike is another name (threat
 // O11).
-func (p *Policy) lists(csv string) bool {
-	_, ok := p.listed[csv]
+func (p *OperatorPolicy) lists(csv string) bool {
+	_, ok := p.versionSet[csv]
 	return ok
 }
 
 // namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8). The Subscription's
 // startingCSV never counts.
-func (p *Policy) namesStart(csv string) bool { return p.StartingCSV != "" && p.StartingCSV == csv }
+func (p *OperatorPolicy) namesStart(csv string) bool {
+	return p.StartingCSV != "" && p.StartingCSV == csv
+}
 
 // acceptedVersions returns the end of a refusal: which versions would be allowed.
-func (p *Policy) acceptedVersions() string {
+func (p *OperatorPolicy) acceptedVersions() string {
 	names := p.versions
 	if p.StartingCSV != "" && !p.lists(p.StartingCSV) {
 		names = append(names[:len(names):len(names)], p.StartingCSV)
@@ -181,15 +185,15 @@ func (p *Policy) acceptedVersions() string {
 }
 
 // catalogMismatch reports whether a catalog differs from the one that the policy names.
-func (p *Policy) catalogMismatch(c olm.Catalog) bool {
+func (p *OperatorPolicy) catalogMismatch(c olm.Catalog) bool {
 	return p.Catalog.Name != "" && p.Catalog.Name != c.Name || p.Catalog.Namespace != "" && p.Catalog.Namespace != c.Namespace
 }
 
 // AllowsCatalog reports whether a catalog matches the one that the policy names, if it names one.
-func (p *Policy) AllowsCatalog(c olm.Catalog) bool { return !p.catalogMismatch(c) }
+func (p *OperatorPolicy) AllowsCatalog(c olm.Catalog) bool { return !p.catalogMismatch(c) }
 
 // catalogText returns the policy's catalog as far as the policy names it.
-func (p *Policy) catalogText() string {
+func (p *OperatorPolicy) catalogText() string {
 	switch {
 	case p.Catalog.Namespace == "":
 		return "catalog " + p.Catalog.Name
@@ -202,7 +206,8 @@ func (p *Policy) catalogText() string {
 // isTemplate reports whether a string contains template text, which the policy framework resolves on the cluster.
 func isTemplate(s string) bool { return strings.Contains(s, "{{") }
 
-func plainText(s string) string {
+// unlessTemplate returns a string that contains no template text, else "".
+func unlessTemplate(s string) string {
 	if isTemplate(s) {
 		return ""
 	}
@@ -211,7 +216,7 @@ func plainText(s string) string {
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not, accepted is what it wants
 // instead.
-func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
+func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &planCSV{name: csv, version: version}
 	if unlistedCSV(c, p).silent() && outOfRangeCSV(c, p).silent() {
 		return true, ""
@@ -221,14 +226,14 @@ func (p *Policy) Covers(csv, version string) (ok bool, accepted string) {
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that depends on a version
 // or catalog that is not known (zero).
-func (p *Policy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
+func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
 	c := &planCSV{name: csv, version: version}
 	c.from(catalog)
 	return p.matches(c)
 }
 
 // unreadable holds what a policy with faults governs.
-func unreadable(p *Policy, governed string) finding {
+func unreadable(p *OperatorPolicy, governed string) finding {
 	if p.faults == "" {
 		return finding{}
 	}

@@ -21,9 +21,9 @@ const (
 
 var (
 	operatorPolicyField = Rule{RuleOperatorPolicyField, OutcomeDeny,
-		"a field of an OperatorPolicy has a value that cannot work"}
+		"a field of an OperatorPolicy has a value that is not valid"}
 	operatorPolicyUnknownField = Rule{RuleOperatorPolicyUnknownField, OutcomeDeny,
-		"an OperatorPolicy has a field that does not exist, or one twice"}
+		"a field of an OperatorPolicy is unknown, or is set twice"}
 	operatorPolicyContradiction = Rule{RuleOperatorPolicyContradiction, OutcomeDeny,
 		"two fields of an OperatorPolicy contradict each other"}
 )
@@ -72,7 +72,8 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 	for _, problem := range in.Strict {
 		v.refuse(Reason{Rule: RuleOperatorPolicyUnknownField, Decision: Deny, Message: sentence(problem.Error(), RuleOperatorPolicyUnknownField, fixOf(problem))})
 	}
-	for _, err := range ValidateOperatorPolicy(op) {
+	policy := NewOperatorPolicy(op)
+	for _, err := range policy.invalid {
 		id := RuleOperatorPolicyField
 		if err.Type == field.ErrorTypeForbidden {
 			id = RuleOperatorPolicyContradiction
@@ -80,7 +81,7 @@ func JudgeOperatorPolicy(in OperatorPolicyInput) Verdict {
 		v.refuse(Reason{Rule: id, Decision: Deny, Field: err.Field, Message: sentence(err.Error(), id, "")})
 	}
 	if v.Decision == Allow {
-		previewPolicy(&in, NewPolicy(op), &v)
+		previewPolicy(&in, policy, &v)
 	}
 	return v.sorted()
 }

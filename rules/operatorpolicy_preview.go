@@ -31,7 +31,7 @@ var (
 )
 
 // previewPolicy warns of what the policy will and will not do.
-func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
+func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	preview := func(id RuleID, what, more string) { v.warn(Reason{Rule: id, Message: sentence(what, id, more)}) }
 	for _, name := range p.versions {
 		if _, err := semver.ParseTolerant(name); err == nil {
@@ -73,7 +73,7 @@ func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".
-func (p *Policy) uncovered(installed Installed) string {
+func (p *OperatorPolicy) uncovered(installed Installed) string {
 	if installed.Package != p.Package {
 		return ""
 	}
@@ -90,7 +90,7 @@ func (p *Policy) uncovered(installed Installed) string {
 }
 
 // acceptance returns what a policy allows.
-func (p *Policy) acceptance() string {
+func (p *OperatorPolicy) acceptance() string {
 	switch {
 	case p.MustNotHave:
 		return "the policy is mustnothave for " + p.scope()
@@ -103,7 +103,7 @@ func (p *Policy) acceptance() string {
 }
 
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
-func previewPlan(plan *olm.InstallPlan, p *Policy, ns *Namespace, preview func(id RuleID, what, more string)) {
+func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, preview func(id RuleID, what, more string)) {
 	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
 	var names []string
 	concerned := false

@@ -115,7 +115,7 @@ func TestUnreadablePoliciesHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policyFor("etcd", edit)
-			ns := NewNamespace("shop", NamespaceContents{Policies: []*Policy{p}})
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{p}})
 			if v := JudgePlan(PlanInput{Plan: pendingPlan("etcd 0.9.2"), Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RulePolicyUnreadable {
 				t.Errorf("the plan: %s %v", v.Decision, v.Reasons)
 			}
@@ -172,7 +172,7 @@ func FuzzPolicy(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p := NewPolicy(op)
+		p := NewOperatorPolicy(op)
 		NormalizeOperatorPolicy(op, nil)
 		v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
 		if v.Decision == Allow && p.faults != "" && !strings.Contains(p.faults, "template text") {

@@ -303,11 +303,11 @@ func hasTemplate(value any) bool {
 	if err != nil {
 		return false // invalid JSON, which the API server never stores, has no template text
 	}
-	var plain any
-	if json.Unmarshal(raw, &plain) != nil {
+	var decoded any
+	if json.Unmarshal(raw, &decoded) != nil {
 		return false
 	}
-	raw, err = json.Marshal(plain) // again, since braces may have been escaped
+	raw, err = json.Marshal(decoded) // again, since braces may have been escaped
 	return err == nil && bytes.Contains(raw, []byte("{{"))
 }
 

@@ -10,16 +10,16 @@ import (
 // RulePlanDependencyPending holds what a suspended policy governs.
 const RulePlanDependencyPending RuleID = "plan/dependency-pending"
 
-var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that binds here, waits for what its Policy depends on"}
+var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for what its Policy depends on"}
 
 // WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain of a suspended
 // policy. Without it a refusal names only the first Policy.
-func (n *Namespace) WithDependencies(order *dependency.Graph) *Namespace {
-	if n == nil || order == nil {
+func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
+	if n == nil || graph == nil {
 		return n
 	}
 	with := *n
-	with.order = order
+	with.graph = graph
 	return &with
 }
 
@@ -37,9 +37,9 @@ func (n *Namespace) chain(pending, source string) string {
 	if !named {
 		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
 	}
-	var order *dependency.Graph // empty if no graph is known
+	var graph *dependency.Graph // empty if no graph is known
 	if n != nil {
-		order = n.order
+		graph = n.graph
 	}
-	return order.Chain(dependency.PolicyRef(namespace, name), source)
+	return graph.Chain(dependency.PolicyRef(namespace, name), source)
 }

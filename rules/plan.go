@@ -15,7 +15,7 @@ const (
 
 var (
 	planUnknownCSV = Rule{RulePlanUnknownCSV, OutcomeHold,
-		"nothing tells which package a ClusterServiceVersion of the plan belongs to, or sources disagree"}
+		"the package of a ClusterServiceVersion of the plan is not known, or sources disagree about it"}
 	planPhase = Rule{RulePlanPhase, OutcomeHold,
 		"the plan is approved before OLM has written its steps and asked for approval"}
 )
@@ -67,16 +67,19 @@ type PlanInput struct {
 // policy of its package (threat O7: one allowed operator must not carry another), and by every Constraint. Without any of them every plan
 // is allowed; warnings name what cannot work.
 func JudgePlan(in PlanInput) Verdict {
-	v := Verdict{Object: "installplan " + in.Plan.Metadata.Key()}
-	j := newPlanJudge(in)
-	if !in.Namespace.judged() {
+	return newPlanJudge(in).judge()
+}
+
+func (j *planJudge) judge() Verdict {
+	v := Verdict{Object: "installplan " + j.Plan.Metadata.Key()}
+	if !j.Namespace.judged() {
 		for i := range j.csvs {
 			j.judgeNeeds(&j.csvs[i], &v)
 		}
 		return v.sorted()
 	}
-	if f := unfinished(in.Plan, len(j.csvs)); !f.silent() {
-		recordForNamespace(&v, in.Namespace, RulePlanPhase, f)
+	if f := unfinished(j.Plan, len(j.csvs)); !f.silent() {
+		recordForNamespace(&v, j.Namespace, RulePlanPhase, f)
 		return v // other missing parts are a consequence of this
 	}
 	v.CSVs = make([]CSVVerdict, len(j.csvs))

@@ -12,7 +12,7 @@ import (
 // RulePlanConstraint is on Constraints of the cluster.
 const RulePlanConstraint RuleID = "plan/constraint"
 
-var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) it cannot be told whether it does"}
+var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) whether it does is not known"}
 
 // planJudge holds what is computed once for all ClusterServiceVersions of a plan.
 type planJudge struct {
@@ -108,10 +108,10 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 	if set.Empty() {
 		return
 	}
-	for _, d := range set.Applicable(j.Namespace.Facts()) {
+	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
 		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
-	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
+	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
 			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
 				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",

@@ -29,10 +29,10 @@ var (
 // contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its package.
 var contentChecks = []struct {
 	id    RuleID
-	judge func(*planCSV, *Policy) finding
+	judge func(*planCSV, *OperatorPolicy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(c *planCSV, p *Policy) finding { return unreadable(p, text.Name(c.name)) }},
+	{RulePolicyUnreadable, func(c *planCSV, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
 	// Forbidden operators are not installed.
 	{RulePlanMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
@@ -44,7 +44,7 @@ var contentChecks = []struct {
 }
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
-func (p *Policy) matches(c *planCSV) (match, known bool) {
+func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
 	if len(p.versions) > 0 && !p.lists(c.name) {
 		return false, true
 	}
@@ -71,7 +71,7 @@ func (p *Policy) matches(c *planCSV) (match, known bool) {
 	return false, true
 }
 
-func forbiddenCSV(c *planCSV, p *Policy) finding {
+func forbiddenCSV(c *planCSV, p *OperatorPolicy) finding {
 	if !p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
@@ -86,7 +86,7 @@ func forbiddenCSV(c *planCSV, p *Policy) finding {
 }
 
 // scope returns what a mustnothave policy forbids.
-func (p *Policy) scope() string {
+func (p *OperatorPolicy) scope() string {
 	var parts []string
 	if len(p.versions) > 0 {
 		parts = append(parts, text.Names(p.versions, maxListed))
@@ -102,7 +102,7 @@ func (p *Policy) scope() string {
 	return strings.Join(parts, " ")
 }
 
-func foreignCSVCatalog(c *planCSV, p *Policy) finding {
+func foreignCSVCatalog(c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.faults != "" || p.Catalog.Name == "" && p.Catalog.Namespace == "" {
 		return finding{}
 	}
@@ -121,14 +121,14 @@ func foreignCSVCatalog(c *planCSV, p *Policy) finding {
 	return finding{}
 }
 
-func unlistedCSV(c *planCSV, p *Policy) finding {
+func unlistedCSV(c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
 		return finding{}
 	}
 	return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
 }
 
-func outOfRangeCSV(c *planCSV, p *Policy) finding {
+func outOfRangeCSV(c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.versionRange == nil || p.namesStart(c.name) {
 		return finding{}
 	}

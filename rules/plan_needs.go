@@ -39,7 +39,7 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 		v.warn(Reason{Rule: id, Message: sentence(text.Name(c.name)+" "+what, id, accepted)})
 	}
 	if constraint.BringsOwn(c.properties) {
-		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.Facts(), j.budget) {
+		for _, f := range set.Own(c.bundle(j.Namespace), j.candidates(), j.Namespace.ForConstraints(), j.budget) {
 			held(RulePlanBundleConstraint, "has a constraint that nothing satisfies", missing(&f))
 		}
 	}

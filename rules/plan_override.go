@@ -18,7 +18,7 @@ var (
 	planOverride = Rule{RulePlanOverride, OutcomeWarn,
 		"a refused plan is approved by a user with the RBAC verb override, for the reason given"}
 	planOverrideReason = Rule{RulePlanOverrideReason, OutcomeDeny,
-		"annotation opgate.io/override-reason is put on a plan other than with an approval that needs an override"}
+		"annotation opgate.io/override-reason is set on a plan without an approval that needs an override"}
 )
 
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).

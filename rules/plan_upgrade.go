@@ -22,10 +22,10 @@ var (
 // progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
 	id    RuleID
-	judge func(*PlanInput, *planCSV, *Policy) finding
+	judge func(*PlanInput, *planCSV, *OperatorPolicy) finding
 }{
 	// What depends on something else is not installed before it (R-DP-4).
-	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *Policy) finding {
+	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 		return in.Namespace.suspended(p.Pending, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
@@ -34,7 +34,7 @@ var progressChecks = []struct {
 	{RulePlanChannel, foreignPlanChannel},
 }
 
-func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
+func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
 		return finding{}
 	}
@@ -46,7 +46,7 @@ func heldUpgrade(in *PlanInput, c *planCSV, p *Policy) finding {
 		accepted: "waits for spec.upgradeApproval: Automatic"}
 }
 
-func foreignPlanChannel(in *PlanInput, c *planCSV, p *Policy) finding {
+func foreignPlanChannel(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.Channel == "" || p.faults != "" {
 		return finding{}
 	}

@@ -17,13 +17,13 @@ const (
 
 var (
 	planCreate = Rule{RulePlanCreate, OutcomeDeny,
-		"an InstallPlan is created by somebody else than OLM in a governed namespace"}
+		"an InstallPlan is created by another user than OLM in a governed namespace"}
 	planBornApproved = Rule{RulePlanBornApproved, OutcomeHold,
 		"OLM creates a plan that is already approved although a policy must judge it first"}
 	planFrozen = Rule{RulePlanFrozen, OutcomeDeny,
-		"the contents of a stored plan are changed by somebody else than OLM"}
+		"the contents of a stored plan are changed by another user than OLM"}
 	planStatusPhase = Rule{RulePlanStatusPhase, OutcomeDeny,
-		"the phase of a plan is written by somebody else than OLM"}
+		"the phase of a plan is written by another user than OLM"}
 )
 
 // PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is known.
@@ -101,8 +101,8 @@ func (n *Namespace) startedBy(csv string) string {
 // slipped returns the enforcing policies that want Manual and whose package has a Subscription: a plan that is born approved may come from
 // there, even if the Subscription is Manual now. OLM does not create such a plan beside a Manual Subscription, so it read this one before
 // it was changed, most likely by the loop.
-func (n *Namespace) slipped() []*Policy {
-	var found []*Policy
+func (n *Namespace) slipped() []*OperatorPolicy {
+	var found []*OperatorPolicy
 	for _, p := range n.enforced {
 		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
 			continue
@@ -115,7 +115,7 @@ func (n *Namespace) slipped() []*Policy {
 }
 
 // passesByName reports whether a policy allows a CSV by its name alone.
-func (p *Policy) passesByName(csv string) bool {
+func (p *OperatorPolicy) passesByName(csv string) bool {
 	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
 		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
 }

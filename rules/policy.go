@@ -24,7 +24,7 @@ const (
 
 var (
 	policyField = Rule{RulePolicyField, OutcomeDeny,
-		"a Policy has a name or a field that cannot work"}
+		"a Policy has a name or a field that is not valid"}
 	policyDependencyConflict = Rule{RulePolicyDependencyConflict, OutcomeDeny,
 		"a Policy waits for one object in two states at once"}
 	policyDependencyDuplicate = Rule{RulePolicyDependencyDuplicate, OutcomeDeny,
@@ -42,8 +42,8 @@ type PolicyInput struct {
 	Policy *policyv1.Policy
 	// Old is the stored Policy on update, nil on create.
 	Old *policyv1.Policy
-	// Order is the graph of the other Policies and PolicySets; nil for none.
-	Order *dependency.Graph
+	// Graph is the graph of the other Policies and PolicySets; nil for none.
+	Graph *dependency.Graph
 }
 
 // JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object in two states, or for
@@ -66,13 +66,13 @@ func JudgePolicy(in PolicyInput) Verdict {
 	}
 	clash(RulePolicyDependencyConflict, read.Conflicts, "in states")
 	clash(RulePolicyDependencyDuplicate, read.Duplicates, "in API versions")
-	if cycle := in.Order.WithPolicy(read).PolicyCycle(read.Namespace, read.Name); cycle != nil {
+	if cycle := in.Graph.WithPolicy(read).PolicyCycle(read.Namespace, read.Name); cycle != nil {
 		path := "spec"
 		if d := leadsTo(read, cycle); d != nil {
 			path = d.Path
 		}
 		v.refuse(Reason{Rule: RulePolicyDependencyCycle, Decision: Deny, Field: path,
-			Message: sentence(path+": "+waitsForItself(cycle), RulePolicyDependencyCycle, "remove one of these dependencies")})
+			Message: sentence(path+": "+cycleText(cycle), RulePolicyDependencyCycle, "remove one of these dependencies")})
 	}
 	for _, w := range read.Warnings {
 		v.warn(Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path, Message: sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
@@ -81,7 +81,7 @@ func JudgePolicy(in PolicyInput) Verdict {
 		if t := &read.Templates[i]; t.Fault != "" && v.Decision == Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
 			v.warn(Reason{Rule: RulePolicyTemplate, Field: path,
-				Message: sentence(path+": "+text.Escape(t.Fault), RulePolicyTemplate, "the template is not applied, and the Policy is NonCompliant, until that is mended")})
+				Message: sentence(path+": "+text.Escape(t.Fault), RulePolicyTemplate, "the template is not applied, and the Policy is NonCompliant, until that is fixed")})
 		}
 	}
 	return v.sorted()
@@ -103,7 +103,7 @@ func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependenc
 	return nil
 }
 
-func waitsForItself(cycle []dependency.Ref) string {
+func cycleText(cycle []dependency.Ref) string {
 	return cycle[0].String() + " would wait for itself: " + dependency.ChainText(cycle)
 }
 

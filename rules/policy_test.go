@@ -12,12 +12,12 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// parent returns a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
-func parent(t testing.TB, name string, waitsFor ...string) *policyv1.Policy {
+// policyOf returns a Policy in namespace shop that waits for others, each "<kind> <name> [<state>]".
+func policyOf(t testing.TB, name string, dependsOn ...string) *policyv1.Policy {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "metadata: {namespace: shop, name: %s}\nspec:\n  policy-templates:\n  - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1, kind: ConfigurationPolicy, metadata: {name: %s-t}}\n  dependencies:\n", name, name)
-	for _, w := range waitsFor {
+	for _, w := range dependsOn {
 		words := append(strings.Fields(w), "Compliant")
 		fmt.Fprintf(&b, "  - {kind: %s, name: %s, compliance: %s}\n", words[0], words[1], words[2])
 	}
@@ -34,9 +34,9 @@ func policySet(name string, members ...policyv1beta1.NonEmptyString) *policyv1be
 	return s
 }
 
-// TestParentPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
-func TestParentPoliciesNamedAsAttacks(t *testing.T) {
-	order := dependency.NewGraph([]*dependency.Policy{dependency.Read(parent(t, "db", "Policy app"))}, []*dependency.Set{dependency.ReadSet(policySet("all", "app"))})
+// TestPoliciesNamedAsAttacks judges Policies beside db, which waits for app, and PolicySet all, which has app.
+func TestPoliciesNamedAsAttacks(t *testing.T) {
+	graph := dependency.NewGraph([]*dependency.Policy{dependency.Read(policyOf(t, "db", "Policy app"))}, []*dependency.Set{dependency.ReadSet(policySet("all", "app"))})
 	changed := func(p *policyv1.Policy, change func(p *policyv1.Policy)) *policyv1.Policy {
 		change(p)
 		return p
@@ -51,20 +51,20 @@ func TestParentPoliciesNamedAsAttacks(t *testing.T) {
 		old    *policyv1.Policy
 		want   string
 	}{
-		{name: "waits for nothing", policy: parent(t, "app"), want: "Allow"},
-		{name: "waits for what is not there", policy: parent(t, "app", "Policy gone"), want: "Allow"},
-		{name: "closes a circle", policy: parent(t, "app", "Policy db"), want: cycle},
-		{name: "closes a circle by an edit", policy: parent(t, "app", "Policy db"), old: parent(t, "app"), want: cycle},
-		{name: "edits something else in a circle", policy: parent(t, "app", "Policy db", "Policy x"), old: parent(t, "app", "Policy db"), want: cycle},
-		{name: "edits no spec", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Labels = map[string]string{"a": "b"} }), old: parent(t, "app", "Policy db"), want: "Allow"},
-		{name: "is being deleted", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.DeletionTimestamp = &p.CreationTimestamp }), old: parent(t, "app"), want: "Allow"},
-		{name: "breaks the circle", policy: parent(t, "app"), old: parent(t, "app", "Policy db"), want: "Allow"},
-		{name: "breaks it by disabling", policy: changed(parent(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Spec.Disabled = true }), old: parent(t, "app", "Policy db"), want: "Allow"},
-		{name: "through its own set", policy: parent(t, "app", "PolicySet all"),
+		{name: "waits for nothing", policy: policyOf(t, "app"), want: "Allow"},
+		{name: "waits for what is not there", policy: policyOf(t, "app", "Policy gone"), want: "Allow"},
+		{name: "closes a circle", policy: policyOf(t, "app", "Policy db"), want: cycle},
+		{name: "closes a circle by an edit", policy: policyOf(t, "app", "Policy db"), old: policyOf(t, "app"), want: cycle},
+		{name: "edits something else in a circle", policy: policyOf(t, "app", "Policy db", "Policy x"), old: policyOf(t, "app", "Policy db"), want: cycle},
+		{name: "edits no spec", policy: changed(policyOf(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Labels = map[string]string{"a": "b"} }), old: policyOf(t, "app", "Policy db"), want: "Allow"},
+		{name: "is being deleted", policy: changed(policyOf(t, "app", "Policy db"), func(p *policyv1.Policy) { p.DeletionTimestamp = &p.CreationTimestamp }), old: policyOf(t, "app"), want: "Allow"},
+		{name: "breaks the circle", policy: policyOf(t, "app"), old: policyOf(t, "app", "Policy db"), want: "Allow"},
+		{name: "breaks it by disabling", policy: changed(policyOf(t, "app", "Policy db"), func(p *policyv1.Policy) { p.Spec.Disabled = true }), old: policyOf(t, "app", "Policy db"), want: "Allow"},
+		{name: "through its own set", policy: policyOf(t, "app", "PolicySet all"),
 			want: "Deny policy shop/app: spec.dependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> PolicySet shop/all -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
-		{name: "for itself behind others", policy: parent(t, "app", "Policy x", "Policy app"),
+		{name: "for itself behind others", policy: policyOf(t, "app", "Policy x", "Policy app"),
 			want: "Deny policy shop/app: spec.dependencies[1]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
-		{name: "by the template that does not ignore it", policy: changed(parent(t, "app"), func(p *policyv1.Policy) {
+		{name: "by the template that does not ignore it", policy: changed(policyOf(t, "app"), func(p *policyv1.Policy) {
 			on := func(kind, name string) []policyv1.PolicyDependency {
 				return []policyv1.PolicyDependency{{Kind: kind, Name: name, Compliance: "Compliant"}}
 			}
@@ -74,38 +74,38 @@ func TestParentPoliciesNamedAsAttacks(t *testing.T) {
 			second.IgnorePending, second.ObjectDefinition.Raw = false, []byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"b"}}`)
 			p.Spec.PolicyTemplates = append(p.Spec.PolicyTemplates, second)
 		}), want: "Deny policy shop/app: spec.policy-templates[1].extraDependencies[0]: Policy shop/app would wait for itself: Policy shop/app -> Policy shop/db -> Policy shop/app (policy/dependency-cycle): remove one of these dependencies"},
-		{name: "a template for itself, behind ignorePending", policy: changed(parent(t, "app", "ConfigurationPolicy app-t"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].IgnorePending = true }),
+		{name: "a template for itself, behind ignorePending", policy: changed(policyOf(t, "app", "ConfigurationPolicy app-t"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates[0].IgnorePending = true }),
 			want: "Deny policy shop/app: spec.dependencies[0]: ConfigurationPolicy shop/app-t would wait for itself: ConfigurationPolicy shop/app-t -> ConfigurationPolicy shop/app-t (policy/dependency-cycle): remove one of these dependencies"},
-		{name: "two states", policy: parent(t, "app", "Policy x", "Policy x Pending"),
+		{name: "two states", policy: policyOf(t, "app", "Policy x", "Policy x Pending"),
 			want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in states Compliant (spec.dependencies[0]) and Pending (spec.dependencies[1]) (policy/dependency-conflict): leave one"},
-		{name: "two versions", policy: changed(parent(t, "app", "Policy x", "Policy x"), func(p *policyv1.Policy) {
+		{name: "two versions", policy: changed(policyOf(t, "app", "Policy x", "Policy x"), func(p *policyv1.Policy) {
 			p.Spec.Dependencies[0].APIVersion, p.Spec.Dependencies[1].APIVersion = "policy.open-cluster-management.io/v1", "policy.open-cluster-management.io/v9"
 		}), want: "Deny policy shop/app: spec.dependencies[1]: the Policy waits for Policy shop/x in API versions v1 (spec.dependencies[0]) and v9 (spec.dependencies[1]) (policy/dependency-duplicate): leave one"},
-		{name: "a state that there is not", policy: parent(t, "app", "Policy x compliant"),
+		{name: "a state that there is not", policy: policyOf(t, "app", "Policy x compliant"),
 			want: `Deny policy shop/app: spec.dependencies[0].compliance: Unsupported value: "compliant": supported values: "Compliant", "NonCompliant", "Pending" (policy/field)`},
-		{name: "nothing said", policy: changed(parent(t, "app", "Policy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0] = policyv1.PolicyDependency{} }),
+		{name: "nothing said", policy: changed(policyOf(t, "app", "Policy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0] = policyv1.PolicyDependency{} }),
 			want: `Deny policy shop/app: spec.dependencies[0].compliance: Required value: must be one of ["Compliant" "NonCompliant" "Pending"] (policy/field); ` +
 				"spec.dependencies[0].kind: Required value: name the kind that is waited for (policy/field); spec.dependencies[0].name: Required value: name the object that is waited for (policy/field)"},
-		{name: "a group without a version", policy: changed(parent(t, "app", "Policy x"), func(p *policyv1.Policy) {
+		{name: "a group without a version", policy: changed(policyOf(t, "app", "Policy x"), func(p *policyv1.Policy) {
 			p.Spec.PolicyTemplates[0].ExtraDependencies = []policyv1.PolicyDependency{{APIVersion: "example.com", Kind: "A", Name: "a", Compliance: "Pending"}}
 		}), want: `Deny policy shop/app: spec.policy-templates[0].extraDependencies[0].apiVersion: Invalid value: "example.com": is no API version: write "<group>/<version>", for example "policy.open-cluster-management.io/v1", or leave it out for that group (policy/field)`},
-		{name: "an action that there is not", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Spec.RemediationAction = "InformOnly" }),
+		{name: "an action that there is not", policy: changed(policyOf(t, "app"), func(p *policyv1.Policy) { p.Spec.RemediationAction = "InformOnly" }),
 			want: `Deny policy shop/app: spec.remediationAction: Unsupported value: "InformOnly": supported values: "enforce", "Enforce", "inform", "Inform" (policy/field)`},
-		{name: "a name that is no label", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 64) }),
+		{name: "a name that is no label", policy: changed(policyOf(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 64) }),
 			want: "Deny policy shop/" + strings.Repeat("x", 64) + `: metadata.name: Invalid value: "` + strings.Repeat("x", 64) + `": has 64 characters; the name becomes a label of what the templates make: write at most 63 (policy/field)`},
-		{name: "the longest name", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 63) }), want: "Allow"},
-		{name: "somebody else's guard", policy: changed(parent(t, "app", "OperatorPolicy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0].Namespace = "attacker" }),
+		{name: "the longest name", policy: changed(policyOf(t, "app"), func(p *policyv1.Policy) { p.Name = strings.Repeat("x", 63) }), want: "Allow"},
+		{name: "an OperatorPolicy of another namespace", policy: changed(policyOf(t, "app", "OperatorPolicy x"), func(p *policyv1.Policy) { p.Spec.Dependencies[0].Namespace = "attacker" }),
 			want: "Allow warning policy shop/app: spec.dependencies[0].namespace: namespace attacker does not count for kind OperatorPolicy: OperatorPolicy shop/x is waited for (policy/dependency-namespace): leave the namespace out"},
-		{name: "a template of nothing", policy: changed(parent(t, "app"), raw(`{}`)),
-			want: "Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition has no metadata.name (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended"},
-		{name: "a template that plays with the terminal", policy: changed(parent(t, "app"), raw("[\"\\u001b\xff")),
-			want: `Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition cannot be read: unexpected end of JSON input (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended`},
-		{name: "no template at all", policy: changed(parent(t, "app"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{nil} }),
-			want: "Allow warning policy shop/app: spec.policy-templates[0]: the template has no objectDefinition (policy/template): the template is not applied, and the Policy is NonCompliant, until that is mended"},
+		{name: "a template of nothing", policy: changed(policyOf(t, "app"), raw(`{}`)),
+			want: "Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition has no metadata.name (policy/template): the template is not applied, and the Policy is NonCompliant, until that is fixed"},
+		{name: "a template that plays with the terminal", policy: changed(policyOf(t, "app"), raw("[\"\\u001b\xff")),
+			want: `Allow warning policy shop/app: spec.policy-templates[0]: objectDefinition cannot be read: unexpected end of JSON input (policy/template): the template is not applied, and the Policy is NonCompliant, until that is fixed`},
+		{name: "no template at all", policy: changed(policyOf(t, "app"), func(p *policyv1.Policy) { p.Spec.PolicyTemplates = []*policyv1.PolicyTemplate{nil} }),
+			want: "Allow warning policy shop/app: spec.policy-templates[0]: the template has no objectDefinition (policy/template): the template is not applied, and the Policy is NonCompliant, until that is fixed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := JudgePolicy(PolicyInput{Policy: c.policy, Old: c.old, Order: order})
-			if got := parentText(&v); got != c.want {
+			v := JudgePolicy(PolicyInput{Policy: c.policy, Old: c.old, Graph: graph})
+			if got := policyText(&v); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			for _, r := range append(v.Reasons, v.Warnings...) {
@@ -115,12 +115,12 @@ func TestParentPoliciesNamedAsAttacks(t *testing.T) {
 			}
 		})
 	}
-	if v := JudgePolicy(PolicyInput{Policy: parent(t, "app", "Policy db")}); v.Decision != Allow {
+	if v := JudgePolicy(PolicyInput{Policy: policyOf(t, "app", "Policy db")}); v.Decision != Allow {
 		t.Error("a cycle that nobody can see is none")
 	}
 }
 
-func parentText(v *Verdict) string {
+func policyText(v *Verdict) string {
 	s := v.Decision.String()
 	if v.Decision != Allow {
 		s += " " + v.Refusal()
@@ -132,8 +132,8 @@ func parentText(v *Verdict) string {
 }
 
 func TestPolicySetsNamedAsAttacks(t *testing.T) {
-	order := dependency.NewGraph([]*dependency.Policy{
-		dependency.Read(parent(t, "app", "PolicySet all")), dependency.Read(parent(t, "db")), dependency.Read(parent(t, "web", "Policy app")),
+	graph := dependency.NewGraph([]*dependency.Policy{
+		dependency.Read(policyOf(t, "app", "PolicySet all")), dependency.Read(policyOf(t, "db")), dependency.Read(policyOf(t, "web", "Policy app")),
 	}, nil)
 	const denied = "Deny policyset shop/all: spec.policies[1]: PolicySet shop/all would wait for itself: PolicySet shop/all -> Policy shop/app -> PolicySet shop/all (policyset/dependency-cycle): remove the member, or what it waits for"
 	deleting := policySet("all", "app")
@@ -153,8 +153,8 @@ func TestPolicySetsNamedAsAttacks(t *testing.T) {
 		{name: "was so before", set: policySet("all", "app"), old: policySet("all", "app"), want: "Allow"},
 		{name: "is being deleted", set: deleting, want: "Allow"},
 	} {
-		v := JudgePolicySet(PolicySetInput{Set: c.set, Old: c.old, Order: order})
-		if got := parentText(&v); got != c.want {
+		v := JudgePolicySet(PolicySetInput{Set: c.set, Old: c.old, Graph: graph})
+		if got := policyText(&v); got != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.name, got, c.want)
 		}
 	}

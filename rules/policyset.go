@@ -20,8 +20,8 @@ type PolicySetInput struct {
 	Set *policyv1beta1.PolicySet
 	// Old is the stored PolicySet on update, nil on create.
 	Old *policyv1beta1.PolicySet
-	// Order is that of PolicyInput.
-	Order *dependency.Graph
+	// Graph is that of PolicyInput.
+	Graph *dependency.Graph
 }
 
 // JudgePolicySet decides on creating or updating a PolicySet: no member may wait for the set, directly or indirectly, since the set waits
@@ -33,11 +33,11 @@ func JudgePolicySet(in PolicySetInput) Verdict {
 		return v
 	}
 	read := dependency.ReadSet(set)
-	if cycle := in.Order.WithSet(read).Cycle(read.Ref()); cycle != nil {
+	if cycle := in.Graph.WithSet(read).Cycle(read.Ref()); cycle != nil {
 		member := slices.Index(set.Spec.Policies, policyv1beta1.NonEmptyString(cycle[1].Name))
 		path := "spec.policies[" + strconv.Itoa(member) + "]"
 		v.refuse(Reason{Rule: RulePolicySetDependencyCycle, Decision: Deny, Field: path,
-			Message: sentence(path+": "+waitsForItself(cycle), RulePolicySetDependencyCycle, "remove the member, or what it waits for")})
+			Message: sentence(path+": "+cycleText(cycle), RulePolicySetDependencyCycle, "remove the member, or what it waits for")})
 	}
 	return v.sorted()
 }

@@ -19,7 +19,7 @@ func (g PolicyRef) String() string {
 	return g.Kind + " " + g.Namespace + "/" + g.Name
 }
 
-func (p *Policy) ref() PolicyRef {
+func (p *OperatorPolicy) ref() PolicyRef {
 	return PolicyRef{Kind: KindOperatorPolicy, Namespace: p.Namespace, Name: p.Name}
 }
 
@@ -33,7 +33,7 @@ func (n *Namespace) sources() []PolicyRef {
 	for _, p := range n.enforcing() {
 		all = append(all, p.ref())
 	}
-	for _, d := range n.Constraints().Applicable(n.Facts()) {
+	for _, d := range n.Constraints().Applicable(n.ForConstraints()) {
 		all = append(all, constraintRef(d))
 	}
 	return all
@@ -44,7 +44,7 @@ func (n *Namespace) judged() bool { return n.governed() || !n.Constraints().Empt
 
 // constrained reports whether a Constraint could refuse an operator in this namespace. One that is satisfied here by any operator, such as
 // one about namespaces of tenants in another namespace, does not count.
-func (n *Namespace) constrained() bool { return n.Constraints().Applies(n.Facts()) }
+func (n *Namespace) constrained() bool { return n.Constraints().Applies(n.ForConstraints()) }
 
 // mayRefuse reports whether anything may be refused in this namespace.
 func (n *Namespace) mayRefuse() bool { return len(n.enforcing()) > 0 || n.constrained() }

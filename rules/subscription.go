@@ -55,10 +55,10 @@ type SubscriptionInput struct {
 // subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
 	id    RuleID
-	judge func(*SubscriptionInput, *Policy) finding
+	judge func(*SubscriptionInput, *OperatorPolicy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(_ *SubscriptionInput, p *Policy) finding { return unreadable(p, "this Subscription") }},
+	{RulePolicyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) finding { return unreadable(p, "this Subscription") }},
 	// A forbidden package must not be subscribed to.
 	{RuleSubscriptionMustNotHave, forbiddenSubscription},
 	// The same name from another catalog is other content (threat O6).
@@ -133,7 +133,7 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 	}
 }
 
-func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
+func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) finding {
 	spec := &in.Subscription.Spec
 	if !p.MustNotHave || p.faults != "" || p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
@@ -150,7 +150,7 @@ func forbiddenSubscription(in *SubscriptionInput, p *Policy) finding {
 	return finding{}
 }
 
-func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
+func foreignCatalog(in *SubscriptionInput, p *OperatorPolicy) finding {
 	spec := &in.Subscription.Spec
 	if p.MustNotHave || p.faults != "" || !p.catalogMismatch(olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source}) {
 		return finding{}
@@ -162,7 +162,7 @@ func foreignCatalog(in *SubscriptionInput, p *Policy) finding {
 	}
 }
 
-func foreignChannel(in *SubscriptionInput, p *Policy) finding {
+func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) finding {
 	channel := in.Subscription.Spec.Channel
 	if p.MustNotHave || p.faults != "" || p.Channel == "" || p.Channel == channel {
 		return finding{}
@@ -171,7 +171,7 @@ func foreignChannel(in *SubscriptionInput, p *Policy) finding {
 		accepted: "allowed is " + text.Name(p.Channel)}
 }
 
-func foreignStart(in *SubscriptionInput, p *Policy) finding {
+func foreignStart(in *SubscriptionInput, p *OperatorPolicy) finding {
 	start := in.Subscription.Spec.StartingCSV
 	if p.MustNotHave || p.faults != "" || start == "" || len(p.versions) == 0 || p.lists(start) || p.namesStart(start) {
 		return finding{} // a version range is judged on the plan, where the version is known

@@ -32,8 +32,17 @@ func wantsAutomatic(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
 }
 
-// NudgedAtAnnotation of a Subscription is set by the loop to trigger re-resolution by OLM.
-const NudgedAtAnnotation = "opgate.io/nudged-at"
+const (
+	resyncRequestedAtAnnotation = "opgate.io/resync-requested-at"
+	// earlierResyncAnnotation is that of earlier releases, to be removed.
+	earlierResyncAnnotation = "opgate.io/nudged-at"
+)
+
+// ResyncRequest returns the annotations of a merge patch of a Subscription that makes OLM resolve the namespace again, which it does when a
+// Subscription changes. The value is the time of the request.
+func ResyncRequest(at string) map[string]any {
+	return map[string]any{resyncRequestedAtAnnotation: at, earlierResyncAnnotation: nil}
+}
 
 const (
 	pathApproval    = "/spec/installPlanApproval"
@@ -52,11 +61,11 @@ func (n *Namespace) applicableText() string {
 
 // firstApplicable returns the first Constraint that may refuse something here.
 func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
-	binding := n.Constraints().Applicable(n.Facts())
-	if len(binding) == 0 {
+	applicable := n.Constraints().Applicable(n.ForConstraints())
+	if len(applicable) == 0 {
 		return PolicyRef{}, false
 	}
-	return constraintRef(binding[0]), true
+	return constraintRef(applicable[0]), true
 }
 
 // decides reports whether an enforcing policy determines installPlanApproval of a Subscription.
@@ -75,7 +84,7 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.decides(s.Spec.Package) {
 		return nil
 	}
-	if ns.Facts().Unknown || ns.Constraints().Cluster().Version == "" {
+	if !ns.Exists() || ns.Constraints().Cluster().Version == "" {
 		return nil // what applies may change once that is known, which is soon
 	}
 	source, applies := ns.firstApplicable()
@@ -118,9 +127,9 @@ func holdApproval(s *olm.Subscription, source PolicyRef) []Change {
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if none decides, from the
 // Constraints; it records how another value is handled, and returns the value that will be stored.
-func judgeApproval(in *SubscriptionInput, policies []*Policy, v *Verdict) string {
+func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
-	var decider *Policy
+	var decider *OperatorPolicy
 	var want, because string
 	for _, p := range policies {
 		mode, why := p.Approval(in.Namespace)

@@ -15,16 +15,16 @@ var (
 	subscriptionConstraint = Rule{RuleSubscriptionConstraint, OutcomeDeny,
 		"what a Subscription asks for does not satisfy a Constraint, or (Warn) what it will most likely bring will not"}
 	subscriptionUnknownCSV = Rule{RuleSubscriptionUnknownCSV, OutcomeWarn,
-		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without a word"}
+		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
 )
 
 // judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain
 // is refused; what is likely is warned of, and judged again on the plan.
 func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	asked := askedFor(in)
-	set, facts, budget := in.Namespace.Constraints(), in.Namespace.Facts(), constraint.NewBudget(in.Interrupt)
+	set, namespace, budget := in.Namespace.Constraints(), in.Namespace.ForConstraints(), constraint.NewBudget(in.Interrupt)
 	spoken := map[*constraint.Constraint]bool{}
-	for _, f := range set.Judge(asked, facts, budget) {
+	for _, f := range set.Judge(asked, namespace, budget) {
 		if f.Outcome == constraint.Undecided {
 			continue // known once there is a plan
 		}
@@ -40,7 +40,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	if newest == nil {
 		return
 	}
-	for _, f := range set.Judge(newest, facts, budget) {
+	for _, f := range set.Judge(newest, namespace, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
 			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
 				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Channel.Name)+", will not be allowed by "+constraintRef(f.Definition).String(),

@@ -28,7 +28,7 @@ func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
-			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.Facts(), constraint.NewBudget(nil)) {
+			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
 				t.add(&f)
 			}
 		}

@@ -160,7 +160,9 @@ type finding struct {
 func (f finding) silent() bool { return f.what == "" }
 
 // record turns a finding into a reason under an enforcing policy and into a warning under an informing one.
-func (v *Verdict) record(id RuleID, p *Policy, f finding) { v.recordAs(id, p.ref(), p.Enforced, f) }
+func (v *Verdict) record(id RuleID, p *OperatorPolicy, f finding) {
+	v.recordAs(id, p.ref(), p.Enforced, f)
+}
 
 // recordAs is record for any source.
 func (v *Verdict) recordAs(id RuleID, g PolicyRef, enforced bool, f finding) {

@@ -24,14 +24,14 @@ const (
 // VirtualOperatorName returns the name of the ClusterServiceVersion for a Constraint. It is truncated so that it also fits where OLM
 // derives labels from it.
 func VirtualOperatorName(constraint string) string {
-	return cutName(virtualOperatorPrefix + constraint)
+	return truncateName(virtualOperatorPrefix + constraint)
 }
 
 // VirtualOperatorLabelValue returns the value of the label for a Constraint.
-func VirtualOperatorLabelValue(constraint string) string { return cutName(constraint) }
+func VirtualOperatorLabelValue(constraint string) string { return truncateName(constraint) }
 
-// cutName truncates names, and keeps different ones different.
-func cutName(name string) string {
+// truncateName truncates names, and keeps different ones different.
+func truncateName(name string) string {
 	if len(name) <= maxLabelValue {
 		return name
 	}

@@ -73,7 +73,7 @@ type Builder struct {
 	incomplete map[types.NamespacedName]*incompletePolicy
 	// clusterScoped are the kinds that are known to be cluster-scoped.
 	clusterScoped map[schema.GroupKind]bool
-	facts         constraint.Cluster
+	versions      constraint.Cluster
 }
 
 // Put adds or replaces objects and returns a new snapshot.
@@ -101,8 +101,8 @@ type draft struct {
 	entries map[string]*draftEntry
 	cluster [maxKinds]*edit[*Object]
 	// constraints is set if a Constraint, or a cluster version, is new.
-	constraints bool
-	ordered     []ObjectChange
+	constraints  bool
+	graphChanges []ObjectChange
 	// scopeChanged is set if the set of cluster-scoped kinds changed.
 	scopeChanged bool
 }
@@ -129,7 +129,7 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 			d.next.cluster[i] = e.next
 		}
 	}
-	d.order()
+	d.updateGraph()
 	if d.constraints {
 		d.setConstraints()
 	}
@@ -143,7 +143,7 @@ func (d *draft) apply(e *event) {
 	case e.synced != nil:
 		d.next.synced[e.synced.index] = true
 	case e.cluster != nil:
-		d.facts, d.constraints = *e.cluster, true
+		d.versions, d.constraints = *e.cluster, true
 	case e.completed != nil:
 		d.complete(e.key, e.completed)
 	default:
@@ -193,7 +193,7 @@ func (d *draft) move(old, now *Object) {
 	case Constraints:
 		d.constraints = true
 	case Policies, PolicySets:
-		d.ordered = append(d.ordered, c)
+		d.graphChanges = append(d.graphChanges, c)
 	case CustomResourceDefinitions:
 		d.rescope(c)
 	}
@@ -293,23 +293,23 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 // setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that
 // is new. The loop writes their status often: that must not discard cached results.
 func (d *draft) setConstraints() {
-	held := d.next.Objects(Constraints, InCluster())
-	slices.SortFunc(held, compare)
-	definitions := make([]*constraint.Definition, len(held))
-	objects := make([]*constraintv1.Constraint, len(held))
-	for i, o := range held {
-		stored := o.value.(*storedConstraint)
-		definitions[i], objects[i] = stored.definition, stored.object
+	stored := d.next.Objects(Constraints, InCluster())
+	slices.SortFunc(stored, compare)
+	definitions := make([]*constraint.Definition, len(stored))
+	objects := make([]*constraintv1.Constraint, len(stored))
+	for i, o := range stored {
+		s := o.value.(*storedConstraint)
+		definitions[i], objects[i] = s.definition, s.object
 	}
 	before := d.next.constraintObjects
 	d.next.constraintObjects = objects
 	known := d.next.constraints.Cluster()
-	if d.next.constraints != nil && known.Version == d.facts.Version && known.OpenShift == d.facts.OpenShift &&
+	if d.next.constraints != nil && known.Version == d.versions.Version && known.OpenShift == d.versions.OpenShift &&
 		slices.EqualFunc(definitions, d.next.constraints.Definitions(), sameDefinition) {
 		d.change.Constraints = !sameAnnotations(before, objects)
 		return
 	}
-	d.next.constraints = constraint.NewSet(definitions, d.facts)
+	d.next.constraints = constraint.NewSet(definitions, d.versions)
 	d.change.Constraints = true
 	for name := range d.next.namespaces.all() {
 		e := d.entryOf(name)
@@ -321,26 +321,26 @@ func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
 }
 
-// manyOrdered is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
-const manyOrdered = 64
+// maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
+const maxGraphChanges = 64
 
-// order applies changes of Policies and PolicySets to the graph.
-func (d *draft) order() {
-	if len(d.ordered) > manyOrdered || d.scopeChanged && d.next.order != nil {
-		d.next.order = d.graph()
+// updateGraph applies changes of Policies and PolicySets to the graph.
+func (d *draft) updateGraph() {
+	if len(d.graphChanges) > maxGraphChanges || d.scopeChanged && d.next.graph != nil {
+		d.next.graph = d.graph()
 		return
 	}
-	for _, c := range d.ordered {
+	for _, c := range d.graphChanges {
 		o := c.Object()
 		switch {
 		case o.kind == Policies && c.Now != nil && o.Policy().Read != nil:
-			d.next.order = d.next.order.WithPolicy(d.Scoped(o.Policy().Read))
+			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().Read))
 		case o.kind == Policies:
-			d.next.order = d.next.order.WithoutPolicy(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
 		case c.Now != nil && o.PolicySet().Read != nil:
-			d.next.order = d.next.order.WithSet(o.PolicySet().Read)
+			d.next.graph = d.next.graph.WithSet(o.PolicySet().Read)
 		default:
-			d.next.order = d.next.order.WithoutSet(o.Namespace, o.Name)
+			d.next.graph = d.next.graph.WithoutSet(o.Namespace, o.Name)
 		}
 	}
 }

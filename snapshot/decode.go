@@ -27,7 +27,7 @@ type storedPolicy struct {
 	object *policyv1beta2.OperatorPolicy
 	// faults are unknown or duplicate fields.
 	faults []string
-	policy *rules.Policy
+	policy *rules.OperatorPolicy
 }
 
 // storedConstraint is a Constraint as it is stored, and prepared for judging.
@@ -147,9 +147,9 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	for _, fault := range strict {
 		faults = append(faults, fault.Error()+"; correct it or remove it")
 	}
-	p := rules.NewPolicy(op)
+	p := rules.NewOperatorPolicy(op)
 	if len(faults) > 0 {
-		p = rules.CompletedPolicy(op, faults)
+		p = rules.CompletedOperatorPolicy(op, faults)
 	}
 	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
 }
@@ -162,7 +162,7 @@ func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject)
 		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type counts as unset
 		return s
 	}
-	p := rules.UnreadablePolicy(m.Namespace, m.Name,
+	p := rules.UnreadableOperatorPolicy(m.Namespace, m.Name,
 		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
 	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
 }

@@ -73,7 +73,7 @@ func NewFeed(o FeedOptions) *Feed {
 		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
 	}
 	if o.Panics != nil {
-		f.reader.Guard = o.Panics.Run
+		f.reader.Recover = o.Panics.Run
 	}
 	return f
 }

@@ -70,8 +70,8 @@ var identity = stream.Fields{"metadata": {"name": nil, "namespace": nil, "uid": 
 
 // Reader decodes objects from JSON. The zero value does not recover panics of decoding.
 type Reader struct {
-	// Guard runs a function and reports whether it panicked. Default: a panic is not recovered.
-	Guard func(resource string, run func()) (panicked bool)
+	// Recover runs a function and reports whether it panicked. Default: a panic is not recovered.
+	Recover func(resource string, run func()) (panicked bool)
 	// Unreadable is called for each object that does not decode. Default: not called.
 	Unreadable func(kind *Kind, key types.NamespacedName, err error)
 }
@@ -117,9 +117,9 @@ func (r *Reader) decode(o *Object, raw []byte) (err error) {
 		}
 		o.value, o.concerns, err = o.kind.decode(raw)
 	}
-	if r.Guard == nil {
+	if r.Recover == nil {
 		read()
-	} else if r.Guard(o.kind.Resource, read) {
+	} else if r.Recover(o.kind.Resource, read) {
 		return errors.New("opgate failed while it read the object; its log says where")
 	}
 	return err

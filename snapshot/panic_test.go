@@ -19,8 +19,8 @@ func TestPanicsWhileReading(t *testing.T) {
 	recorder := panics.NewRecorder(registry, logr.Discard())
 	kind := *OperatorPolicies
 	kind.decode = func([]byte) (any, Subject, error) { panic("decoding failed") }
-	guarded := Reader{Guard: recorder.Run}
-	ns := snapshotOf(guarded.Read(&kind, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
+	recovering := Reader{Recover: recorder.Run}
+	ns := snapshotOf(recovering.Read(&kind, []byte(`{"metadata":{"name":"etcd","namespace":"policies"},"spec":{"subscription":{"name":"etcd","namespace":"shop"}}}`))).Namespace("shop")
 	for _, p := range ns.Policies() {
 		v := rules.JudgeSubscription(rules.SubscriptionInput{Namespace: ns, Mode: rules.DenyApproval,
 			Subscription: &olm.Subscription{Metadata: olm.ObjectMeta{Name: "etcd", Namespace: "shop"}, Spec: olm.SubscriptionSpec{Package: p.Package}}})

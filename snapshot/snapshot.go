@@ -27,7 +27,7 @@ type Snapshot struct {
 	constraints       *constraint.Set
 	constraintObjects []*constraintv1.Constraint
 	// order is the dependency graph; nil if no Policy is known.
-	order      *dependency.Graph
+	graph      *dependency.Graph
 	generation uint64
 	built      time.Time
 	seen       [maxKinds]Seen
@@ -78,7 +78,7 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 
 // WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy depends on.
 func (s *Snapshot) WithDependencies(name string) *rules.Namespace {
-	return s.Namespace(name).WithDependencies(s.order)
+	return s.Namespace(name).WithDependencies(s.graph)
 }
 
 // All yields every known namespace, sorted by name.
@@ -184,8 +184,8 @@ func (s *Snapshot) OperatorPolicy(governs string, key types.NamespacedName) *pol
 	return nil
 }
 
-// Order returns the dependency graph; nil if no Policy is known.
-func (s *Snapshot) Order() *dependency.Graph { return s.order }
+// Graph returns the dependency graph; nil if no Policy is known.
+func (s *Snapshot) Graph() *dependency.Graph { return s.graph }
 
 // Constraints returns those of the cluster, prepared for judging, and the cluster versions.
 func (s *Snapshot) Constraints() *constraint.Set { return s.constraints }

@@ -241,8 +241,8 @@ func (o *object) run(ctx context.Context, changed func()) (wait func(), err erro
 
 // get returns the object as last observed, nil if it does not exist.
 func (o *object) get() *metav1.PartialObjectMetadata {
-	for _, held := range o.informer.GetStore().List() {
-		return held.(*metav1.PartialObjectMetadata)
+	for _, current := range o.informer.GetStore().List() {
+		return current.(*metav1.PartialObjectMetadata)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func TestSchemaRefuses(t *testing.T) {
 }
 
 // TestUnknownFields wants what is misspelt in the spec to reach the webhook, which refuses it by its path: without it, a Constraint
-// with "constraint" would be a guard that does not exist.
+// with "constraint" would be a restriction that does not exist.
 func TestUnknownFields(t *testing.T) {
 	c := loadCRD(t)
 	for _, name := range []string{"constraint", "Constraints", "property", "action"} {

@@ -46,9 +46,9 @@ type Options struct {
 	// Changed is called with each package whose content differs from before. It must not block, and may call the
 	// cache. Default: none.
 	Changed func(pkg string)
-	// Settle is the delay after which the packages of a changed catalog are fetched a second time, since the package
+	// RefetchDelay is the delay after which the packages of a changed catalog are fetched a second time, since the package
 	// server lags behind. Default: 30 s.
-	Settle time.Duration
+	RefetchDelay time.Duration
 	// Timeout bounds one request. Default: 30 s.
 	Timeout time.Duration
 	// Log logs packages that become unavailable, and available again, at V(0). Default: none.
@@ -80,8 +80,8 @@ type entry struct {
 	fetched time.Time
 	// pending reports whether the next run of the query fetches.
 	pending bool
-	// settle is when to fetch once more; zero for never.
-	settle time.Time
+	// refetchAt is when to fetch once more; zero for never.
+	refetchAt time.Time
 	// abandoned reports whether retries ended because the package was not wanted any more.
 	abandoned bool
 	problem   string // the last one that was logged
@@ -89,7 +89,7 @@ type entry struct {
 
 // New returns a cache. Start runs it.
 func New(o Options) *Cache {
-	o.Settle = cmp.Or(o.Settle, 30*time.Second)
+	o.RefetchDelay = cmp.Or(o.RefetchDelay, 30*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	if o.Log.GetSink() == nil {
 		o.Log = logr.Discard()
@@ -135,7 +135,7 @@ func (c *Cache) Channel(pkg, channel string, source olm.Catalog) *catalog.Channe
 }
 
 // CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again after
-// Settle.
+// RefetchDelay.
 func (c *Cache) CatalogChanged(source olm.Catalog) {
 	now := c.Now()
 	c.mu.Lock()
@@ -144,7 +144,7 @@ func (c *Cache) CatalogChanged(source olm.Catalog) {
 		if !matches(q.catalog, source) || !e.wanted(now) && e.content == nil {
 			continue
 		}
-		e.pending, e.settle, e.abandoned = true, now.Add(c.Settle), false
+		e.pending, e.refetchAt, e.abandoned = true, now.Add(c.RefetchDelay), false
 		c.queue.Forget(q)
 		c.queue.Add(q)
 	}
@@ -215,9 +215,9 @@ func (c *Cache) begin(q query) bool {
 			return false
 		}
 	}
-	settled := !e.settle.IsZero() && !e.settle.After(now)
-	if !e.pending && !settled {
-		c.queueSettle(q, e, now)
+	due := !e.refetchAt.IsZero() && !e.refetchAt.After(now)
+	if !e.pending && !due {
+		c.queueRefetch(q, e, now)
 		return false
 	}
 	if pause := e.fetched.Add(spacing).Sub(now); pause > 0 {
@@ -225,8 +225,8 @@ func (c *Cache) begin(q query) bool {
 		return false
 	}
 	e.pending = false
-	if settled {
-		e.settle = time.Time{}
+	if due {
+		e.refetchAt = time.Time{}
 	}
 	return true
 }
@@ -242,7 +242,7 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 		return false // dropped in the meantime
 	}
 	e.fetched = now
-	defer c.queueSettle(q, e, now)
+	defer c.queueRefetch(q, e, now)
 	c.logProblem(q, e, err)
 	if err != nil {
 		e.pending = true
@@ -261,11 +261,11 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 	return true
 }
 
-// queueSettle queues the fetch that is due after Settle. The queue holds one time for each query, the earliest, so that
+// queueRefetch queues the fetch that is due after RefetchDelay. The queue holds one time for each query, the earliest, so that
 // this is repeated after every run.
-func (c *Cache) queueSettle(q query, e *entry, now time.Time) {
-	if !e.settle.IsZero() {
-		c.queue.AddAfter(q, e.settle.Sub(now))
+func (c *Cache) queueRefetch(q query, e *entry, now time.Time) {
+	if !e.refetchAt.IsZero() {
+		c.queue.AddAfter(q, e.refetchAt.Sub(now))
 	}
 }
 

@@ -47,7 +47,6 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 // Resync makes OLM resolve the namespace of a Subscription again. OLM treats an unsatisfiable resolution as final: it resolves again
 // when a Subscription, an OperatorGroup or the namespace changes, or after 15 minutes, but not when a ClusterServiceVersion changes.
 func (w *Writer) Resync(ctx context.Context, subscription types.NamespacedName, now time.Time) error {
-	annotations := map[string]any{rules.NudgedAtAnnotation: now.UTC().Format(time.RFC3339)}
-	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	patch := Merge(map[string]any{"metadata": map[string]any{"annotations": rules.ResyncRequest(now.UTC().Format(time.RFC3339))}})
 	return w.Patch(ctx, Head(snapshot.Subscriptions, subscription), patch)
 }

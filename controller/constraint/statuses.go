@@ -84,7 +84,7 @@ func (r *reconciler) countOperators(current *snapshot.Snapshot, in *statusInput)
 		return
 	}
 	for ns := range current.All() {
-		if ns.Deleting() || ns.Facts().Unknown || !in.Operator.WantedIn(ns) {
+		if ns.Deleting() || !ns.Exists() || !in.Operator.WantedIn(ns) {
 			continue
 		}
 		in.Wanted++

@@ -46,7 +46,7 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	}
 	var owners []string
 	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.Policy) bool { return belongs(d, p.Package, namespace) }) {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.OperatorPolicy) bool { return belongs(d, p.Package, namespace) }) {
 			owners = append(owners, namespace)
 		}
 	}
@@ -60,7 +60,7 @@ func (c *Controller) PackageChanged(pkg string) {
 		return
 	}
 	for _, namespace := range current.Governed() {
-		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.Policy) bool { return p.Package == pkg }) {
+		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
 			c.queue.Add(namespace)
 		}
 	}

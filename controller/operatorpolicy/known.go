@@ -19,7 +19,7 @@ type knownPolicies struct {
 }
 
 // replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
-func (k *knownPolicies) replace(namespace string, policies []*rules.Policy) (gone []types.NamespacedName) {
+func (k *knownPolicies) replace(namespace string, policies []*rules.OperatorPolicy) (gone []types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.in == nil {

@@ -9,16 +9,16 @@ import (
 
 // TestKnownPolicies follows policies that are created, moved to other namespaces and deleted.
 func TestKnownPolicies(t *testing.T) {
-	policies := func(names ...string) (all []*rules.Policy) {
+	policies := func(names ...string) (all []*rules.OperatorPolicy) {
 		for _, name := range names {
-			all = append(all, &rules.Policy{Namespace: "policies", Name: name})
+			all = append(all, &rules.OperatorPolicy{Namespace: "policies", Name: name})
 		}
 		return all
 	}
 	var known knownPolicies
 	for i, step := range []struct {
 		namespace string
-		policies  []*rules.Policy
+		policies  []*rules.OperatorPolicy
 		gone      string
 	}{
 		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},

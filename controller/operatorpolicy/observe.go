@@ -30,7 +30,7 @@ func observe(s *snapshot.Snapshot, namespace string) *observed {
 		return w
 	}
 	ns := s.Namespace(namespace)
-	w.exists = ns != nil && !ns.Facts().Unknown && !ns.Deleting()
+	w.exists = ns.Exists() && !ns.Deleting()
 	w.groups, w.subscriptions = groups(s, namespace), subscriptions(s, namespace)
 	for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
 		w.csvs = append(w.csvs, csv(o))

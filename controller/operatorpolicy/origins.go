@@ -12,7 +12,7 @@ import (
 )
 
 // withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package.
-func (r *reconciler) withOrigins(p *rules.Policy, csvs []compliance.CSV) []compliance.CSV {
+func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []compliance.CSV) []compliance.CSV {
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
 	}

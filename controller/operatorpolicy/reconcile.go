@@ -80,7 +80,7 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
-func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.Policy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
 	if p.Object == nil {
 		return false, 0, nil // it does not decode: writing a status could lose fields
 	}
@@ -130,7 +130,7 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 }
 
 // writeStatus writes a status that differs.
-func (r *reconciler) writeStatus(ctx context.Context, p *rules.Policy, status policyv1beta2.OperatorPolicyStatus) error {
+func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus) error {
 	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), p.Object, p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object), "compliant", status.Compliant)

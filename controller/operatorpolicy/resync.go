@@ -70,7 +70,7 @@ func (s *resyncs) due(namespace string, failing bool, now time.Time) (due bool, 
 // resync makes OLM resolve again if it has no plan. It returns the delay until the namespace is reconciled again
 // without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
-	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.Policy) bool { return p.Enforced })
+	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return refused(&s) || dangling(&s, ns) })
 	now := r.Now()
 	due, after := r.resyncs.due(namespace, i >= 0 && enforced, now)

@@ -235,7 +235,7 @@ func (rec *reconciliation) observeNow(d dependency.Dependency) dependency.Observ
 // circle returns a cycle that includes the Policy.
 func (rec *reconciliation) circle() []dependency.Ref {
 	if !rec.cycled {
-		rec.cycle, rec.cycled = rec.Store.Load().Order().PolicyCycle(rec.key.Namespace, rec.key.Name), true
+		rec.cycle, rec.cycled = rec.Store.Load().Graph().PolicyCycle(rec.key.Namespace, rec.key.Name), true
 	}
 	return rec.cycle
 }

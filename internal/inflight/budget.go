@@ -64,16 +64,16 @@ type Body struct {
 	// JSON is the body. It is valid until Close.
 	JSON []byte
 
-	budget     *Budget
-	address    string
-	held, work int64
+	budget         *Budget
+	address        string
+	reserved, work int64
 }
 
 // Close releases the reservations.
 func (b *Body) Close() {
 	b.EndWork()
-	b.budget.bodies.release(b.address, b.held)
-	b.held = 0
+	b.budget.bodies.release(b.address, b.reserved)
+	b.reserved = 0
 }
 
 // Reserved returns the bytes reserved for decoding and judging the body.
@@ -171,7 +171,7 @@ func (b *Body) reserve(ctx context.Context, n int64) error {
 	if err := b.budget.bodies.acquire(ctx, b.address, n, waitTimeout); err != nil {
 		return err
 	}
-	b.held += n
+	b.reserved += n
 	return nil
 }
 

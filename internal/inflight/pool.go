@@ -22,10 +22,10 @@ var ErrBusy = errors.New("too many requests are being read or answered")
 type pool struct {
 	capacity int64
 
-	mu      sync.Mutex
-	free    int64
-	held    map[string]int64 // by address; no zeros
-	waiting []*waiter        // in order of arrival
+	mu       sync.Mutex
+	free     int64
+	reserved map[string]int64 // by address; no zeros
+	waiting  []*waiter        // in order of arrival
 }
 
 type waiter struct {
@@ -35,18 +35,18 @@ type waiter struct {
 }
 
 func newPool(capacity int64) *pool {
-	return &pool{capacity: capacity, free: capacity, held: map[string]int64{}}
+	return &pool{capacity: capacity, free: capacity, reserved: map[string]int64{}}
 }
 
 // largest returns the most that one request can acquire from an unused pool.
 func (p *pool) largest() int64 { return p.capacity * share / (share + 1) }
 
 // fits reports whether an address can acquire n more. The caller must hold mu.
-func (p *pool) fits(address string, n int64) bool { return p.held[address]+n <= share*(p.free-n) }
+func (p *pool) fits(address string, n int64) bool { return p.reserved[address]+n <= share*(p.free-n) }
 
 func (p *pool) take(address string, n int64) {
 	p.free -= n
-	p.held[address] += n
+	p.reserved[address] += n
 }
 
 // try acquires n units if they are available now.
@@ -102,8 +102,8 @@ func (p *pool) release(address string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free += n
-	if p.held[address] -= n; p.held[address] == 0 {
-		delete(p.held, address)
+	if p.reserved[address] -= n; p.reserved[address] == 0 {
+		delete(p.reserved, address)
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
 		if !p.fits(w.address, w.n) {

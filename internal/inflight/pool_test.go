@@ -59,8 +59,8 @@ func TestSmallPassesLarge(t *testing.T) {
 		}
 		p.release("a", 50)
 		p.release("b", 10)
-		if used := p.used(); used != 0 || len(p.held) != 0 {
-			t.Errorf("%d are in use by %v, want none", used, p.held)
+		if used := p.used(); used != 0 || len(p.reserved) != 0 {
+			t.Errorf("%d are in use by %v, want none", used, p.reserved)
 		}
 	})
 }

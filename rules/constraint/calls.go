@@ -295,7 +295,7 @@ func setsCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate 
 func leastCost(s *sizes, args []checker.AstNode, _ string) *checker.CallEstimate {
 	cost := uint64(5)
 	for _, a := range args {
-		if a.Type().Kind() == types.ListKind || !plain(a.Type()) {
+		if a.Type().Kind() == types.ListKind || !isScalar(a.Type()) {
 			cost = add(cost, s.of(a))
 		}
 	}

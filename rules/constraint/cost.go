@@ -128,7 +128,7 @@ func (s *sizes) root(path []string) string {
 // EstimateSize bounds the size of a value whose size does not follow from the expression. It implements
 // checker.CostEstimator.
 func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	if t := node.Type(); t != nil && plain(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind {
+	if t := node.Type(); t != nil && isScalar(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind {
 		return nil // cel-go knows these
 	}
 	n := s.size(node)
@@ -196,7 +196,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 			return w
 		}
 	}
-	if t := node.Type(); plain(t) {
+	if t := node.Type(); isScalar(t) {
 		if t.Kind() == types.StringKind || t.Kind() == types.BytesKind {
 			return 1 + s.of(node)/10
 		}
@@ -245,7 +245,7 @@ func (s *sizes) typeWeight(t *types.Type) uint64 {
 	case types.StringKind, types.BytesKind:
 		return add(1, s.text()/10)
 	default:
-		if plain(t) {
+		if isScalar(t) {
 			return 1
 		}
 		if s.builds {

@@ -110,14 +110,14 @@ func (e *estimator) inspectParts(parts []celast.Expr) {
 		return
 	}
 	for _, part := range parts {
-		if _, literal := literalWeight(part); !literal && !plain(e.ast.GetType(part.ID())) {
+		if _, literal := literalWeight(part); !literal && !isScalar(e.ast.GetType(part.ID())) {
 			e.builds = true
 		}
 	}
 }
 
-// plain reports whether values of a type contain no others.
-func plain(t *types.Type) bool {
+// isScalar reports whether values of a type contain no others.
+func isScalar(t *types.Type) bool {
 	switch t.Kind() {
 	case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind,
 		types.NullTypeKind, types.TypeKind, types.StringKind, types.BytesKind:
@@ -133,7 +133,7 @@ func (e *estimator) inspectCall(x celast.Expr) error {
 	case overloads.TypeConvertDyn:
 		e.builds = true
 	case operators.Conditional:
-		if !plain(e.ast.GetType(x.ID())) && !sameKind(e.ast.GetType(call.Args()[1].ID()), e.ast.GetType(call.Args()[2].ID())) {
+		if !isScalar(e.ast.GetType(x.ID())) && !sameKind(e.ast.GetType(call.Args()[1].ID()), e.ast.GetType(call.Args()[2].ID())) {
 			e.builds = true
 		}
 	case operators.Add, "strings.quote", "split", "replace", "join", "format", "lists.range":
@@ -193,7 +193,7 @@ func (e *estimator) inspectGrowth(x celast.Expr) {
 		known = args[0].Kind() == celast.ListKind
 		if known {
 			for _, element := range args[0].AsList().Elements() {
-				known = known && plain(e.ast.GetType(element.ID()))
+				known = known && isScalar(e.ast.GetType(element.ID()))
 				e.longer = mul(e.longer, 2)
 			}
 			e.literalText = max(e.literalText, numberPrinted)
@@ -210,7 +210,7 @@ func (e *estimator) inspectGrowth(x celast.Expr) {
 func sameKind(a, b *types.Type) bool { return a.Kind() == b.Kind() }
 
 func number(t *types.Type) bool {
-	return plain(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind
+	return isScalar(t) && t.Kind() != types.StringKind && t.Kind() != types.BytesKind
 }
 
 // accumulates recognizes the addition that a macro (map, filter) generates: its result grows by one per iteration, which the size of the

@@ -166,14 +166,14 @@ func parseOwn(raw json.RawMessage, compiler func(string) (*program, error)) (*ch
 
 // depth returns the nesting depth of brackets in valid JSON.
 func depth(raw []byte) int {
-	deepest, now, quoted := 0, 0, false
+	deepest, now, inString := 0, 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
-		case quoted && c == '\\':
+		case inString && c == '\\':
 			i++
 		case c == '"':
-			quoted = !quoted
-		case quoted:
+			inString = !inString
+		case inString:
 		case bytes.IndexByte([]byte("[{"), c) >= 0:
 			now++
 			deepest = max(deepest, now)

@@ -23,7 +23,7 @@ func (g *Graph) Chain(policy Ref, template string) string {
 		if following == nil {
 			return s
 		}
-		if steps == shownSteps {
+		if steps == maxSteps {
 			return s + ", which waits for more"
 		}
 		s += ", which waits for "
@@ -32,7 +32,7 @@ func (g *Graph) Chain(policy Ref, template string) string {
 }
 
 // String returns the object that is waited for and why it is not met.
-func (w *Wait) String() string {
+func (w *PendingDependency) String() string {
 	s := w.Ref.String()
 	switch {
 	case w.Reason == WrongState && w.State != Unknown:
@@ -44,65 +44,65 @@ func (w *Wait) String() string {
 }
 
 // next returns what an object waits for: the first that itself waits for something, else the first. Objects in seen are skipped.
-func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *Wait {
-	var first *Wait
-	for _, w := range g.waits(from, template) {
+func (g *Graph) next(from Ref, template string, seen map[Ref]bool) *PendingDependency {
+	var first *PendingDependency
+	for _, w := range g.pendingOf(from, template) {
 		if seen[w.Ref] {
 			continue
 		}
 		if first == nil {
 			first = w
 		}
-		if len(g.waits(w.Ref, "")) > 0 {
+		if len(g.pendingOf(w.Ref, "")) > 0 {
 			return w
 		}
 	}
 	return first
 }
 
-// waits returns what an object waits for according to the statuses: for a Policy its own, for the object of a template those of the
+// pendingOf returns what an object waits for according to the statuses: for a Policy its own, for the object of a template those of the
 // template. A PolicySet waits for its members that are not Compliant.
-func (g *Graph) waits(of Ref, template string) []*Wait {
+func (g *Graph) pendingOf(of Ref, template string) []*PendingDependency {
 	switch {
 	case of.IsPolicy():
-		return g.Policy(of.Namespace, of.Name).waitsOf(template)
+		return g.Policy(of.Namespace, of.Name).pendingOf(template)
 	case of.IsSet():
 		s := g.Set(of.Namespace, of.Name)
 		if s == nil {
 			return nil
 		}
-		var list []*Wait
+		var list []*PendingDependency
 		for _, name := range s.Policies {
 			switch p := g.Policy(s.Namespace, name); {
 			case p == nil:
-				list = append(list, &Wait{Ref: PolicyRef(s.Namespace, name), Reason: NotFound, Want: Compliant})
+				list = append(list, &PendingDependency{Ref: PolicyRef(s.Namespace, name), Reason: NotFound, Want: Compliant})
 			case p.Disabled, p.State == Compliant:
 			case p.State == Unknown:
-				list = append(list, &Wait{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
+				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: NoStatus, Want: Compliant})
 			default:
-				list = append(list, &Wait{Ref: p.Ref(), Reason: WrongState, Want: Compliant, State: p.State})
+				list = append(list, &PendingDependency{Ref: p.Ref(), Reason: WrongState, Want: Compliant, State: p.State})
 			}
 		}
 		return list
 	}
-	for _, m := range g.makers(of) {
-		if list := m.policy.waitsOf(m.policy.Templates[m.template].Name); len(list) > 0 {
+	for _, m := range g.producers(of) {
+		if list := m.policy.pendingOf(m.policy.Templates[m.template].Name); len(list) > 0 {
 			return list
 		}
 	}
 	return nil
 }
 
-// waitsOf returns what a template waits for; an empty name means any template. A full list of templates may have been truncated, so it is
+// pendingOf returns what a template waits for; an empty name means any template. A full list of templates may have been truncated, so it is
 // treated as if it contained this one.
-func (p *Policy) waitsOf(template string) []*Wait {
+func (p *Policy) pendingOf(template string) []*PendingDependency {
 	if p == nil {
 		return nil
 	}
-	var list []*Wait
-	for i := range p.Waits {
-		w := &p.Waits[i]
-		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxWaitTemplates || slices.Contains(w.Templates, template) {
+	var list []*PendingDependency
+	for i := range p.PendingDependencies {
+		w := &p.PendingDependencies[i]
+		if template == "" || len(w.Templates) == 0 || len(w.Templates) >= maxPendingTemplates || slices.Contains(w.Templates, template) {
 			list = append(list, w)
 		}
 	}

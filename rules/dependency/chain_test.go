@@ -6,11 +6,11 @@ import (
 )
 
 func TestChain(t *testing.T) {
-	wait := func(r Ref, reason Reason, state State, templates ...string) Wait {
-		return Wait{Ref: r, Reason: reason, Want: Compliant, State: state, Templates: templates}
+	wait := func(r Ref, reason Reason, state State, templates ...string) PendingDependency {
+		return PendingDependency{Ref: r, Reason: reason, Want: Compliant, State: state, Templates: templates}
 	}
-	policy := func(name string, state State, waits ...Wait) *Policy {
-		return &Policy{Namespace: "shop", Name: name, State: state, Waits: waits,
+	policy := func(name string, state State, pending ...PendingDependency) *Policy {
+		return &Policy{Namespace: "shop", Name: name, State: state, PendingDependencies: pending,
 			Templates: []Template{{Name: name + "-t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", name + "-t"}, Readable: true}}}
 	}
 	x := Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}
@@ -48,7 +48,7 @@ func TestChain(t *testing.T) {
 		{name: "a set with all kinds of members", policies: []*Policy{policy("app", Pending, wait(SetRef("shop", "all"), NoStatus, "")), policy("silent", Unknown), {Namespace: "shop", Name: "off", Disabled: true}},
 			sets: []*Set{{Namespace: "shop", Name: "all", Policies: []string{"off", "silent"}}}, want: "Policy shop/app waits for PolicySet shop/all (NoStatus), which waits for Policy shop/silent (NoStatus)"},
 		{name: "a set that is not there", policies: []*Policy{policy("app", Pending, wait(SetRef("shop", "all"), NotFound, ""))}, want: "Policy shop/app waits for PolicySet shop/all (NotFound)"},
-		{name: "no reason given", policies: []*Policy{policy("app", Pending, Wait{Ref: db})}, want: "Policy shop/app waits for Policy shop/db"},
+		{name: "no reason given", policies: []*Policy{policy("app", Pending, PendingDependency{Ref: db})}, want: "Policy shop/app waits for Policy shop/db"},
 		{name: "a set without a member", policies: []*Policy{policy("app", Pending, wait(SetRef("shop", "all"), NoStatus, ""))}, sets: []*Set{{Namespace: "shop", Name: "all", Policies: []string{"gone"}}},
 			want: "Policy shop/app waits for PolicySet shop/all (NoStatus), which waits for Policy shop/gone (NotFound)"},
 		{name: "of this template", template: "app-t", policies: []*Policy{policy("app", Pending, wait(db, NotFound, "", "other"), wait(x, NotFound, "", "app-t"))},
@@ -56,7 +56,7 @@ func TestChain(t *testing.T) {
 		{name: "not of this template", template: "app-t", policies: []*Policy{policy("app", Pending, wait(db, NotFound, "", "other"))}, want: "Policy shop/app waits for its dependencies"},
 		{name: "of so many that this one may be among them", template: "app-t", policies: []*Policy{policy("app", Pending, wait(db, NotFound, "", "a", "b", "c", "d", "e"))},
 			want: "Policy shop/app waits for Policy shop/db (NotFound)"},
-		{name: "a status that plays with the terminal", policies: []*Policy{policy("app", Pending, Wait{Ref: Ref{"", "\x1b[2J", "shop", "x\ny"}, Reason: "\x07"})},
+		{name: "a status that plays with the terminal", policies: []*Policy{policy("app", Pending, PendingDependency{Ref: Ref{"", "\x1b[2J", "shop", "x\ny"}, Reason: "\x07"})},
 			want: `Policy shop/app waits for "\x1b[2J" shop/"x\ny" ("\a")`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestChain(t *testing.T) {
 // TestLongChain: the message is bounded, and so is the traversal.
 func TestLongChain(t *testing.T) {
 	got := NewGraph(chainOf(10_000), nil).Chain(PolicyRef("shop", "p0"), "t")
-	if steps := strings.Count(got, "Policy shop/"); steps != 1+shownSteps || !strings.HasSuffix(got, "Policy shop/p10 (Pending, Compliant is wanted), which waits for more") {
+	if steps := strings.Count(got, "Policy shop/"); steps != 1+maxSteps || !strings.HasSuffix(got, "Policy shop/p10 (Pending, Compliant is wanted), which waits for more") {
 		t.Errorf("%d steps: %s", steps, got)
 	}
 }

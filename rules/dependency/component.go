@@ -1,5 +1,7 @@
 package dependency
 
+import "slices"
+
 // cyclic returns those of some objects that are part of a cycle, one per strongly connected component. It is Tarjan's algorithm with an
 // explicit stack: a chain of Policies may be longer than the goroutine stack allows.
 func (g *Graph) cyclic(starts []Ref) []Ref {
@@ -62,7 +64,7 @@ func (c *components) enter(r Ref) step {
 	n := len(c.number) + 1
 	c.number[r], c.low[r] = n, n
 	c.stack, c.open[r] = append(c.stack, r), true
-	return step{r, c.graph.waitsFor(r)}
+	return step{r, c.graph.dependenciesOf(r)}
 }
 
 // leave pops a complete component off the stack.
@@ -84,17 +86,8 @@ func (c *components) leave(r Ref) {
 	if first == nil {
 		return
 	}
-	if size == 1 && !c.graph.waitsForItself(*first) {
+	if size == 1 && !slices.Contains(c.graph.dependenciesOf(*first), *first) {
 		return
 	}
 	c.found = append(c.found, *first)
-}
-
-func (g *Graph) waitsForItself(r Ref) bool {
-	for _, to := range g.waitsFor(r) {
-		if to == r {
-			return true
-		}
-	}
-	return false
 }

@@ -10,7 +10,7 @@ import (
 // ConditionCompliant is the condition that repeats status.compliant, with a reason and a message.
 const ConditionCompliant = "Compliant"
 
-// Condition DependenciesSatisfied of a suspended guard is False, with the reason that refusals name too. A guard that is not suspended has
+// Condition DependenciesSatisfied of a suspended object is False, with the reason that refusals name too. One that is not suspended has
 // no such condition.
 const (
 	ConditionDependencies   = "DependenciesSatisfied"

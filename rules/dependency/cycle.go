@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// waitsFor returns what the state of an object waits for.
+// dependenciesOf returns what the state of an object waits for.
 //
 // A Policy waits for the dependencies of its templates, except those with ignorePending, which do not affect its state. The object that a
 // template creates waits for what the template waits for. A PolicySet waits for its members. The spec of a disabled Policy has no effect.
-func (g *Graph) waitsFor(from Ref) []Ref {
+func (g *Graph) dependenciesOf(from Ref) []Ref {
 	var to []Ref
 	var last []Dependency
 	add := func(list []Dependency) {
@@ -22,7 +22,7 @@ func (g *Graph) waitsFor(from Ref) []Ref {
 			to = append(to, list[i].Ref)
 		}
 	}
-	for _, m := range g.makers(from) {
+	for _, m := range g.producers(from) {
 		if !m.policy.Disabled {
 			add(m.policy.Templates[m.template].Dependencies)
 		}
@@ -61,7 +61,7 @@ func (g *Graph) cycle(from Ref) (cycle []Ref, reached map[Ref]Ref) {
 	cameFrom := map[Ref]Ref{}
 	for queue := []Ref{from}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
-		for _, next := range g.waitsFor(at) {
+		for _, next := range g.dependenciesOf(at) {
 			if next == from {
 				return trail(from, at, cameFrom), cameFrom
 			}
@@ -100,7 +100,7 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	for i := range p.Templates {
 		if t := &p.Templates[i]; t.Readable && len(t.Dependencies) > 0 {
 			_, waitedFor := reached[t.Ref]
-			suspect = suspect || waitedFor || t.IgnorePending || len(g.makers(t.Ref)) > 1
+			suspect = suspect || waitedFor || t.IgnorePending || len(g.producers(t.Ref)) > 1
 			starts = append(starts, t.Ref)
 		}
 	}
@@ -117,15 +117,15 @@ func (g *Graph) PolicyCycle(namespace, name string) []Ref {
 	return cycle
 }
 
-// shownSteps bounds the objects of a cycle or a chain that a message shows.
-const shownSteps = 10
+// maxSteps bounds the objects of a cycle or a chain that a message shows.
+const maxSteps = 10
 
 // ChainText formats a cycle as "Policy shop/a -> Policy shop/b -> Policy shop/a"; the middle of a long one is left out.
 func ChainText(cycle []Ref) string {
-	parts := make([]string, 0, shownSteps+1)
+	parts := make([]string, 0, maxSteps+1)
 	for i, r := range cycle {
-		if more := len(cycle) - shownSteps; more > 0 && i >= shownSteps/2 && i < len(cycle)-shownSteps/2 {
-			if i == shownSteps/2 {
+		if more := len(cycle) - maxSteps; more > 0 && i >= maxSteps/2 && i < len(cycle)-maxSteps/2 {
+			if i == maxSteps/2 {
 				parts = append(parts, "... ("+strconv.Itoa(more)+" more) ...")
 			}
 			continue

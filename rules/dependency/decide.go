@@ -42,7 +42,7 @@ type TemplateInput struct {
 	// Damped, from Damping.Next, is the remaining delay of the template. Damping is for the message.
 	Damped  time.Duration
 	Damping Damping
-	// Mode is what happens to guards; empty is Suspend.
+	// Mode is what happens to an OperatorPolicy or a Constraint; empty is Suspend.
 	Mode PendingGuards
 	// Live is nil if the object does not exist.
 	Live *Live
@@ -115,7 +115,8 @@ func (in *TemplateInput) met() TemplateOutcome {
 	return out
 }
 
-// unmet deletes the object or does not create it. A guard stays and holds approvals: without it nothing would restrict what it governs.
+// unmet deletes the object or does not create it. An OperatorPolicy or a Constraint
+// is suspended and holds approvals: without it nothing would restrict what it governs.
 func (in *TemplateInput) unmet(text string) TemplateOutcome {
 	out := in.pending(text)
 	switch live := in.Live; {
@@ -133,8 +134,8 @@ func (in *TemplateInput) unmet(text string) TemplateOutcome {
 	return out
 }
 
-// undecided leaves objects unchanged. Only a missing guard is created, suspended, which is always safe. An edited template waits like a new
-// one: its state must not be reported as if the edit were applied.
+// undecided leaves objects unchanged. Only a missing OperatorPolicy or Constraint is created, suspended, which is always safe. An edited template
+// waits like a new one: its state must not be reported as if the edit were applied.
 func (in *TemplateInput) undecided() TemplateOutcome {
 	live := in.Live
 	if live != nil && live.Ours && !live.Suspended && !live.Deleting && !in.Edited {
@@ -164,7 +165,7 @@ func allUnread(findings []Finding) bool {
 	return true
 }
 
-func (in *TemplateInput) suspends() bool { return in.Template.Guard && in.Mode != Delete }
+func (in *TemplateInput) suspends() bool { return in.Template.Suspendable && in.Mode != Delete }
 
 // fault is the outcome of a template error.
 func (in *TemplateInput) fault(text string) TemplateOutcome {
@@ -186,7 +187,7 @@ func (in *TemplateInput) pending(text string) TemplateOutcome {
 func (in *TemplateInput) live() TemplateOutcome {
 	out := TemplateOutcome{Template: in.Template.Name}
 	out.State, out.Evaluating = in.Live.state()
-	if in.Template.Guard && out.State == Pending {
+	if in.Template.Suspendable && out.State == Pending {
 		out.State, out.Evaluating = Unknown, true // it was suspended until now, and its status does not say its state without that yet
 	}
 	if out.State != Unknown {

@@ -17,7 +17,7 @@ func made(t testing.TB, more string) map[string]any {
 func TestDecide(t *testing.T) {
 	p := &Policy{Namespace: "shop", Name: "app", UID: "uid-app"}
 	plain := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true}
-	guard := Template{Name: "g", Ref: Ref{PolicyGroup, KindOperatorPolicy, "shop", "g"}, Readable: true, Guard: true}
+	suspendable := Template{Name: "g", Ref: Ref{PolicyGroup, KindOperatorPolicy, "shop", "g"}, Readable: true, Suspendable: true}
 	ignoring := plain
 	ignoring.IgnorePending = true
 	faulty := plain
@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 	suspended := change(compliant, func(l *Live) { l.Suspended = true })
 	deleting := change(compliant, func(l *Live) { l.Deleting = true })
 	foreign := change(compliant, func(l *Live) { l.Ours = false })
-	pendingGuard := live("status: {compliant: Pending}")
+	pendingPolicy := live("status: {compliant: Pending}")
 
 	const wrong = "(Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"
 	const pendingText = "Pending; Dependencies were not satisfied: 1 is still pending " + wrong
@@ -72,42 +72,42 @@ func TestDecide(t *testing.T) {
 		{name: "ignored, not there", in: TemplateInput{Template: ignoring, Findings: unmet}, want: "Wait " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 		{name: "ignored, there", in: TemplateInput{Template: ignoring, Findings: unmet, Live: compliant}, want: "Delete " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
-		{name: "guard, not there, unmet", in: TemplateInput{Template: guard, Findings: unmet}, want: "Suspend " + pendingText},
-		{name: "guard, there, unmet", in: TemplateInput{Template: guard, Findings: unmet, Live: compliant}, want: "Suspend " + pendingText},
-		{name: "guard, suspended, unmet", in: TemplateInput{Template: guard, Findings: unmet, Live: suspended}, want: "Suspend " + pendingText},
-		{name: "guard, suspended, met", in: TemplateInput{Template: guard, Findings: met, Live: suspended}, want: "Apply  evaluating"},
-		{name: "guard, just not suspended any more", in: TemplateInput{Template: guard, Findings: met, Live: pendingGuard}, want: "Apply  evaluating"},
-		{name: "guard, mode delete", in: TemplateInput{Template: guard, Findings: unmet, Live: suspended, Mode: Delete}, want: "Delete " + pendingText},
-		{name: "guard, mode delete, not there", in: TemplateInput{Template: guard, Findings: unmet, Mode: Delete}, want: "Wait " + pendingText},
-		{name: "guard, unmet, somebody is deleting it", in: TemplateInput{Template: guard, Findings: unmet, Live: deleting}, want: "Keep " + pendingText},
-		{name: "guard, unmet, and not ours to suspend", in: TemplateInput{Template: guard, Findings: unmet, Live: foreign},
+		{name: "policy, not there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet}, want: "Suspend " + pendingText},
+		{name: "policy, there, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: compliant}, want: "Suspend " + pendingText},
+		{name: "policy, suspended, unmet", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended}, want: "Suspend " + pendingText},
+		{name: "policy, suspended, met", in: TemplateInput{Template: suspendable, Findings: met, Live: suspended}, want: "Apply  evaluating"},
+		{name: "policy, just not suspended any more", in: TemplateInput{Template: suspendable, Findings: met, Live: pendingPolicy}, want: "Apply  evaluating"},
+		{name: "policy, mode delete", in: TemplateInput{Template: suspendable, Findings: unmet, Live: suspended, Mode: Delete}, want: "Delete " + pendingText},
+		{name: "policy, mode delete, not there", in: TemplateInput{Template: suspendable, Findings: unmet, Mode: Delete}, want: "Wait " + pendingText},
+		{name: "policy, unmet, somebody is deleting it", in: TemplateInput{Template: suspendable, Findings: unmet, Live: deleting}, want: "Keep " + pendingText},
+		{name: "policy, unmet, and not ours to suspend", in: TemplateInput{Template: suspendable, Findings: unmet, Live: foreign},
 			want: "Fault NonCompliant; template-error; OperatorPolicy shop/g exists already and belongs to no Policy: delete it, or give the template another name"},
-		{name: "guard, unmet, and cannot be suspended", in: TemplateInput{Template: guard, Findings: unmet, WriteFault: "the right to create operatorpolicies is missing"},
+		{name: "policy, unmet, and cannot be suspended", in: TemplateInput{Template: suspendable, Findings: unmet, WriteFault: "the right to create operatorpolicies is missing"},
 			want: "Fault NonCompliant; template-error; the right to create operatorpolicies is missing"},
-		{name: "guard, ignored", in: TemplateInput{Template: func() Template { g := guard; g.IgnorePending = true; return g }(), Findings: unmet, Live: compliant},
+		{name: "policy, ignored", in: TemplateInput{Template: func() Template { g := suspendable; g.IgnorePending = true; return g }(), Findings: unmet, Live: compliant},
 			want: "Suspend " + strings.Replace(pendingText, "Pending", "Compliant", 1) + " but ignorePending is true"},
 
 		{name: "stale changes nothing: applied", in: TemplateInput{Template: plain, Findings: stale, Live: compliant}, want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "stale changes nothing: applied, and edited since", in: TemplateInput{Template: plain, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
-		{name: "stale changes nothing: guard applied, and edited since", in: TemplateInput{Template: guard, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
+		{name: "stale changes nothing: policy applied, and edited since", in: TemplateInput{Template: suspendable, Findings: stale, Live: compliant, Edited: true}, want: "Keep " + old},
 		{name: "edited", in: TemplateInput{Template: plain, Findings: met, Live: compliant, Edited: true}, want: "Apply  evaluating"},
 		{name: "stale changes nothing: waiting", in: TemplateInput{Template: plain, Findings: stale}, want: "Wait " + old},
 		{name: "stale changes nothing: going", in: TemplateInput{Template: plain, Findings: stale, Live: deleting}, want: "Keep " + old},
 		{name: "stale changes nothing: somebody else's", in: TemplateInput{Template: plain, Findings: stale, Live: foreign}, want: "Keep " + old},
-		{name: "stale changes nothing: suspended", in: TemplateInput{Template: guard, Findings: stale, Live: suspended}, want: "Keep " + old},
-		{name: "stale changes nothing: guard applied", in: TemplateInput{Template: guard, Findings: stale, Live: compliant}, want: "Keep Compliant; OperatorPolicy shop/g is Compliant"},
-		{name: "a guard that is not there yet is better there", in: TemplateInput{Template: guard, Findings: stale}, want: "Suspend " + old},
-		{name: "a guard that is not there yet and cannot be", in: TemplateInput{Template: guard, Findings: stale, WriteFault: "no"}, want: "Fault NonCompliant; template-error; no"},
+		{name: "stale changes nothing: suspended", in: TemplateInput{Template: suspendable, Findings: stale, Live: suspended}, want: "Keep " + old},
+		{name: "stale changes nothing: policy applied", in: TemplateInput{Template: suspendable, Findings: stale, Live: compliant}, want: "Keep Compliant; OperatorPolicy shop/g is Compliant"},
+		{name: "a policy that is not there yet is better there", in: TemplateInput{Template: suspendable, Findings: stale}, want: "Suspend " + old},
+		{name: "a policy that is not there yet and cannot be", in: TemplateInput{Template: suspendable, Findings: stale, WriteFault: "no"}, want: "Fault NonCompliant; template-error; no"},
 		{name: "stale beside unmet", in: TemplateInput{Template: plain, Findings: append(stale[:1:1], unmet...), Live: compliant},
 			want: "Delete Pending; Dependencies were not satisfied: 2 are still pending (Policy shop/db: Stale, generation 2 is not evaluated yet, Policy shop/db: WrongState, it is NonCompliant and Compliant is wanted)"},
 		{name: "at the start: applied", in: TemplateInput{Template: plain, Findings: unread, Live: compliant}, want: "Keep Compliant; ConfigurationPolicy shop/x is Compliant"},
 		{name: "at the start: waiting", in: TemplateInput{Template: plain, Findings: unread}, want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "at the start: a guard that is not there", in: TemplateInput{Template: guard, Findings: unread}, want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
-		{name: "cannot be read", in: TemplateInput{Template: guard, Findings: unreadable}, want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
+		{name: "at the start: a policy that is not there", in: TemplateInput{Template: suspendable, Findings: unread}, want: "Wait Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, it has not been read yet) unread"},
+		{name: "cannot be read", in: TemplateInput{Template: suspendable, Findings: unreadable}, want: "Suspend Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotRead, its webhook is down)"},
 
 		{name: "held back", in: TemplateInput{Template: plain, Findings: met, Damped: 7 * time.Second, Damping: damping},
 			want: "Wait Pending; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s"},
-		{name: "held back, guard", in: TemplateInput{Template: guard, Findings: met, Damped: time.Second, Live: suspended},
+		{name: "held back, policy", in: TemplateInput{Template: suspendable, Findings: met, Damped: time.Second, Live: suspended},
 			want: "Suspend Pending; Dependencies are satisfied again, but come and go: the template is applied once they hold for a while"},
 		{name: "held back, ignored", in: TemplateInput{Template: ignoring, Findings: met, Damped: time.Second, Damping: damping},
 			want: "Wait Compliant; Dependencies are satisfied again, but were lost 3 times without an edit: the template is applied once they hold for 20s but ignorePending is true"},
@@ -205,7 +205,7 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 	}
 	cases := 0
 	for i := range 1 << 7 {
-		tm := Template{Name: "x", Ref: base.ref(), Readable: true, Guard: i&1 != 0, IgnorePending: i&2 != 0}
+		tm := Template{Name: "x", Ref: base.ref(), Readable: true, Suspendable: i&1 != 0, IgnorePending: i&2 != 0}
 		in := TemplateInput{Policy: p}
 		if i&4 != 0 {
 			tm.Fault = "fault"
@@ -230,11 +230,11 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 					out := Decide(in)
 					cases++
 					met, decided := Settled(f)
-					guarded := tm.Guard && mode != Delete
+					kept := tm.Suspendable && mode != Delete
 					writes := out.Decision == DoApply || out.Decision == DoSuspend || out.Decision == DoDelete
 					for what, wrong := range map[string]bool{
-						"a guard is deleted":                       guarded && out.Decision == DoDelete,
-						"something else is suspended":              !guarded && out.Decision == DoSuspend,
+						"a policy is deleted":                      kept && out.Decision == DoDelete,
+						"something else is suspended":              !kept && out.Decision == DoSuspend,
 						"applied although not all is met":          out.Decision == DoApply && (!met || in.Damped > 0),
 						"deleted although nothing is decided":      out.Decision == DoDelete && !decided,
 						"deleted although all is met":              out.Decision == DoDelete && met && in.Damped == 0,
@@ -248,8 +248,8 @@ func TestDecideNeverOpensTheGate(t *testing.T) {
 						"an error without its word":                out.Fault != strings.HasPrefix(out.Message, "NonCompliant; template-error; "),
 						"pending without saying for what":          out.State == Pending && len(out.Unmet) == 0 && in.Damped == 0,
 						"an unmet dependency is not told":          !out.Fault && decided && !met && len(out.Unmet) == 0,
-						"a waiting guard is left open":             guarded && !out.Fault && decided && !met && live != nil && live.Ours && !live.Suspended && !live.Deleting && out.Decision != DoSuspend,
-						"a waiting template is left applied":       !guarded && !out.Fault && decided && !met && live != nil && live.Ours && !live.Deleting && out.Decision != DoDelete,
+						"a waiting policy is left open":            kept && !out.Fault && decided && !met && live != nil && live.Ours && !live.Suspended && !live.Deleting && out.Decision != DoSuspend,
+						"a waiting template is left applied":       !kept && !out.Fault && decided && !met && live != nil && live.Ours && !live.Deleting && out.Decision != DoDelete,
 						"a decision that does not have its reason": out.Decision == DoFault != out.Fault,
 					} {
 						if wrong {

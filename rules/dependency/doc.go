@@ -25,8 +25,8 @@ const (
 
 // Annotations that the background loop writes or reads.
 const (
-	// AnnotationPending suspends a guard: its value is "<namespace>/<name>" of the Policy that waits. The guard holds approvals while it is
-	// set.
+	// AnnotationPending suspends an OperatorPolicy or a Constraint: its value is "<namespace>/<name>" of the Policy that waits. A suspended
+	// one holds approvals.
 	AnnotationPending = "opgate.io/pending"
 	// AnnotationHubError on a template says that the hub could not resolve the template.
 	AnnotationHubError = PolicyGroup + "/hub-templates-error"
@@ -50,12 +50,12 @@ const (
 // Finalizer keeps a Policy until its cluster-scoped template objects, which cannot have an owner reference to it, are deleted.
 const Finalizer = PolicyGroup + "/cleanup-cluster-scoped-policies"
 
-// PendingGuards is what happens to a guard (OperatorPolicy or Constraint) whose dependencies are not met.
+// PendingGuards is what happens to an OperatorPolicy or a Constraint whose dependencies are not met.
 type PendingGuards string
 
 const (
-	// Suspend keeps the guard, which then holds approvals. It is the default: a deleted guard restricts nothing.
+	// Suspend keeps the object, which then holds approvals. It is the default: a deleted one restricts nothing.
 	Suspend PendingGuards = "suspend"
-	// Delete treats guards like all other templates.
+	// Delete treats it like the object of any other template.
 	Delete PendingGuards = "delete"
 )

@@ -83,7 +83,7 @@ func checkRead(t *testing.T, p *policyv1.Policy, read *Policy) {
 		switch {
 		case tm.Index != i, tm.Name == "", len(tm.Name) > maxName, !tm.Readable && tm.Fault == "", tm.Readable != (tm.Ref != Ref{}):
 			t.Errorf("template %d: %+v", i, tm)
-		case tm.Guard != tm.Ref.Guard(), tm.Readable && tm.Ref.Namespace != "shop" && tm.Ref.Namespace != "":
+		case tm.Suspendable != tm.Ref.Suspendable(), tm.Readable && tm.Ref.Namespace != "shop" && tm.Ref.Namespace != "":
 			t.Errorf("template %d: %+v", i, tm)
 		}
 		if !utf8.ValidString(tm.Fault) {

@@ -24,12 +24,12 @@ type key struct{ namespace, name string }
 type index struct {
 	policies map[key]*Policy
 	sets     map[key]*Set
-	// makers are the templates by the object that they create; nearly always one.
-	makers map[Ref][]maker
+	// producers are the templates by the object that they create; nearly always one.
+	producers map[Ref][]producer
 }
 
-// maker is one template of a Policy.
-type maker struct {
+// producer is one template of a Policy.
+type producer struct {
 	policy   *Policy
 	template int
 }
@@ -43,23 +43,23 @@ func NewGraph(policies []*Policy, sets []*Set) *Graph {
 	for _, s := range sets {
 		all.sets[key{s.Namespace, s.Name}] = s
 	}
-	all.makers = makersOf(all.policies)
+	all.producers = producersOf(all.policies)
 	return &Graph{all: all}
 }
 
-func makersOf(policies map[key]*Policy) map[Ref][]maker {
-	makers := make(map[Ref][]maker, len(policies))
+func producersOf(policies map[key]*Policy) map[Ref][]producer {
+	producers := make(map[Ref][]producer, len(policies))
 	for _, p := range policies {
 		if p == nil {
 			continue
 		}
 		for i := range p.Templates {
 			if t := &p.Templates[i]; t.Readable {
-				makers[t.Ref] = append(makers[t.Ref], maker{p, i})
+				producers[t.Ref] = append(producers[t.Ref], producer{p, i})
 			}
 		}
 	}
-	return makers
+	return producers
 }
 
 // WithPolicy returns the graph with a Policy added or replaced.
@@ -85,7 +85,7 @@ func (g *Graph) WithoutSet(namespace, name string) *Graph {
 func (g *Graph) changed(k key, p *Policy) *Graph {
 	next := g.copied()
 	next.changes.policies = with(next.changes.policies, k, p)
-	next.changes.makers = makersOf(next.changes.policies)
+	next.changes.producers = producersOf(next.changes.policies)
 	return next.merged()
 }
 
@@ -116,7 +116,7 @@ func (g *Graph) merged() *Graph {
 		return g
 	}
 	all := &index{policies: replaced(g.all.policies, g.changes.policies), sets: replaced(g.all.sets, g.changes.sets)}
-	all.makers = makersOf(all.policies)
+	all.producers = producersOf(all.policies)
 	return &Graph{all: all}
 }
 
@@ -156,22 +156,22 @@ func (g *Graph) Set(namespace, name string) *Set {
 	return g.all.sets[k]
 }
 
-// makers returns the templates that create an object, in a stable order.
-func (g *Graph) makers(r Ref) []maker {
+// producers returns the templates that create an object, in a stable order.
+func (g *Graph) producers(r Ref) []producer {
 	if g == nil {
 		return nil
 	}
-	found := g.all.makers[r]
+	found := g.all.producers[r]
 	if len(found) > 0 && len(g.changes.policies) > 0 {
-		found = slices.DeleteFunc(slices.Clone(found), func(m maker) bool {
+		found = slices.DeleteFunc(slices.Clone(found), func(m producer) bool {
 			_, changed := g.changes.policies[key{m.policy.Namespace, m.policy.Name}]
 			return changed
 		})
 	}
-	found = append(slices.Clip(found), g.changes.makers[r]...)
+	found = append(slices.Clip(found), g.changes.producers[r]...)
 	if len(found) > 1 {
 		found = slices.Clone(found)
-		slices.SortFunc(found, func(a, b maker) int {
+		slices.SortFunc(found, func(a, b producer) int {
 			if c := a.policy.Ref().Compare(b.policy.Ref()); c != 0 {
 				return c
 			}

@@ -134,7 +134,7 @@ func chainOf(n int) []*Policy {
 		policies[i] = &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Templates: []Template{{
 			Name: "t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i)}, Readable: true,
 			Dependencies: []Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
-		}}, Waits: []Wait{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending, Templates: []string{"t"}}}}
+		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending, Templates: []string{"t"}}}}
 	}
 	return policies
 }
@@ -332,7 +332,7 @@ func checkWay(t *testing.T, g *Graph, at Ref, cycle []Ref) {
 		t.Errorf("%v does not begin and end at %s", cycle, at)
 	}
 	for i := range cycle[1:] {
-		if !slices.Contains(g.waitsFor(cycle[i]), cycle[i+1]) {
+		if !slices.Contains(g.dependenciesOf(cycle[i]), cycle[i+1]) {
 			t.Errorf("%s does not wait for %s", cycle[i], cycle[i+1])
 		}
 	}
@@ -375,7 +375,7 @@ func TestGraphOfManyChanges(t *testing.T) {
 			merged = merged || len(g.all.policies) > 0
 			for i := range 2 * maxChanges {
 				for _, at := range []Ref{PolicyRef("shop", fmt.Sprint("p", i)), SetRef("shop", fmt.Sprint("s", i%3)), {PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i%16)}} {
-					if diff := cmp.Diff(want.waitsFor(at), g.waitsFor(at)); diff != "" {
+					if diff := cmp.Diff(want.dependenciesOf(at), g.dependenciesOf(at)); diff != "" {
 						t.Fatalf("seed %d, %s: %s", seed, at, diff)
 					}
 				}

@@ -30,9 +30,9 @@ func LiveOf(object map[string]any, p *Policy) *Live {
 	return live
 }
 
-// ParentOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the namespace of the Policy in a
+// PolicyOf returns the Policy that an object was created for, from its labels. Cluster-scoped objects name the namespace of the Policy in a
 // label.
-func ParentOf(object map[string]any) (Ref, bool) {
+func PolicyOf(object map[string]any) (Ref, bool) {
 	meta := child(object, "metadata")
 	labels := child(meta, "labels")
 	namespace := textOf(meta, "namespace")
@@ -46,10 +46,10 @@ func ParentOf(object map[string]any) (Ref, bool) {
 // owns reports whether an object belongs to the Policy, by its controller reference or, if it has none, by its labels. A controller of the
 // same name with another UID is an earlier Policy, whose objects are adopted.
 func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
-	parent, labelled := ParentOf(object)
+	policy, labelled := PolicyOf(object)
 	if controller, uid := controllerOf(object); controller != nil {
 		switch {
-		case uid == p.UID && uid != "", *controller == p.Ref() && labelled && parent == p.Ref():
+		case uid == p.UID && uid != "", *controller == p.Ref() && labelled && policy == p.Ref():
 			return true, nil
 		default:
 			return false, controller
@@ -58,10 +58,10 @@ func (p *Policy) owns(object map[string]any) (ours bool, other *Ref) {
 	switch {
 	case !labelled:
 		return false, nil
-	case parent == p.Ref():
+	case policy == p.Ref():
 		return true, nil
 	}
-	return false, &parent
+	return false, &policy
 }
 
 // controllerOf returns the owner that is the object's controller.

@@ -78,10 +78,10 @@ func TestOverride(t *testing.T) {
 		{name: "no metadata", object: "{metadata: x}", want: "{metadata: x}", err: "objectDefinition has no metadata"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			parent := &policyv1.Policy{}
-			parent.Namespace, parent.Spec.RemediationAction = "shop", c.action
+			policy := &policyv1.Policy{}
+			policy.Namespace, policy.Spec.RemediationAction = "shop", c.action
 			got := object(t, c.object)
-			err := Override(got, parent)
+			err := Override(got, policy)
 			if diff := cmp.Diff(object(t, c.want), got); diff != "" {
 				t.Error(diff)
 			}

@@ -9,7 +9,7 @@ import (
 
 // Override sets the fields of a template's object that its Policy decides: the namespace, unless the kind is known to be cluster-scoped,
 // and spec.remediationAction. Constraint and the kinds of Gatekeeper have no such field.
-func Override(object map[string]any, parent *policyv1.Policy) error {
+func Override(object map[string]any, policy *policyv1.Policy) error {
 	meta, ok := object["metadata"].(map[string]any)
 	if !ok {
 		return errors.New("objectDefinition has no metadata")
@@ -19,13 +19,13 @@ func Override(object map[string]any, parent *policyv1.Policy) error {
 		delete(meta, "namespace")
 		return nil
 	}
-	meta["namespace"] = parent.Namespace
+	meta["namespace"] = policy.Namespace
 	spec, ok := object["spec"].(map[string]any)
 	if !ok {
 		return nil // depends on the scope of its kind
 	}
 	const field = "remediationAction"
-	action := string(parent.Spec.RemediationAction)
+	action := string(policy.Spec.RemediationAction)
 	if strings.EqualFold(textOf(spec, field), "InformOnly") {
 		action = string(policyv1.Inform) // inform is kept, whatever the Policy's action
 	}

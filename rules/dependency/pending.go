@@ -1,30 +1,39 @@
 package dependency
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/text"
 )
 
-// shownPending bounds the dependencies that a message names.
-const shownPending = 5
+const (
+	// maxPendingNames bounds the dependencies that a message names.
+	maxPendingNames = 5
+	// maxPending bounds the dependencies that a status lists, maxPendingTemplates the templates that each of them names.
+	maxPending          = 20
+	maxPendingTemplates = 5
+)
 
 // PendingText returns the message for a waiting template: "Dependencies were not satisfied: 1 is still pending (Policy shop/db: WrongState,
 // it is NonCompliant and Compliant is wanted)". It ends with the cycle, if there is one. Met findings are left out.
 func PendingText(findings []Finding, cycle []Ref, ignored bool) string {
-	waits := unmet(findings)
-	slices.SortStableFunc(waits, func(a, b Finding) int { return a.Compare(b.Ref) })
-	names := make([]string, len(waits))
-	for i := range waits {
-		names[i] = waits[i].String() + ": " + waits[i].says()
+	pending := unmet(findings)
+	slices.SortStableFunc(pending, func(a, b Finding) int { return a.Compare(b.Ref) })
+	names := make([]string, len(pending))
+	for i := range pending {
+		names[i] = pending[i].String() + ": " + pending[i].says()
 	}
 	verb := "are"
-	if len(waits) == 1 {
+	if len(pending) == 1 {
 		verb = "is"
 	}
-	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(waits), verb, text.Join(names, shownPending))
+	s := fmt.Sprintf("Dependencies were not satisfied: %d %s still pending (%s)", len(pending), verb, text.Join(names, maxPendingNames))
 	if len(cycle) > 0 {
 		s += "; they wait for one another: " + ChainText(cycle)
 	}
@@ -40,4 +49,77 @@ func (f *Finding) says() string {
 		return string(f.Reason)
 	}
 	return strings.TrimSuffix(string(f.Reason)+", "+f.Text, ", ")
+}
+
+// readPending reads the pending dependencies of a status.
+func readPending(list []policyv1.DependencyStatus) []PendingDependency {
+	list = list[:min(len(list), maxPending)]
+	pending := make([]PendingDependency, 0, len(list))
+	for i := range list {
+		d := &list[i]
+		w := PendingDependency{
+			Ref:    Ref{Group: PolicyGroup, Kind: d.Kind, Namespace: d.Namespace, Name: d.Name},
+			Reason: Reason(d.Reason), Want: State(d.Compliance), State: State(d.State), Templates: d.Templates,
+		}
+		if d.APIVersion != "" {
+			gv, _ := schema.ParseGroupVersion(d.APIVersion)
+			w.Ref.Group = gv.Group
+		}
+		pending = append(pending, w)
+	}
+	return pending
+}
+
+// wanted identifies one entry of the list: two templates may want the same object in different states.
+type wanted struct {
+	Ref
+	want State
+}
+
+// listPending returns the list for the status, one entry per object and state, and the total number of entries. For an object that has not
+// been read yet, it repeats the previous entry.
+func listPending(outcomes []TemplateOutcome, before []policyv1.DependencyStatus) ([]policyv1.DependencyStatus, int) {
+	said := map[wanted]*policyv1.DependencyStatus{}
+	for i, w := range readPending(before) {
+		said[wanted{w.Ref, w.Want}] = &before[i]
+	}
+	lines := map[wanted]*policyv1.DependencyStatus{}
+	var order []wanted
+	for i := range outcomes {
+		for j := range outcomes[i].Unmet {
+			f := &outcomes[i].Unmet[j]
+			k := wanted{f.Ref, f.Want}
+			line := lines[k]
+			if line == nil {
+				line = lineOf(f, said[k])
+				lines[k], order = line, append(order, k)
+			}
+			if len(line.Templates) < maxPendingTemplates && !slices.Contains(line.Templates, outcomes[i].Template) {
+				line.Templates = append(line.Templates, outcomes[i].Template)
+			}
+		}
+	}
+	slices.SortFunc(order, func(a, b wanted) int { return cmp.Or(a.Compare(b.Ref), cmp.Compare(a.want, b.want)) })
+	var list []policyv1.DependencyStatus
+	for _, k := range order[:min(len(order), maxPending)] {
+		list = append(list, *lines[k])
+	}
+	return list, len(order)
+}
+
+func lineOf(f *Finding, before *policyv1.DependencyStatus) *policyv1.DependencyStatus {
+	line := &policyv1.DependencyStatus{
+		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Compliance: policyv1.ComplianceState(f.Want),
+		Reason: string(f.Reason), Message: f.Text,
+	}
+	if f.Version != "" {
+		line.APIVersion = schema.GroupVersion{Group: f.Group, Version: f.Version}.String()
+	}
+	if known(f.State) {
+		line.State = policyv1.ComplianceState(f.State)
+	}
+	if f.Unread && before != nil {
+		line.Reason, line.Message, line.State = before.Reason, before.Message, before.State
+	}
+	return line
 }

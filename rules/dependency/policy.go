@@ -17,12 +17,13 @@ type Policy struct {
 	// Warnings are for the author of the Policy.
 	Warnings []Warning
 
-	// State, Observed and Waits are read from the status; Waits is what the templates wait for.
+	// State and the fields below are read from the status.
 	State              State
 	ObservedGeneration int64
 	// Evaluating is set where the status reports that templates are not evaluated yet.
 	Evaluating bool
-	Waits      []Wait
+	// PendingDependencies are what the templates wait for.
+	PendingDependencies []PendingDependency
 }
 
 // Ref returns the reference to the Policy.
@@ -48,8 +49,8 @@ type Template struct {
 	Ref      Ref
 	Version  string
 	Readable bool
-	// Guard is set for an OperatorPolicy or a Constraint.
-	Guard         bool
+	// Suspendable is set for an OperatorPolicy or a Constraint.
+	Suspendable   bool
 	IgnorePending bool
 	// Dependencies are those of the Policy and of the template, one per object, sorted.
 	Dependencies []Dependency
@@ -78,8 +79,8 @@ type Clash struct {
 	Paths, Says []string
 }
 
-// Wait is one unmet dependency in the status of a Policy.
-type Wait struct {
+// PendingDependency is one unmet dependency in the status of a Policy.
+type PendingDependency struct {
 	Ref         Ref
 	Reason      Reason
 	Want, State State

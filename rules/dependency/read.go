@@ -21,7 +21,7 @@ func Read(p *policyv1.Policy) *Policy {
 		State: State(p.Status.ComplianceState), ObservedGeneration: p.Status.ObservedGeneration,
 	}
 	out.Evaluating = out.State == Unknown && notEvaluated(p.Status.Conditions)
-	out.Waits = readWaits(p.Status.Dependencies)
+	out.PendingDependencies = readPending(p.Status.Dependencies)
 
 	own := out.readDependencies("spec.dependencies", p.Spec.Dependencies)
 	out.Templates = make([]Template, len(p.Spec.PolicyTemplates))
@@ -133,7 +133,7 @@ func (p *Policy) readTemplate(index int, written *policyv1.PolicyTemplate) Templ
 	if t.Ref.clusterScoped() {
 		t.Ref.Namespace = ""
 	}
-	t.Guard = t.Ref.Guard()
+	t.Suspendable = t.Ref.Suspendable()
 	if message, ok := h.Metadata.Annotations[AnnotationHubError]; ok {
 		t.HubError = text.Truncate(message, 1000)
 		if t.HubError == "" {

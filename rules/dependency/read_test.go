@@ -37,7 +37,7 @@ func TestReadOfTheSeed(t *testing.T) {
 	if diff := cmp.Diff(want, refs(p.Templates[0].Dependencies)); diff != "" {
 		t.Error(diff)
 	}
-	if tm := p.Templates[0]; tm.Fault != "" || tm.Name != "fix-bar-in-foo" || tm.Ref.String() != "ConfigurationPolicy shop/fix-bar-in-foo" || tm.Version != "v1" || tm.Guard {
+	if tm := p.Templates[0]; tm.Fault != "" || tm.Name != "fix-bar-in-foo" || tm.Ref.String() != "ConfigurationPolicy shop/fix-bar-in-foo" || tm.Version != "v1" || tm.Suspendable {
 		t.Errorf("%+v", tm)
 	}
 }
@@ -219,7 +219,7 @@ func TestReadTemplates(t *testing.T) {
 	}
 }
 
-func TestReadGuardsAndHubErrors(t *testing.T) {
+func TestReadSuspendableAndHubErrors(t *testing.T) {
 	p := Read(stored(t, `spec:
   policy-templates:
   - objectDefinition: {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, metadata: {name: a, namespace: elsewhere}}
@@ -231,11 +231,11 @@ func TestReadGuardsAndHubErrors(t *testing.T) {
 `))
 	var got []string
 	for _, tm := range p.Templates {
-		got = append(got, fmt.Sprintf("%s guard=%t ignored=%t %s%s", tm.Ref, tm.Guard, tm.IgnorePending, tm.Fault, tm.HubError))
+		got = append(got, fmt.Sprintf("%s suspendable=%t ignored=%t %s%s", tm.Ref, tm.Suspendable, tm.IgnorePending, tm.Fault, tm.HubError))
 	}
 	want := []string{
-		"OperatorPolicy shop/a guard=true ignored=false ", "Constraint b guard=true ignored=false ", "OperatorPolicy.example.com shop/c guard=false ignored=true ",
-		"Subscription shop/d guard=false ignored=false no such value", "A.a shop/e guard=false ignored=false annotation policy.open-cluster-management.io/hub-templates-error is set",
+		"OperatorPolicy shop/a suspendable=true ignored=false ", "Constraint b suspendable=true ignored=false ", "OperatorPolicy.example.com shop/c suspendable=false ignored=true ",
+		"Subscription shop/d suspendable=false ignored=false no such value", "A.a shop/e suspendable=false ignored=false annotation policy.open-cluster-management.io/hub-templates-error is set",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -253,11 +253,11 @@ status:
   - {kind: Policy, namespace: shop, name: db, compliance: Compliant, state: NonCompliant, reason: WrongState, templates: [t]}
   - {apiVersion: example.com/v1, kind: Widget, namespace: shop, name: w, compliance: Compliant, reason: NoKind}
 `))
-	want := []Wait{
+	want := []PendingDependency{
 		{Ref: PolicyRef("shop", "db"), Reason: WrongState, Want: Compliant, State: NonCompliant, Templates: []string{"t"}},
 		{Ref: Ref{"example.com", "Widget", "shop", "w"}, Reason: NoKind, Want: Compliant},
 	}
-	if diff := cmp.Diff(want, p.Waits); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending || p.ObservedGeneration != 4 || p.Evaluating {
+	if diff := cmp.Diff(want, p.PendingDependencies); diff != "" || !p.Disabled || !p.Deleting || p.State != Pending || p.ObservedGeneration != 4 || p.Evaluating {
 		t.Errorf("%+v %s", p, diff)
 	}
 	if p = Read(stored(t, `

@@ -44,8 +44,8 @@ func (r Ref) IsPolicy() bool { return r.Group == PolicyGroup && r.Kind == KindPo
 // IsSet reports whether the object is a PolicySet.
 func (r Ref) IsSet() bool { return r.Group == PolicyGroup && r.Kind == KindPolicySet }
 
-// Guard reports whether the object restricts what may be installed.
-func (r Ref) Guard() bool {
+// Suspendable reports whether the object restricts what may be installed: it is suspended where others are deleted.
+func (r Ref) Suspendable() bool {
 	return r.Group == PolicyGroup && r.Kind == KindOperatorPolicy || r.Group == ConstraintGroup && r.Kind == KindConstraint
 }
 

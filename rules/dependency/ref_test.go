@@ -23,11 +23,11 @@ func TestRef(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		r                         Ref
-		guard, gatekeeper, scoped bool
+		r                               Ref
+		suspendable, gatekeeper, scoped bool
 	}{
-		{r: Ref{PolicyGroup, KindOperatorPolicy, "shop", "x"}, guard: true},
-		{r: Ref{ConstraintGroup, KindConstraint, "", "x"}, guard: true, scoped: true},
+		{r: Ref{PolicyGroup, KindOperatorPolicy, "shop", "x"}, suspendable: true},
+		{r: Ref{ConstraintGroup, KindConstraint, "", "x"}, suspendable: true, scoped: true},
 		{r: Ref{PolicyGroup, KindConstraint, "shop", "x"}},
 		{r: Ref{ConstraintGroup, KindOperatorPolicy, "shop", "x"}},
 		{r: Ref{GatekeeperConstraintGroup, KindConstraint, "", "x"}, gatekeeper: true, scoped: true},
@@ -35,8 +35,8 @@ func TestRef(t *testing.T) {
 		{r: Ref{GatekeeperTemplateGroup, "Other", "", "x"}},
 		{r: PolicyRef("shop", "x")},
 	} {
-		if c.r.Guard() != c.guard || c.r.Gatekeeper() != c.gatekeeper || c.r.clusterScoped() != c.scoped {
-			t.Errorf("%+v: guard %t, gatekeeper %t, cluster-scoped %t", c.r, c.r.Guard(), c.r.Gatekeeper(), c.r.clusterScoped())
+		if c.r.Suspendable() != c.suspendable || c.r.Gatekeeper() != c.gatekeeper || c.r.clusterScoped() != c.scoped {
+			t.Errorf("%+v: suspendable %t, gatekeeper %t, cluster-scoped %t", c.r, c.r.Suspendable(), c.r.Gatekeeper(), c.r.clusterScoped())
 		}
 	}
 }

@@ -63,8 +63,8 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 	return next
 }
 
-// shownMembers bounds the members that each part of a PolicySet's message names.
-const shownMembers = 50
+// maxMemberNames bounds the members that each part of a PolicySet's message names.
+const maxMemberNames = 50
 
 // NextSetStatus returns the status of a PolicySet. members returns nil for a Policy that does not exist. If a member is missing or its
 // state is unknown, that of the set is unknown too, and what depends on the set waits.
@@ -96,7 +96,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	var parts []string
 	tell := func(what string, names []string) {
 		if len(names) > 0 {
-			parts = append(parts, what+": "+text.Names(names, shownMembers))
+			parts = append(parts, what+": "+text.Names(names, maxMemberNames))
 		}
 	}
 	tell("Policies awaiting pending dependencies", pending)
@@ -113,7 +113,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	c := summary{state: Compliant, message: next.StatusMessage}
 	switch {
 	case len(bad) > 0:
-		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, shownMembers)}
+		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, maxMemberNames)}
 	case len(pending) > 0:
 		c.state = Pending
 	case len(silent)+len(gone) > 0:

@@ -58,9 +58,9 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 		detail := before.take(out.Template)
 		if !out.Unread || detail.ComplianceState != policyv1.ComplianceState(out.State) {
 			detail.ComplianceState = policyv1.ComplianceState(out.State)
-			told := newest(detail.History)
+			previous := newest(detail.History)
 			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
-			if out.State != Unknown && newest(detail.History) != told {
+			if out.State != Unknown && newest(detail.History) != previous {
 				events = append(events, Event{Warning: out.State != Compliant, Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
 			}
 		}
@@ -68,7 +68,7 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 	}
 	s := sumUp(in.Outcomes)
 	next.ComplianceState = policyv1.ComplianceState(s.state)
-	next.Dependencies, next.PendingDependencies = listWaits(in.Outcomes, next.Dependencies)
+	next.Dependencies, next.PendingDependencies = listPending(in.Outcomes, next.Dependencies)
 	setCondition(&next.Conditions, s, in.Policy.Generation, now)
 	return next, events
 }
@@ -80,8 +80,8 @@ func (in *StatusInput) object(i int) map[string]any {
 	return nil
 }
 
-// shownTemplates bounds the templates that the condition names.
-const shownTemplates = 10
+// maxConditionTemplates bounds the templates that the condition names.
+const maxConditionTemplates = 10
 
 // sumUp returns the overall state: NonCompliant takes precedence over Pending, then unknown, then Compliant.
 func sumUp(outcomes []TemplateOutcome) summary {
@@ -111,7 +111,7 @@ func sumUp(outcomes []TemplateOutcome) summary {
 	default:
 		return s
 	}
-	s.message = says + text.Names(names[s.state], shownTemplates)
+	s.message = says + text.Names(names[s.state], maxConditionTemplates)
 	return s
 }
 

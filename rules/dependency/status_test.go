@@ -15,8 +15,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// told returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if the state is unknown.
-func told(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
+// statusAfter returns the status of a Policy after some outcomes, each "<template> <State>; <text>", or only a name if the state is unknown.
+func statusAfter(t testing.TB, before policyv1.PolicyStatus, now time.Time, outcomes ...string) (policyv1.PolicyStatus, []Event) {
 	t.Helper()
 	p := &policyv1.Policy{Status: before}
 	p.Namespace, p.Name, p.Generation = "shop", "app", 3
@@ -75,7 +75,7 @@ func TestNextStatus(t *testing.T) {
 			events: "Normal b: Compliant; fine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, events := told(t, policyv1.PolicyStatus{}, noon, c.outcomes...)
+			s, events := statusAfter(t, policyv1.PolicyStatus{}, noon, c.outcomes...)
 			if diff := cmp.Diff(c.want, statusText(s)); diff != "" {
 				t.Error(diff)
 			}
@@ -110,13 +110,13 @@ func TestStatusOfUnknown(t *testing.T) {
 
 // TestStatusIsNeverStale: an unknown state is not reported, whatever was reported before.
 func TestStatusIsNeverStale(t *testing.T) {
-	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b Compliant; fine")
-	s, events := told(t, s, noon.Add(time.Minute), "a", "b Compliant; fine")
+	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b Compliant; fine")
+	s, events := statusAfter(t, s, noon.Add(time.Minute), "a", "b Compliant; fine")
 	want := " (Unknown NotEvaluated: templates that are not evaluated yet: a)\na : [12:00:00 Compliant; fine]\nb Compliant: [12:00:00 Compliant; fine]"
 	if diff := cmp.Diff(want, statusText(s)); diff != "" || len(events) > 0 {
 		t.Error(diff, events)
 	}
-	s, events = told(t, s, noon.Add(2*time.Minute), "a Compliant; fine", "b NonCompliant; bad")
+	s, events = statusAfter(t, s, noon.Add(2*time.Minute), "a Compliant; fine", "b NonCompliant; bad")
 	want = "NonCompliant (False NonCompliant: templates that are NonCompliant: b)\na Compliant: [12:00:00 Compliant; fine]\nb NonCompliant: [12:02:00 NonCompliant; bad] [12:00:00 Compliant; fine]"
 	if diff := cmp.Diff(want, statusText(s)); diff != "" || len(events) != 1 {
 		t.Error(diff, events)
@@ -128,7 +128,7 @@ func TestStatusIsNeverStale(t *testing.T) {
 	if diff := cmp.Diff(" (Unknown Disabled: the Policy is disabled)", statusText(s)); diff != "" || len(events)+len(s.Dependencies)+s.PendingDependencies > 0 {
 		t.Error(diff, events, s.Dependencies)
 	}
-	p.Status, _ = told(t, s, noon, "a Compliant; fine")
+	p.Status, _ = statusAfter(t, s, noon, "a Compliant; fine")
 	s, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Excluded: true, Now: noon})
 	if got, want := statusText(s), " (Unknown NamespaceExcluded: the namespace is one that Opgate leaves out, so nothing of the policy is applied)"; got != want || len(events) > 0 {
 		t.Error(got, events)
@@ -137,14 +137,14 @@ func TestStatusIsNeverStale(t *testing.T) {
 
 // TestStatusOfMovedTemplates: histories belong to names, not to places.
 func TestStatusOfMovedTemplates(t *testing.T) {
-	s, _ := told(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b NonCompliant; bad", "a NonCompliant; template-error; twice")
-	s, events := told(t, s, noon.Add(time.Minute), "new Pending; waits", "b NonCompliant; bad", "a Compliant; fine", "a NonCompliant; template-error; twice")
+	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Compliant; fine", "b NonCompliant; bad", "a NonCompliant; template-error; twice")
+	s, events := statusAfter(t, s, noon.Add(time.Minute), "new Pending; waits", "b NonCompliant; bad", "a Compliant; fine", "a NonCompliant; template-error; twice")
 	want := "NonCompliant (False NonCompliant: templates that are NonCompliant: b, a)\nnew Pending: [12:01:00 Pending; waits]\nb NonCompliant: [12:00:00 NonCompliant; bad]\n" +
 		"a Compliant: [12:00:00 Compliant; fine]\na NonCompliant: [12:00:00 NonCompliant; template-error; twice]"
 	if diff := cmp.Diff(want, statusText(s)); diff != "" || eventText(events) != "Warning new: Pending; waits" {
 		t.Error(diff, events)
 	}
-	s, events = told(t, s, noon, "b NonCompliant; bad")
+	s, events = statusAfter(t, s, noon, "b NonCompliant; bad")
 	if len(s.Details) != 1 || len(events) > 0 {
 		t.Error(statusText(s), events)
 	}
@@ -264,7 +264,7 @@ func TestStatusOfDependencies(t *testing.T) {
 	}
 	p.Status = s
 	var back []string
-	for _, w := range Read(p).Waits {
+	for _, w := range Read(p).PendingDependencies {
 		back = append(back, w.String())
 	}
 	if got, want := strings.Join(back, ", "), "ConfigMap shop/c (NoKind), Policy shop/db (Pending, Compliant is wanted), Policy shop/db (Pending, NonCompliant is wanted), Widget.example.com shop/w (WrongState)"; got != want {
@@ -275,7 +275,7 @@ func TestStatusOfDependencies(t *testing.T) {
 		many = append(many, Evaluate(dep("Policy", fmt.Sprintf("p%03d", 299-i), Compliant), Observed{Reason: NotFound}))
 	}
 	s, _ = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{outcome("t", many...)}, Now: noon})
-	if len(s.Dependencies) != maxWaits || s.PendingDependencies != 300 || s.Dependencies[19].Name != "p019" {
+	if len(s.Dependencies) != maxPending || s.PendingDependencies != 300 || s.Dependencies[19].Name != "p019" {
 		t.Errorf("%d of %d, the last %s", len(s.Dependencies), s.PendingDependencies, s.Dependencies[len(s.Dependencies)-1].Name)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Requirement R-CO-2.
 //
 // Unknown fields are kept, so that the webhook refuses them by name: a misspelt "constraints" that vanished
-// would be a guard that silently does not exist. The limits of length count characters, which are never more than
+// would be a restriction that silently does not exist. The limits of length count characters, which are never more than
 // bytes: the webhook counts bytes, of both strings together.
 //
 // +kubebuilder:pruning:PreserveUnknownFields

@@ -176,7 +176,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		judged := judge(m, rules.MutateApproval, constraint.Cluster{})
 		for _, j := range judged {
-			if (j.namespace == "") != j.cluster || j.shownName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
+			if (j.namespace == "") != j.cluster || j.displayName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}

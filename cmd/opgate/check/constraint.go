@@ -91,7 +91,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 func (c *context) judgedBy(ns *rules.Namespace) (notes []string) {
 	for i, d := range c.constraints.Definitions() {
 		switch {
-		case c.alone[i].Applies(ns.Facts()):
+		case c.alone[i].Applies(ns.ForConstraints()):
 			notes = append(notes, "judged by Constraint "+d.Name)
 		case slices.ContainsFunc(d.Constraints, func(asked *constraint.Constraint) bool { return asked.Action == constraint.Warn }):
 			notes = append(notes, "judged by Constraint "+d.Name+", only warns")

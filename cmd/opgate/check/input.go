@@ -26,7 +26,7 @@ type input struct {
 	data []byte
 }
 
-func shownFile(name string) string {
+func displayFile(name string) string {
 	if name == standardInput {
 		return "stdin"
 	}

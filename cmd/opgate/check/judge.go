@@ -27,21 +27,21 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 	for _, o := range m.objects {
 		j := judgement{object: o}
 		switch {
-		case o.policy != nil:
+		case o.operatorPolicy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
-			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.policy, Strict: o.strict,
+			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.operatorPolicy, Strict: o.strict,
 				Namespace: cluster.namespace})
-			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.policy, nil), j.verdict.Changes...)
-			j.notes = policyNotes(o.guard)
+			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.operatorPolicy, nil), j.verdict.Changes...)
+			j.notes = policyNotes(o.prepared)
 		case o.constraint != nil:
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
 				Namespaces: cluster.all(), Constraints: cluster.constraints})
 			j.notes = constraintNotes(o.definition)
-		case o.parent != nil:
-			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.parent, Order: cluster.order})
-			j.notes = parentNotes(o.parent)
+		case o.policy != nil:
+			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Graph: cluster.graph})
+			j.notes = dependencyNotes(o.policy)
 		case o.set != nil:
-			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Order: cluster.order})
+			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.graph})
 		case o.subscription != nil:
 			ns := cluster.namespace(o.namespace)
 			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode})
@@ -65,7 +65,7 @@ type context struct {
 	// alone has a set for each of the constraints, to find where it applies.
 	alone []*constraint.Set
 	// order are the dependencies.
-	order *dependency.Graph
+	graph *dependency.Graph
 }
 
 func clusterOf(m *manifests, versions constraint.Cluster) *context {
@@ -78,8 +78,8 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 	c := rules.Cluster{Constraints: constraint.NewSet(definitions, versions)}
 	for _, o := range m.objects {
 		switch {
-		case o.policy != nil:
-			c.AddPolicy(o.guard)
+		case o.operatorPolicy != nil:
+			c.AddPolicy(o.prepared)
 		case o.subscription != nil:
 			c.AddSubscription(o.subscription)
 		case o.plan != nil:
@@ -93,7 +93,7 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 			c.AddNamespace(o.name, o.labels, false)
 		}
 	}
-	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints, order: orderOf(m)}
+	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints, graph: graphOf(m)}
 	for _, d := range made.constraints.Definitions() {
 		made.alone = append(made.alone, constraint.NewSet([]*constraint.Definition{d}, made.constraints.Cluster()))
 	}
@@ -103,9 +103,9 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 // namespace returns what is known of a namespace. The Constraints apply also where nothing is known.
 func (c *context) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
-		return ns.WithDependencies(c.order)
+		return ns.WithDependencies(c.graph)
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.order)
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.graph)
 }
 
 // all returns every namespace that is known, sorted by name.
@@ -119,14 +119,14 @@ func (c *context) all() iter.Seq[*rules.Namespace] {
 	}
 }
 
-func policyNotes(p *rules.Policy) []string {
+func policyNotes(p *rules.OperatorPolicy) []string {
 	if p.Package == "" || p.TargetNamespace == "" {
 		return nil // a warning says so
 	}
 	return []string{fmt.Sprintf("governs package %s in namespace %s%s", p.Package, p.TargetNamespace, onlyInforms(p))}
 }
 
-func onlyInforms(p *rules.Policy) string {
+func onlyInforms(p *rules.OperatorPolicy) string {
 	if p.Enforced {
 		return ""
 	}
@@ -137,7 +137,7 @@ func onlyInforms(p *rules.Policy) string {
 func subscriptionNotes(m *manifests, o *object) (notes []string) {
 	pkg := o.subscription.Spec.Package
 	for _, other := range m.objects {
-		if p := other.guard; p != nil && pkg != "" && p.Package == pkg && p.TargetNamespace == o.namespace {
+		if p := other.prepared; p != nil && pkg != "" && p.Package == pkg && p.TargetNamespace == o.namespace {
 			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
 		}
 	}

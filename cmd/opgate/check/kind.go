@@ -32,11 +32,11 @@ type kind struct {
 
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
 var kinds = []kind{
-	watched(snapshot.OperatorPolicies, readPolicy),
+	watched(snapshot.OperatorPolicies, readOperatorPolicy),
 	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
 	watched(snapshot.Constraints, readConstraint),
 	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
-	watched(snapshot.Policies, readParent),
+	watched(snapshot.Policies, readPolicy),
 	watched(snapshot.PolicySets, readPolicySet),
 	watched(snapshot.Subscriptions, readSubscription),
 	watched(snapshot.InstallPlans, readPlan),
@@ -97,12 +97,12 @@ func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool 
 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
 
-func readPolicy(raw []byte, o *object) []fieldFault {
+func readOperatorPolicy(raw []byte, o *object) []fieldFault {
 	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
 		return []fieldFault{wrongType(raw, policy, err)}
 	}
-	o.policy, o.strict = policy, strict
+	o.operatorPolicy, o.strict = policy, strict
 	o.identify(&olm.ObjectMeta{Name: policy.Name, GenerateName: policy.GenerateName, Namespace: policy.Namespace})
 	return nil
 }
@@ -124,7 +124,7 @@ func readEarlierPolicy(raw []byte, o *object) []fieldFault {
 	if err != nil {
 		return []fieldFault{{"", "it cannot be converted: " + err.Error()}}
 	}
-	if faults := readPolicy(converted, o); len(faults) > 0 {
+	if faults := readOperatorPolicy(converted, o); len(faults) > 0 {
 		return faults
 	}
 	o.strict = rules.SpecFaults(strict) // those of the document as it was written
@@ -216,15 +216,15 @@ func headOf(raw []byte) (h head, faults []fieldFault) {
 	h.apiVersion, h.kind = text("apiVersion"), text("kind")
 	if items, ok := fields["items"]; ok {
 		h.list = json.Unmarshal(items, &h.items) == nil
-		if !h.list && h.plainList() {
+		if !h.list && h.isGenericList() {
 			faults = append(faults, fieldFault{"items", "items is " + shapeOf(items) + ", it must be a list"})
 		}
 	}
 	return h, faults
 }
 
-// plainList reports whether it is the list that holds objects of any kind.
-func (h *head) plainList() bool { return h.apiVersion == "v1" && h.kind == "List" }
+// isGenericList reports whether it is the list that holds objects of any kind.
+func (h *head) isGenericList() bool { return h.apiVersion == "v1" && h.kind == "List" }
 
 // shapeOf names what a JSON value is.
 func shapeOf(raw []byte) string {

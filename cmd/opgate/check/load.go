@@ -17,7 +17,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// object is one object of the input. One of policy, constraint, parent, set, subscription and plan is set, or, for context,
+// object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription and plan is set, or, for context,
 // installed, group or labels, or, for a copy of a ClusterServiceVersion, none.
 type object struct {
 	place
@@ -28,17 +28,16 @@ type object struct {
 	identified                    bool
 	namespace, name, generateName string
 
-	policy *policyv1beta2.OperatorPolicy
-	// strict are the unknown fields of the policy; guard is the policy made ready for judging.
-	strict []error
-	guard  *rules.Policy
+	operatorPolicy *policyv1beta2.OperatorPolicy
+	// strict are the unknown fields of the OperatorPolicy; prepared is the OperatorPolicy made ready for judging.
+	strict   []error
+	prepared *rules.OperatorPolicy
 
 	// constraint has its unknown fields in strict as well; definition is the Constraint made ready for judging.
 	constraint *constraintv1.Constraint
 	definition *constraint.Definition
 
-	// parent is a Policy, set a PolicySet.
-	parent *policyv1.Policy
+	policy *policyv1.Policy
 	set    *policyv1beta1.PolicySet
 
 	subscription *olm.Subscription
@@ -54,8 +53,8 @@ func (o *object) identify(m *olm.ObjectMeta) {
 	o.identified = true
 }
 
-// shownName is the name, with the part open that the API server will generate.
-func (o *object) shownName() string {
+// displayName is the name, with the part open that the API server will generate.
+func (o *object) displayName() string {
 	if o.name == "" {
 		return o.generateName + "*"
 	}
@@ -65,9 +64,9 @@ func (o *object) shownName() string {
 // key names the object among those of its kind.
 func (o *object) key() string {
 	if o.cluster {
-		return o.shownName()
+		return o.displayName()
 	}
-	return o.namespace + "/" + o.shownName()
+	return o.namespace + "/" + o.displayName()
 }
 
 // manifests is all that was read.
@@ -84,7 +83,7 @@ type loader struct {
 	// namespace is the one of objects that name none.
 	namespace string
 	seen      map[identity]*object
-	parents   []parent
+	policies  []policyDocument
 }
 
 type identity struct{ kind, namespace, name string }
@@ -143,7 +142,7 @@ func (l *loader) value(d document, from origin) {
 }
 
 func (l *loader) list(d document, h *head) {
-	from := origin{foreign: !h.plainList()}
+	from := origin{foreign: !h.isGenericList()}
 	if element, ok := strings.CutSuffix(h.kind, "List"); ok && from.foreign {
 		from.apiVersion, from.kind = h.apiVersion, element
 		k, err := kindOf(h.apiVersion, element)
@@ -162,7 +161,7 @@ func (l *loader) object(d document, k *kind) {
 	faults := k.read(d.raw, o)
 	if o.identified {
 		if o.namespace == "" && !o.cluster {
-			o.settle(l.namespace)
+			o.setNamespace(l.namespace)
 		}
 		faults = append(faults, nameFaults(o)...)
 	}
@@ -182,26 +181,26 @@ func (l *loader) object(d document, k *kind) {
 		}
 		l.seen[id] = o
 	}
-	if o.policy != nil {
-		o.guard = rules.NewPolicy(o.policy)
+	if o.operatorPolicy != nil {
+		o.prepared = rules.NewOperatorPolicy(o.operatorPolicy)
 	}
 	if o.constraint != nil {
 		o.definition = rules.NewDefinition(o.constraint, o.strict)
 	}
 	l.objects = append(l.objects, o)
-	if o.parent != nil {
-		l.parents = append(l.parents, parent{d, o})
+	if o.policy != nil {
+		l.policies = append(l.policies, policyDocument{d, o})
 	}
 }
 
-// settle puts an object into a namespace.
-func (o *object) settle(namespace string) {
+// setNamespace puts an object into a namespace.
+func (o *object) setNamespace(namespace string) {
 	o.namespace = namespace
 	switch {
+	case o.operatorPolicy != nil:
+		o.operatorPolicy.Namespace = namespace
 	case o.policy != nil:
 		o.policy.Namespace = namespace
-	case o.parent != nil:
-		o.parent.Namespace = namespace
 	case o.set != nil:
 		o.set.Namespace = namespace
 	case o.subscription != nil:

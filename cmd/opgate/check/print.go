@@ -30,7 +30,7 @@ func printText(w io.Writer, judged []judgement) error {
 	for i := range judged {
 		j := &judged[i]
 		count[j.verdict.Decision]++
-		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), text.Escape(shownFile(j.file)))
+		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), text.Escape(displayFile(j.file)))
 		for _, line := range lines(j) {
 			fmt.Fprintln(out, "  "+text.Escape(line))
 		}
@@ -110,7 +110,7 @@ func printJSON(w io.Writer, judged []judgement) error {
 	items := make([]item, len(judged))
 	for i := range judged {
 		j := &judged[i]
-		items[i] = item{File: j.file, Kind: j.kind, Namespace: j.namespace, Name: j.shownName(), Decision: j.verdict.Decision.String(),
+		items[i] = item{File: j.file, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
 			Reasons: []reason{}, Warnings: warnings(&j.verdict), Patch: rules.Patch(j.verdict.Changes)}
 		for _, r := range j.verdict.Reasons {
 			items[i].Reasons = append(items[i].Reasons, reason{r.Rule, r.Source, r.Message})

@@ -19,7 +19,7 @@ type place struct {
 
 // String is the place as errors name it: "plans.yaml: document 2, line 14".
 func (p place) String() string {
-	s := text.Escape(shownFile(p.file))
+	s := text.Escape(displayFile(p.file))
 	switch {
 	case p.document > 0:
 		return fmt.Sprintf("%s: document %d, line %d", s, p.document, p.line)

@@ -16,13 +16,13 @@ import (
 
 // certificates returns the source of serving certificates, and what has to run for it.
 func certificates(config *rest.Config, o *Options, tokens *certs.Callers, now func() time.Time, log logr.Logger) (certs.Source, []manager.Runnable, error) {
-	shown := certs.NewMetrics(metrics.Registry)
+	certMetrics := certs.NewMetrics(metrics.Registry)
 	if o.SelfSigned {
 		source, err := selfSigned(o)
 		if err != nil {
 			return nil, nil, err
 		}
-		shown.Serving(source)
+		certMetrics.Serving(source)
 		return source, nil, nil // local use: nothing in the cluster is touched
 	}
 	host, err := os.Hostname()
@@ -30,7 +30,7 @@ func certificates(config *rest.Config, o *Options, tokens *certs.Callers, now fu
 		return nil, nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
 	options := certs.Options{
-		Config: config, Namespace: o.Namespace, Metrics: shown, Log: log.WithName("certs"), Now: now, Callers: tokens,
+		Config: config, Namespace: o.Namespace, Metrics: certMetrics, Log: log.WithName("certs"), Now: now, Callers: tokens,
 		Identity:  host + "_" + string(uuid.NewUUID()),
 		Lifetimes: certs.Lifetimes{CA: o.CALifetime, Leaf: o.CertificateLifetime, Overlap: o.CAOverlap},
 	}

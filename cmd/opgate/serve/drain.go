@@ -23,9 +23,9 @@ const (
 // (threat G23): no connection is open, and none was accepted for delay. Readiness fails from the start, but only the
 // API server's connections show when it has observed that: as long as new ones arrive, it has not. A connection
 // that is open may have a review on its way. All of that takes at most delay and timeout together.
-func (s *webhookServer) drain(told context.Context, delay, timeout time.Duration, log logr.Logger) context.Context {
-	serving, stop := context.WithCancel(context.WithoutCancel(told))
-	context.AfterFunc(told, func() {
+func (s *webhookServer) drain(shutdownContext context.Context, delay, timeout time.Duration, log logr.Logger) context.Context {
+	serving, stop := context.WithCancel(context.WithoutCancel(shutdownContext))
+	context.AfterFunc(shutdownContext, func() {
 		defer stop()
 		log.Info("draining", "delay", delay.String(), "timeout", timeout.String())
 		ctx, cancel := context.WithTimeout(serving, delay+timeout)

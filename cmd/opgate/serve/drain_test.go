@@ -104,11 +104,11 @@ func newDraining(t *testing.T) *draining {
 	}
 	d := &draining{network: &network{queue: make(chan net.Conn, 100), closed: make(chan struct{})}, roots: x509.NewCertPool(), stopped: make(chan error, 1)}
 	d.roots.AppendCertsFromPEM(bundle)
-	told, stop := context.WithCancel(t.Context())
+	shutdownContext, stop := context.WithCancel(t.Context())
 	d.stop = stop
-	d.webhookServer = serveOn(told, &fenced{Listener: d.network, dial: d.network.dial}, source, &callers{}, logr.Discard())
+	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.network.dial}, source, &callers{}, logr.Discard())
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	d.serving = d.drain(told, drainDelay, drainTimeout, logr.Discard())
+	d.serving = d.drain(shutdownContext, drainDelay, drainTimeout, logr.Discard())
 	return d
 }
 

@@ -36,7 +36,7 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
@@ -53,7 +53,7 @@ func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, cli
 		return nil, nil, err
 	}
 	records := escape.NewRecords(lease, log.WithName("escapes"))
-	guards, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Writes: writes,
+	constraintController, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Writes: writes,
 		Escaped: records.ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
@@ -67,7 +67,7 @@ func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, cli
 		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Writes: writes, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
 			loop.Enqueue(namespace)
-			guards.Everything()
+			constraintController.Everything()
 		}})
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +101,7 @@ func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, cli
 		if err != nil {
 			return nil, nil, err
 		}
-		controllers := []manager.Controller{loop, guards, escapes}
+		controllers := []manager.Controller{loop, constraintController, escapes}
 		if o.Ordering {
 			ordered, err := policycontroller.New(policycontroller.Options{
 				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: unjudged, Key: key,
@@ -117,7 +117,7 @@ func addReaders(told context.Context, mgr ctrl.Manager, config *rest.Config, cli
 		if err != nil {
 			return nil, nil, err
 		}
-		runnables = append(runnables, untilTold{leader, told})
+		runnables = append(runnables, untilShutdown{leader, shutdownContext})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {

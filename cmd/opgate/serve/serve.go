@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	runnables := []manager.Runnable{&server.Server, known}
 	for _, r := range upkeep {
-		runnables = append(runnables, untilTold{r, ctx})
+		runnables = append(runnables, untilShutdown{r, ctx})
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
@@ -95,8 +95,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// addGate wires snapshot, handlers and health into the manager. Once told is done the process is not ready any more.
-func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers, log logr.Logger) error {
+// addGate wires snapshot, handlers and health into the manager. Once shutdownContext is done the process is not ready any more.
+func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers, log logr.Logger) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -128,7 +128,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 	}
 	store := &snapshot.Store{}
 	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
-	feed, catalogs, err := addReaders(told, mgr, config, dynamicClient, store, recorder, key.Key, o, log)
+	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, store, recorder, key.Key, o, log)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 		return err
 	}
 	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
-	return addHealth(told, mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
+	return addHealth(shutdownContext, mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
 		"snapshot": func() error {
 			if store.Load() == nil && !feed.AwaitsConversion() {
 				return errors.New("policies and operators are still being read")
@@ -186,7 +186,7 @@ func addGate(told context.Context, mgr manager.Manager, config *rest.Config, o *
 			return nil
 		},
 		"draining": func() error {
-			if told.Err() != nil {
+			if shutdownContext.Err() != nil {
 				return errors.New("the process is stopping")
 			}
 			return nil

@@ -34,17 +34,17 @@ type webhookServer struct {
 	connections connections
 }
 
-// newWebhookServer listens; the manager makes it serve. Once told is done, every answer ends its connection.
-func newWebhookServer(told context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
-	listener, err := (&net.ListenConfig{}).Listen(told, "tcp", address)
+// newWebhookServer listens; the manager makes it serve. Once shutdownContext is done, every answer ends its connection.
+func newWebhookServer(shutdownContext context.Context, address string, source certs.Source, known *callers, log logr.Logger) (*webhookServer, error) {
+	listener, err := (&net.ListenConfig{}).Listen(shutdownContext, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address: %w", err)
 	}
-	return serveOn(told, newFenced(listener), source, known, log), nil
+	return serveOn(shutdownContext, newFenced(listener), source, known, log), nil
 }
 
 // serveOn is newWebhookServer for a listener that exists.
-func serveOn(told context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger) *webhookServer {
+func serveOn(shutdownContext context.Context, listener *fenced, source certs.Source, known *callers, log logr.Logger) *webhookServer {
 	s := &webhookServer{mux: http.NewServeMux(), connections: connections{listener: listener}}
 	timeout := shutdownTimeout
 	s.Server = manager.Server{
@@ -57,7 +57,7 @@ func serveOn(told context.Context, listener *fenced, source certs.Source, known 
 		})),
 		ShutdownTimeout: &timeout,
 		Server: &http.Server{
-			Handler:   s.answer(told),
+			Handler:   s.answer(shutdownContext),
 			ConnState: s.connections.count,
 			// For the first request of a connection this runs from the handshake on. API servers keep connections
 			// that they have dialed and not used yet with those that are idle, so it must not be less than that:
@@ -73,9 +73,9 @@ func serveOn(told context.Context, listener *fenced, source certs.Source, known 
 	return s
 }
 
-func (s *webhookServer) answer(told context.Context) http.HandlerFunc {
+func (s *webhookServer) answer(shutdownContext context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if told.Err() != nil {
+		if shutdownContext.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
 		// Before the next request the server replaces this deadline by that of an idle connection.
@@ -92,19 +92,19 @@ func (w logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// untilTold ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over at
+// untilShutdown ends what writes to the cluster when the process receives SIGTERM, so that another replica takes over at
 // once. All else continues while connections drain.
-type untilTold struct {
+type untilShutdown struct {
 	manager.Runnable
-	told context.Context
+	shutdownContext context.Context
 }
 
-func (u untilTold) Start(ctx context.Context) error {
+func (u untilShutdown) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(u.told, cancel)()
+	defer context.AfterFunc(u.shutdownContext, cancel)()
 	return u.Runnable.Start(ctx)
 }
 
 // NeedLeaderElection is false: the runnables inside elect their own leaders.
-func (u untilTold) NeedLeaderElection() bool { return false }
+func (u untilShutdown) NeedLeaderElection() bool { return false }

@@ -40,7 +40,7 @@ type Decision struct {
 // label; an object with the name of a virtual operator but without the label is not Opgate's and is left unchanged.
 func Decide(ns *rules.Namespace, operators []*Operator, live []*unstructured.Unstructured) Decision {
 	var d Decision
-	if ns.Deleting() || ns.Facts().Unknown {
+	if ns.Deleting() || !ns.Exists() {
 		return d // its contents are deleted with it, or the namespace is not known yet
 	}
 	wanted := map[string]bool{}

@@ -89,7 +89,7 @@ func Automatic(set *constraint.Set) []olm.Property {
 // WantedIn reports whether a namespace needs the operator: its Constraint selects the namespace, and the namespace has something
 // to resolve. The caller checks whether the namespace is known and not terminating.
 func (o *Operator) WantedIn(ns *rules.Namespace) bool {
-	return o.Problem == nil && len(ns.Subscriptions()) > 0 && o.selector.Matches(labels.Set(ns.Facts().Labels))
+	return o.Problem == nil && len(ns.Subscriptions()) > 0 && o.selector.Matches(labels.Set(ns.Labels()))
 }
 
 // wrapped encodes properties in the form that OLM reads; values are unchanged except for white space.

@@ -109,7 +109,7 @@ func TestEvaluateManyObjects(t *testing.T) {
 // A policy without defaults, in a namespace of which nothing is known.
 func TestEvaluateNothing(t *testing.T) {
 	op := &policyv1beta2.OperatorPolicy{}
-	checkOutcome(t, &Input{Policy: op, Rules: rules.NewPolicy(op)}, "nothing")
+	checkOutcome(t, &Input{Policy: op, Rules: rules.NewOperatorPolicy(op)}, "nothing")
 	in := input(enforced)
 	in.Namespace, in.Deployments, in.CatalogSource, in.Package, in.Approvals = nil, nil, nil, nil, nil
 	checkOutcome(t, in, "nothing known")

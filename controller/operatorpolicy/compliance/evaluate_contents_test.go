@@ -26,7 +26,7 @@ func contents(t *testing.T, planned, installed string) given {
 	here, _ := rules.InstalledBy(decode(installed))
 	return func(in *Input) {
 		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
-			Policies: []*rules.Policy{rules.NewPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*olm.InstallPlan{done},
+			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{here}, Plans: []*olm.InstallPlan{done},
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
 	in := input(enforced, upgrading(before, "install-b"), config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant }))
-	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.Policy{in.Rules}, Plans: []*olm.InstallPlan{before}})
+	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {
 			continue

@@ -43,7 +43,7 @@ func input(changes ...given) *Input {
 	for _, change := range changes {
 		change(in)
 	}
-	in.Rules = rules.NewPolicy(in.Policy)
+	in.Rules = rules.NewOperatorPolicy(in.Policy)
 	return in
 }
 

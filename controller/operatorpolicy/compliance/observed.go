@@ -15,7 +15,7 @@ type Input struct {
 	// Policy is the policy with resolved template text and its namespace set, as far as these are known.
 	Policy *policyv1beta2.OperatorPolicy
 	// Rules is the same policy, prepared for judging.
-	Rules *rules.Policy
+	Rules *rules.OperatorPolicy
 	// Problems are why the policy could not be completed, such as template text that does not resolve. A
 	// policy with problems is not valid, and nothing is done for it.
 	Problems []string

@@ -46,7 +46,7 @@ func (o *Origin) provides(pkg string) bool {
 // allows all. Otherwise a Subscription must refer to the original, all that do must be to that package and catalog,
 // and the plan that installed it, if it still exists, must not contradict: OLM links a Subscription to any object with
 // the expected name, and the Subscription's catalog can be changed afterwards.
-func (o *Origin) comesFrom(p *rules.Policy) bool {
+func (o *Origin) comesFrom(p *rules.OperatorPolicy) bool {
 	if p.Catalog == (olm.Catalog{}) {
 		return true
 	}

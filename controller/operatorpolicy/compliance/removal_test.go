@@ -144,8 +144,8 @@ func forbidding(versions ...string) func(*site) {
 }
 
 func (s *site) input() *Input {
-	policy := rules.NewPolicy(s.policy)
-	contents := rules.NamespaceContents{Policies: []*rules.Policy{policy}, Plans: s.plans}
+	policy := rules.NewOperatorPolicy(s.policy)
+	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans}
 	for _, sub := range s.subscriptions {
 		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Namespace, Name: sub.Name}, Spec: olm.SubscriptionSpec{Package: sub.Package}}
 		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.InstalledCSV, sub.CurrentCSV

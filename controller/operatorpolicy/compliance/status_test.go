@@ -28,7 +28,7 @@ func finishing() *Input {
 	}
 	op.Spec = policyv1beta2.OperatorPolicySpec{ComplianceType: policyv1beta2.MustHave,
 		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"}}
-	return &Input{Policy: op, Rules: rules.NewPolicy(op), Now: noon}
+	return &Input{Policy: op, Rules: rules.NewOperatorPolicy(op), Now: noon}
 }
 
 // good are compliant findings whose messages contain their type.

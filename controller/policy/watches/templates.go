@@ -105,6 +105,6 @@ func parentOf(u *unstructured.Unstructured) (types.NamespacedName, bool) {
 	if u == nil {
 		return types.NamespacedName{}, false
 	}
-	parent, ok := dependency.ParentOf(u.Object)
+	parent, ok := dependency.PolicyOf(u.Object)
 	return types.NamespacedName{Namespace: parent.Namespace, Name: parent.Name}, ok
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-func readParent(raw []byte, o *object) []fieldFault {
+func readPolicy(raw []byte, o *object) []fieldFault {
 	p := &policyv1.Policy{}
 	faults := append(unknownFields(raw, p), missing(raw, []string{"policy-templates"})...)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, p); err != nil {
 		return orFault(faults, err)
 	}
-	o.parent = p
+	o.policy = p
 	o.identify(&olm.ObjectMeta{Name: p.Name, GenerateName: p.GenerateName, Namespace: p.Namespace})
 	return faults
 }
@@ -35,15 +35,15 @@ func readPolicySet(raw []byte, o *object) []fieldFault {
 	return faults
 }
 
-// parent is a Policy and its place in the input.
-type parent struct {
+// policyDocument is a Policy and its place in the input.
+type policyDocument struct {
 	document
 	object *object
 }
 
 // allTemplates reads what Policies apply, each behind its Policy. All else has been read by then.
 func (l *loader) allTemplates() {
-	for _, p := range l.parents {
+	for _, p := range l.policies {
 		written := l.objects
 		l.objects = nil
 		l.templates(p)
@@ -54,13 +54,13 @@ func (l *loader) allTemplates() {
 // templates reads the OperatorPolicies and Constraints that a Policy applies: they are judged, and judge the rest, like those outside
 // Policies. Opgate does not judge other templates, nor a template whose object is in the input as well, as in what was
 // read from a cluster.
-func (l *loader) templates(p parent) {
-	d, policy := p.document, p.object.parent
+func (l *loader) templates(p policyDocument) {
+	d, policy := p.document, p.object.policy
 	if policy.Spec.Disabled {
 		return
 	}
 	for _, t := range dependency.Read(policy).Templates {
-		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Guard || t.Fault != "" || made {
+		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" || made {
 			continue
 		}
 		path := fmt.Sprintf("spec.policy-templates[%d].objectDefinition", t.Index)
@@ -75,25 +75,25 @@ func (l *loader) templates(p parent) {
 }
 
 // applied is a template with what its Policy sets: the namespace, and the remediation.
-func applied(raw []byte, parent *policyv1.Policy) ([]byte, error) {
+func applied(raw []byte, policy *policyv1.Policy) ([]byte, error) {
 	var object map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil, err
 	}
-	if err := dependency.Override(object, parent); err != nil {
+	if err := dependency.Override(object, policy); err != nil {
 		return nil, err
 	}
 	return json.Marshal(object)
 }
 
-// orderOf returns the dependencies in the input.
-func orderOf(m *manifests) *dependency.Graph {
+// graphOf returns the dependencies in the input.
+func graphOf(m *manifests) *dependency.Graph {
 	var policies []*dependency.Policy
 	var sets []*dependency.Set
 	for _, o := range m.objects {
 		switch {
-		case o.parent != nil:
-			policies = append(policies, dependency.Read(o.parent))
+		case o.policy != nil:
+			policies = append(policies, dependency.Read(o.policy))
 		case o.set != nil:
 			sets = append(sets, dependency.ReadSet(o.set))
 		}
@@ -101,8 +101,8 @@ func orderOf(m *manifests) *dependency.Graph {
 	return dependency.NewGraph(policies, sets)
 }
 
-// parentNotes states what each template depends on.
-func parentNotes(p *policyv1.Policy) (notes []string) {
+// dependencyNotes states what each template depends on.
+func dependencyNotes(p *policyv1.Policy) (notes []string) {
 	for _, t := range dependency.Read(p).Templates {
 		for _, d := range t.Dependencies {
 			notes = append(notes, fmt.Sprintf("%s waits for %s to be %s", t.Ref, d.Ref, d.Want))
