@@ -177,6 +177,10 @@ func decodeConstraint(raw []byte) (any, Subject, error) {
 	return &storedConstraint{object, rules.NewDefinition(object, strict)}, InCluster(), nil
 }
 
+func addConstraint(to *rules.Cluster, _ string, value any) {
+	to.AddConstraint(value.(*storedConstraint).definition)
+}
+
 // salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5).
 func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
@@ -261,8 +265,8 @@ func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
 
-func addOperatorGroup(to *rules.Cluster, _ string, value any) {
-	to.AddOperatorGroup(value.(*olm.OperatorGroup))
+func addOperatorGroup(to *rules.Cluster, in string, value any) {
+	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
 // concernsNamespace is for kinds of which only fields are stored.
