@@ -10,8 +10,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// leaderKinds are the kinds that only the leader reads.
-var leaderKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
+// statusKinds are the kinds that the loop reads for the status, besides those that are judged by.
+var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
 
 // changes enqueues namespaces for changes of the store, while this replica leads. It is the source of the queue.
 type changes struct {
@@ -46,10 +46,10 @@ func (c *changes) stop() {
 	}
 }
 
-// WaitForSync blocks the loop until the kinds that only the leader reads are synced, and then enqueues all namespaces. OLM may be
+// WaitForSync blocks the loop until the kinds that it reads for the status are synced, and then enqueues all namespaces. OLM may be
 // installed after Opgate: it waits for the CRDs.
 func (c *changes) WaitForSync(ctx context.Context) error {
-	err := c.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(leaderKinds...) })
+	err := c.Store.Until(ctx, func(s *snapshot.Snapshot) bool { return s.Synced(statusKinds...) })
 	if err != nil {
 		return err
 	}
