@@ -274,8 +274,25 @@ func concernsNamespace(raw []byte) (any, Subject, error) {
 	return nil, InNamespace(pickText(raw, "namespace")), nil
 }
 
-// concernsCluster is concernsNamespace for kinds that every namespace may refer to.
-func concernsCluster([]byte) (any, Subject, error) { return nil, InCluster(), nil }
+// storedCatalog is the part of a CatalogSource that is judged.
+type storedCatalog struct {
+	name  string
+	facts olm.CatalogSource
+}
+
+// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.
+func decodeCatalog(raw []byte) (any, Subject, error) {
+	facts, key, err := olm.DecodeCatalogSource(raw)
+	if err != nil {
+		return nil, InCluster(), err
+	}
+	return &storedCatalog{key.Name, *facts}, InCluster(), nil
+}
+
+func addCatalog(to *rules.Cluster, in string, value any) {
+	c := value.(*storedCatalog)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: in, Name: c.name}, c.facts)
+}
 
 // hasLabel reports whether an object has a label, whatever its value.
 func hasLabel(raw []byte, label string) bool {

@@ -85,8 +85,8 @@ var (
 	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}
 
-	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", Readers: Leader, restless: true,
-		decode: concernsCluster, keep: keeping(keptOfCatalog)}
+	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
+		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
 		restless: true, decode: concernsNamespace, keep: keeping(keptOfDeployment)}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},

@@ -1,12 +1,14 @@
 package constraint
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -25,6 +27,8 @@ const (
 	ClusterVersion
 	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
 	Contents
+	// CatalogState is what the CatalogSource itself says; it is unknown for one that does not exist.
+	CatalogState
 )
 
 // bundleAttributes are those of the bundle itself, without its environment.
@@ -32,7 +36,7 @@ const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Pro
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
-	"contents of the ClusterServiceVersion"}
+	"contents of the ClusterServiceVersion", "state of the CatalogSource"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -98,6 +102,12 @@ var variables = []variable{
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
 		}},
+	{name: "catalog.priority", declared: cel.IntType, attribute: CatalogState,
+		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Int(c.Priority) })},
+	{name: "catalog.image", declared: cel.StringType, attribute: CatalogState,
+		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
+	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
+		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
@@ -105,6 +115,17 @@ var variables = []variable{
 	{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels, of: func(a *activation) ref.Val { return a.around.namespace }},
 	{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
 		of: func(a *activation) ref.Val { return a.around.cluster }},
+}
+
+// ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
+func ofCatalog(read func(m *measure, c olm.CatalogSource) ref.Val) func(*measure, *Bundle, *Cluster) ref.Val {
+	return func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+		c, ok := facts.Catalogs[b.Catalog]
+		if !ok {
+			return types.NewErr("%s", b.notKnown(CatalogState))
+		}
+		return read(m, c)
+	}
 }
 
 // variableIndex has the position of each variable, and variableAttributes its attribute, by name.
@@ -140,7 +161,11 @@ func variableNames() []string {
 }
 
 // notKnown describes unknown attributes of the bundle, or of what surrounds it, in a message.
-func (*Bundle) notKnown(a Attributes) string {
+func (b *Bundle) notKnown(a Attributes) string {
+	if a&CatalogState != 0 && b.Catalog != (olm.Catalog{}) {
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+			" does not exist or is not known)"
+	}
 	names := a.Names()
 	if len(names) == 0 {
 		return "something that it depends on is not known"
@@ -161,17 +186,37 @@ type Cluster struct {
 	Version string
 	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
 	OpenShift string
+	// Catalogs are all CatalogSources.
+	Catalogs map[olm.Catalog]olm.CatalogSource
 	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
 	Properties []olm.Property
 }
 
 // unknownOf returns the attributes of a bundle that are not known.
-func (c *Cluster) unknownOf(b *Bundle) Attributes { return b.Unknown & bundleAttributes }
+func (c *Cluster) unknownOf(b *Bundle) Attributes {
+	unknown := b.Unknown & bundleAttributes
+	if _, ok := c.Catalogs[b.Catalog]; !ok || unknown&CatalogSource != 0 {
+		unknown |= CatalogState
+	}
+	return unknown
+}
+
+// AddCatalog adds a CatalogSource.
+func (c *Cluster) AddCatalog(key olm.Catalog, source olm.CatalogSource) {
+	if c.Catalogs == nil {
+		c.Catalogs = map[olm.Catalog]olm.CatalogSource{}
+	}
+	c.Catalogs[key] = source
+}
 
 // differs returns the attributes that another cluster has other facts for.
 func (c *Cluster) differs(o *Cluster) Attributes {
+	var differ Attributes
 	if c.Version != o.Version || c.OpenShift != o.OpenShift {
-		return ClusterVersion
+		differ |= ClusterVersion
 	}
-	return 0
+	if !maps.Equal(c.Catalogs, o.Catalogs) {
+		differ |= CatalogState
+	}
+	return differ
 }
