@@ -5,13 +5,19 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// Cluster collects objects of any number of namespaces and groups them by Namespace.
+// Cluster collects objects of the cluster and of any number of namespaces, and groups the latter by Namespace.
 type Cluster struct {
+	// Facts and Definitions are the input of constraint.NewSet.
+	Facts       constraint.Cluster
+	Definitions []*constraint.Definition
 	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
 
 	contents map[string]*NamespaceContents
 }
+
+// AddConstraint adds a Constraint.
+func (c *Cluster) AddConstraint(d *constraint.Definition) { c.Definitions = append(c.Definitions, d) }
 
 // AddNamespace adds a namespace's own labels and state.
 func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting bool) {
@@ -38,8 +44,8 @@ func (c *Cluster) AddPlan(p *olm.InstallPlan) {
 }
 
 // AddOperatorGroup adds an OperatorGroup.
-func (c *Cluster) AddOperatorGroup(g *olm.OperatorGroup) {
-	n := c.namespace(g.Metadata.Namespace)
+func (c *Cluster) AddOperatorGroup(namespace string, g *olm.OperatorGroup) {
+	n := c.namespace(namespace)
 	n.Groups = append(n.Groups, g)
 }
 

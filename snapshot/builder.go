@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -100,7 +99,7 @@ type draft struct {
 	// entries are the namespaces that differ; the value reports whether to notify subscribers.
 	entries map[string]*draftEntry
 	cluster [maxKinds]*edit[*Object]
-	// constraints is set if a Constraint, or a cluster version, is new.
+	// constraints is set if a Constraint, or a fact about the cluster, is new.
 	constraints  bool
 	graphChanges []ObjectChange
 	// scopeChanged is set if the set of cluster-scoped kinds changed.
@@ -173,8 +172,7 @@ func (d *draft) see(old, now *Object) {
 
 // move replaces the old state of an object with the new one, which may belong to another subject.
 func (d *draft) move(old, now *Object) {
-	// Objects that only the leader reads, such as a catalog that is polled, change often in fields that are not stored.
-	notify := old == nil || now == nil || old.kind.Readers != Leader || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
+	notify := old == nil || now == nil || !old.kind.restless || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
 	if old != nil && (now == nil || old.concerns != now.concerns) {
 		d.take(old, notify)
 	}
@@ -189,9 +187,8 @@ func (d *draft) move(old, now *Object) {
 	if notify {
 		d.change.Objects = append(d.change.Objects, c)
 	}
+	d.constraints = d.constraints || o.kind.add != nil
 	switch o.kind {
-	case Constraints:
-		d.constraints = true
 	case Policies, PolicySets:
 		d.graphChanges = append(d.graphChanges, c)
 	case CustomResourceDefinitions:
@@ -291,29 +288,40 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 }
 
 // setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that
-// is new. The loop writes their status often: that must not discard cached results.
+// is new. The loop writes their status often: that must not discard cached results. Subscribers are not notified of facts
+// that no Constraint reads.
 func (d *draft) setConstraints() {
-	stored := d.next.Objects(Constraints, InCluster())
-	slices.SortFunc(stored, compare)
-	definitions := make([]*constraint.Definition, len(stored))
-	objects := make([]*constraintv1.Constraint, len(stored))
-	for i, o := range stored {
-		s := o.value.(*storedConstraint)
-		definitions[i], objects[i] = s.definition, s.object
-	}
 	before := d.next.constraintObjects
-	d.next.constraintObjects = objects
-	known := d.next.constraints.Cluster()
-	if d.next.constraints != nil && known.Version == d.versions.Version && known.OpenShift == d.versions.OpenShift &&
-		slices.EqualFunc(definitions, d.next.constraints.Definitions(), sameDefinition) {
-		d.change.Constraints = !sameAnnotations(before, objects)
+	d.next.constraintObjects = nil
+	from := rules.Cluster{Facts: d.versions}
+	for _, kind := range kinds {
+		if kind.add == nil {
+			continue
+		}
+		stored := d.next.Objects(kind, InCluster())
+		slices.SortFunc(stored, compare)
+		for _, o := range stored {
+			if o.value != nil {
+				kind.add(&from, o.Namespace, o.value)
+			}
+			if kind == Constraints {
+				d.next.constraintObjects = append(d.next.constraintObjects, o.value.(*storedConstraint).object)
+			}
+		}
+	}
+	d.change.Constraints = !sameAnnotations(before, d.next.constraintObjects)
+	last := d.next.constraints
+	same := last != nil && slices.EqualFunc(from.Definitions, last.Definitions(), sameDefinition)
+	differ := last.Differs(&from.Facts)
+	if same && differ == 0 {
 		return
 	}
-	d.next.constraints = constraint.NewSet(definitions, d.versions)
-	d.change.Constraints = true
+	d.next.constraints = constraint.NewSet(from.Definitions, from.Facts)
+	notify := !same || last.Reads(differ)
+	d.change.Constraints = d.change.Constraints || notify
 	for name := range d.next.namespaces.all() {
 		e := d.entryOf(name)
-		e.judged, e.notify = true, true
+		e.judged, e.notify = true, e.notify || notify
 	}
 }
 

@@ -178,6 +178,10 @@ func decodeConstraint(raw []byte) (any, Subject, error) {
 	return &storedConstraint{object, rules.NewDefinition(object, strict)}, InCluster(), nil
 }
 
+func addConstraint(to *rules.Cluster, _ string, value any) {
+	to.AddConstraint(value.(*storedConstraint).definition)
+}
+
 // salvageConstraint retains a stored Constraint that does not decode as one that holds everything (threat G5).
 func salvageConstraint(m *metav1.ObjectMeta, _ []byte, cause error) (any, Subject) {
 	object := &constraintv1.Constraint{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, Generation: m.Generation}}
@@ -262,8 +266,8 @@ func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
 
-func addOperatorGroup(to *rules.Cluster, _ string, value any) {
-	to.AddOperatorGroup(value.(*olm.OperatorGroup))
+func addOperatorGroup(to *rules.Cluster, in string, value any) {
+	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
 // concernsNamespace is for kinds of which only fields are stored.
@@ -271,8 +275,25 @@ func concernsNamespace(raw []byte) (any, Subject, error) {
 	return nil, InNamespace(pickText(raw, "namespace")), nil
 }
 
-// concernsCluster is concernsNamespace for kinds that every namespace may refer to.
-func concernsCluster([]byte) (any, Subject, error) { return nil, InCluster(), nil }
+// storedCatalog is the part of a CatalogSource that is judged.
+type storedCatalog struct {
+	name  string
+	facts olm.CatalogSource
+}
+
+// decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.
+func decodeCatalog(raw []byte) (any, Subject, error) {
+	facts, key, err := olm.DecodeCatalogSource(raw)
+	if err != nil {
+		return nil, InCluster(), err
+	}
+	return &storedCatalog{key.Name, *facts}, InCluster(), nil
+}
+
+func addCatalog(to *rules.Cluster, in string, value any) {
+	c := value.(*storedCatalog)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: in, Name: c.name}, c.facts)
+}
 
 // hasLabel reports whether an object has a label, whatever its value.
 func hasLabel(raw []byte, label string) bool {

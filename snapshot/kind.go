@@ -24,13 +24,15 @@ type Kind struct {
 	ClusterScoped bool
 	// Readers are the components that need the kind.
 	Readers Readers
+	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
+	restless bool
 
 	index int
 	// decode decodes an object and returns its subject. A nil value counts for nothing.
 	decode func(raw []byte) (value any, concerns Subject, err error)
-	// salvage replaces decode if that fails; nil omits the value, in the object's own namespace.
+	// salvage replaces decode if that fails; nil omits the value.
 	salvage func(m *metav1.ObjectMeta, raw []byte, cause error) (value any, concerns Subject)
-	// add adds a value to the input of judging; nil for kinds that are not judged.
+	// add adds a value to the input of judging, of its namespace or of the cluster; nil for kinds that are not judged.
 	add func(to *rules.Cluster, in string, value any)
 	// keep returns the further fields that controllers read; nil for none.
 	keep func(raw []byte) map[string]any
@@ -66,7 +68,7 @@ var (
 	OperatorPolicies = &Kind{GroupVersionKind: policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), Resource: "operatorpolicies",
 		decode: decodePolicy, salvage: salvagePolicy, add: addPolicy}
 	Constraints = &Kind{GroupVersionKind: constraintv1.GroupVersion.WithKind(constraintv1.Kind), Resource: "constraints", ClusterScoped: true,
-		decode: decodeConstraint, salvage: salvageConstraint}
+		decode: decodeConstraint, salvage: salvageConstraint, add: addConstraint}
 	Namespaces = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", ClusterScoped: true,
 		decode: decodeNamespace, add: addNamespace}
 	Subscriptions = &Kind{GroupVersionKind: olm.SubscriptionGVK, Resource: "subscriptions",
@@ -83,12 +85,12 @@ var (
 	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}
 
-	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", Readers: Leader,
-		decode: concernsCluster, keep: keeping(keptOfCatalog)}
+	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
+		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
-		decode: concernsNamespace, keep: keeping(keptOfDeployment)}
+		restless: true, decode: concernsNamespace, keep: keeping(keptOfDeployment)}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
+		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
 )
 
 var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
@@ -123,6 +125,15 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	}
 	return InNamespace(key.Namespace)
 }
+
+// Decode decodes an object of a kind that is judged, for Add. Unlike Reader.Read it salvages nothing.
+func (k *Kind) Decode(raw []byte) (any, error) {
+	value, _, err := k.decode(raw)
+	return value, err
+}
+
+// Add adds what Decode has returned to the input of judging, as an object in a namespace.
+func (k *Kind) Add(to *rules.Cluster, namespace string, value any) { k.add(to, namespace, value) }
 
 // GroupVersionResource returns the resource of the kind in the API.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {

@@ -102,7 +102,7 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 	if r.Unreadable != nil {
 		r.Unreadable(kind, o.Key(), err)
 	}
-	o.value, o.concerns = nil, InNamespace(o.Namespace)
+	o.value, o.concerns = nil, kind.subject(o.Key())
 	if kind.salvage != nil {
 		o.value, o.concerns = kind.salvage(&o.ObjectMeta, raw, fmt.Errorf("decode the stored object: %w", err))
 	}

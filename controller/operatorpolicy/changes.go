@@ -8,8 +8,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// leaderKinds are the kinds that only the leader reads.
-var leaderKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
+// statusKinds are the kinds that the loop reads for the status, besides those that are judged by.
+var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments, snapshot.CustomResourceDefinitions}
 
 // Enqueue enqueues a namespace while this replica leads. It does not block.
 func (c *Controller) Enqueue(namespace string) { c.queue.Add(namespace) }

@@ -37,7 +37,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:   &c.queue,
 		Store:   c.Store,
 		Changed: c.changed,
-		Kinds:   leaderKinds,
+		Kinds:   statusKinds,
 		Stopped: c.Metrics.stopped,
 	}.AddTo(mgr)
 }

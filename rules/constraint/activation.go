@@ -1,46 +1,21 @@
 package constraint
 
 import (
-	"strings"
+	"slices"
 
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 )
 
-// The variables of rules. `package` and `namespace` would be the natural names, but are reserved words in CEL.
-const (
-	varProperties = "properties"
-	varPackage    = "packageName"
-	varCSV        = "csv"
-	varVersion    = "version"
-	varChannel    = "channel"
-	varCatalog    = "catalog"
-	varNamespace  = "namespaceObject"
-	varCluster    = "cluster"
-
-	varClusterPermissions = "clusterPermissions"
-	varPermissions        = "permissions"
-	varWebhooks           = "webhooks"
-)
-
-// variableAttributes maps a variable to the attributes that are unknown when it is.
-var variableAttributes = map[string]Attributes{
-	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
-	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
-	varClusterPermissions: Contents, varPermissions: Contents, varWebhooks: Contents,
-}
-
 // activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
 type activation struct {
-	bundle                     *Bundle
-	properties                 ref.Val
-	catalog                    ref.Val
-	csv, pkg, version, channel ref.Val
-	around                     *surroundings
-	shape                      shape
-	unknown                    Attributes
-	patterns                   []*interpreter.AttributePattern
+	bundle *Bundle
+	around *surroundings
+	// values are those of the variables with a read function, by their position in variables.
+	values   []ref.Val
+	shape    shape
+	unknown  Attributes
+	patterns []*interpreter.AttributePattern
 	// manifest is nil until the first rule reads the manifest of the ClusterServiceVersion.
 	manifest *manifestValues
 }
@@ -53,54 +28,34 @@ type manifestValues struct {
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
+	missing := around.facts.unknownOf(b)
+	a := &activation{bundle: b, around: around, values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
+		patterns: slices.Clip(around.unknown)}
 	var m measure
-	a := &activation{
-		csv: m.seen(b.CSV), pkg: m.seen(b.Package), version: m.seen(b.Version), channel: m.seen(b.Channel),
-		bundle: b, around: around, properties: m.properties(b.Properties),
-		catalog:  types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)}),
-		unknown:  b.Unknown | around.unknownAttributes,
-		patterns: around.unknown,
+	for i := range variables {
+		v := &variables[i]
+		if v.read != nil {
+			a.values[i] = v.read(&m, b, around.facts)
+		}
+		if missing&v.attribute != 0 {
+			a.patterns = append(a.patterns, interpreter.NewAttributePattern(v.name))
+		}
 	}
 	a.shape = m.shape().most(around.shape)
 	a.shape.properties = power(len(b.Properties))
-	if b.Unknown&bundleAttributes != 0 {
-		a.patterns = a.patterns[:len(a.patterns):len(a.patterns)]
-		for name, attribute := range variableAttributes {
-			if b.Unknown&bundleAttributes&attribute != 0 {
-				a.patterns = append(a.patterns, interpreter.NewAttributePattern(name))
-			}
-		}
-	}
 	return a
 }
 
 // ResolveName returns a variable's value.
 func (a *activation) ResolveName(name string) (any, bool) {
-	switch name {
-	case varProperties:
-		return a.properties, true
-	case varPackage:
-		return a.pkg, true
-	case varCSV:
-		return a.csv, true
-	case varVersion:
-		return a.version, true
-	case varChannel:
-		return a.channel, true
-	case varCatalog:
-		return a.catalog, true
-	case varNamespace:
-		return a.around.namespace, true
-	case varCluster:
-		return a.around.cluster, true
-	case varClusterPermissions:
-		return a.lists().clusterPermissions, true
-	case varPermissions:
-		return a.lists().permissions, true
-	case varWebhooks:
-		return a.lists().webhooks, true
+	i, ok := variableIndex[name]
+	switch {
+	case !ok:
+		return nil, false
+	case variables[i].read != nil:
+		return a.values[i], true
 	}
-	return nil, false
+	return variables[i].of(a), true
 }
 
 // lists reads the manifest of the ClusterServiceVersion on first use.
@@ -133,19 +88,3 @@ func (a *activation) shapeFor(uses Attributes) shape {
 
 // Parent returns nil: there is one level of names.
 func (a *activation) Parent() interpreter.Activation { return nil }
-
-// notKnown describes unknown attributes in a message.
-func notKnown(a Attributes) string {
-	names := a.Names()
-	if len(names) == 0 {
-		return "something that it depends on is not known"
-	}
-	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents) == 0 {
-		verb = " is not known"
-	}
-	if len(names) > 1 {
-		return "the " + strings.Join(names[:len(names)-1], ", the ") + " and the " + names[len(names)-1] + verb
-	}
-	return "the " + names[0] + verb
-}

@@ -6,41 +6,6 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Attributes is a set of properties of a bundle and its environment that rules may read.
-type Attributes uint16
-
-// The attributes. CatalogSource is the pair of a catalog's namespace and name.
-const (
-	CSV Attributes = 1 << iota
-	Package
-	Version
-	Channel
-	CatalogSource
-	Properties
-	NamespaceLabels
-	ClusterVersion
-	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
-	Contents
-)
-
-// bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
-
-// attributeNames are the names for messages, in the order of the bits.
-var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
-	"contents of the ClusterServiceVersion"}
-
-// Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
-func (a Attributes) Names() []string {
-	var names []string
-	for i, name := range attributeNames {
-		if a&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // Bundle is what is known of a bundle. It must not be changed once it has been judged.
 type Bundle struct {
 	// CSV is the name of the ClusterServiceVersion; Package and Version are those of property olm.package. Channel is empty for a
@@ -73,14 +38,4 @@ type Namespace struct {
 	Labels map[string]string
 	// Unknown is set if the labels are not known.
 	Unknown bool
-}
-
-// Cluster is what is known of the cluster.
-type Cluster struct {
-	// Version is the Kubernetes version, such as "1.36.3"; empty if not known yet.
-	Version string
-	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
-	OpenShift string
-	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
-	Properties []olm.Property
 }

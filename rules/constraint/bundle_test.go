@@ -46,7 +46,7 @@ func TestNotKnown(t *testing.T) {
 		CSV | CatalogSource:            "the CSV name and the catalog are not known",
 		CSV | Version | ClusterVersion: "the CSV name, the version and the facts about the cluster are not known",
 	} {
-		if got := notKnown(a); got != want {
+		if got := (&Bundle{}).notKnown(a); got != want {
 			t.Error(got)
 		}
 	}

@@ -19,20 +19,7 @@ import (
 // the same semver_compare, with more variables and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are
 // pinned, so that an upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	properties := cel.ListType(cel.MapType(cel.StringType, cel.AnyType))
-	ruleLists := cel.ListType(cel.MapType(cel.StringType, cel.ListType(cel.StringType)))
-	return cel.NewEnv(
-		cel.Variable(varProperties, properties),
-		cel.Variable(varPackage, cel.StringType),
-		cel.Variable(varCSV, cel.StringType),
-		cel.Variable(varVersion, cel.StringType),
-		cel.Variable(varChannel, cel.StringType),
-		cel.Variable(varCatalog, cel.MapType(cel.StringType, cel.StringType)),
-		cel.Variable(varNamespace, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.DynType))),
-		cel.Variable(varClusterPermissions, ruleLists),
-		cel.Variable(varPermissions, ruleLists),
-		cel.Variable(varWebhooks, ruleLists),
-		cel.Variable(varCluster, cel.MapType(cel.StringType, cel.DynType)),
+	return cel.NewEnv(append(variableOptions(),
 		cel.Function("semver_compare",
 			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType, cel.BinaryBinding(semverCompare))),
 		ext.Strings(ext.StringsVersion(5)),
@@ -42,7 +29,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserExpressionSizeLimit(maxRuleBytes),
 		cel.ParserRecursionLimit(maxRuleDepth),
 		cel.ExpressionNodeLimit(maxRuleNodes),
-	)
+	)...)
 })
 
 // semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error for other values
@@ -151,7 +138,8 @@ func issuesText(issues *cel.Issues) string {
 		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
 	}
 	if strings.Contains(text, "undeclared reference") || strings.Contains(text, "reserved identifier") {
-		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, permissions, webhooks, namespaceObject and cluster"
+		names := variableNames()
+		text += "; the variables are " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 	}
 	return text
 }

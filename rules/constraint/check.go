@@ -175,19 +175,28 @@ type verdict struct {
 	outcome Outcome
 	// rule and message are those of the part that failed.
 	rule, message string
-	why           string
-	attributes    Attributes
-	transient     bool
+	// why is set if the outcome is Failed, attributes if it is Undecided.
+	why        string
+	attributes Attributes
+	transient  bool
 }
 
 var satisfied = verdict{outcome: Satisfied}
+
+// reason returns why a bundle could not be judged.
+func (v *verdict) reason(b *Bundle) string {
+	if v.outcome == Undecided {
+		return b.notKnown(v.attributes)
+	}
+	return v.why
+}
 
 func (c *check) violated() verdict {
 	return verdict{outcome: Violated, rule: c.text, message: c.message}
 }
 
 func (c *check) undecided(a Attributes) verdict {
-	return verdict{outcome: Undecided, rule: c.text, message: c.message, why: notKnown(a), attributes: a}
+	return verdict{outcome: Undecided, rule: c.text, message: c.message, attributes: a}
 }
 
 // judge applies the check. Compounds are three-valued (Kleene): an unknown or failed part is ignored if another part decides.
@@ -269,7 +278,6 @@ func worse(a, b verdict) verdict {
 		return b
 	case a.outcome == Undecided && b.outcome == Undecided:
 		a.attributes |= b.attributes
-		a.why = notKnown(a.attributes)
 	}
 	a.transient = a.transient || b.transient
 	return a

@@ -133,7 +133,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 				r.unknown |= variableAttributes[trail.Variable()]
 			}
 		}
-		r.why = notKnown(r.unknown)
+		r.why = a.bundle.notKnown(r.unknown)
 		return r
 	}
 	return result{value: value}

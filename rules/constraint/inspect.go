@@ -75,7 +75,7 @@ func newEstimator(ast *cel.Ast) (*estimator, error) {
 	}
 	// A comprehension may shadow a variable in one place and refer to it in another: assume that all are used.
 	for name, attribute := range variableAttributes {
-		if shadowed[name] {
+		if base, _, _ := strings.Cut(name, "."); shadowed[base] {
 			e.uses |= attribute
 		}
 	}
@@ -100,6 +100,14 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 	fields, known := knownFields[owner]
 	if !known || shadowed[base] || slices.Contains(fields, s.FieldName()) {
 		return nil
+	}
+	for _, v := range variables {
+		if field, ok := strings.CutPrefix(v.name, owner+"."); ok {
+			fields = append(slices.Clip(fields), field)
+		}
+	}
+	if slices.Contains(fields, s.FieldName()) { // only has() leaves one of these to be selected
+		return fmt.Errorf("does not compile: %s.%s is in every bundle; leave out has()", owner, s.FieldName())
 	}
 	return fmt.Errorf("does not compile: %s has no field %s; it has %s", owner, text.Truncate(s.FieldName(), valueShown), strings.Join(fields, ", "))
 }

@@ -69,7 +69,7 @@ func (s *Set) Own(b *Bundle, candidates []*Bundle, ns Namespace, budget *Budget)
 			continue
 		}
 		if v := rule.matchAny(subjects); v.outcome != Satisfied {
-			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.why, Attributes: v.attributes})
+			found = append(found, Finding{Outcome: v.outcome, Message: v.message, Rule: v.rule, Why: v.reason(b), Attributes: v.attributes})
 		}
 	}
 	return found
@@ -81,7 +81,7 @@ func BringsOwn(properties []olm.Property) bool { return hasType(properties, olm.
 // surroundings returns those of the Set; for a nil Set nothing is known of the cluster.
 func (s *Set) surroundings() surroundings {
 	if s == nil {
-		return clusterValues(Cluster{})
+		return clusterValues(&Cluster{})
 	}
 	return s.around
 }

@@ -44,7 +44,7 @@ func NewSet(definitions []*Definition, cluster Cluster) *Set {
 			}
 		}
 	}
-	s.around = clusterValues(s.cluster)
+	s.around = clusterValues(&s.cluster)
 	return s
 }
 
@@ -80,6 +80,25 @@ func (s *Set) Cluster() Cluster {
 		return Cluster{}
 	}
 	return s.cluster
+}
+
+// Differs returns the attributes that depend on facts which are not those of the Set.
+func (s *Set) Differs(facts *Cluster) Attributes {
+	if s == nil {
+		return ClusterVersion
+	}
+	return s.given.differs(facts)
+}
+
+// Reads reports whether judging depends on attributes: on the version of the cluster always, on others if a constraint reads them.
+func (s *Set) Reads(attributes Attributes) bool {
+	all := ClusterVersion
+	for _, d := range s.Definitions() {
+		for _, c := range d.Constraints {
+			all |= c.Uses()
+		}
+	}
+	return all&attributes != 0
 }
 
 // Empty reports whether there is neither a constraint nor a faulty definition, so that every bundle passes.
@@ -124,7 +143,7 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 				continue
 			}
 			transient = transient || v.transient
-			f := Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Why: v.why, Attributes: v.attributes}
+			f := Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Why: v.reason(b), Attributes: v.attributes}
 			if f.Message == "" {
 				f.Message = v.message
 			}

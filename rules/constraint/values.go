@@ -157,6 +157,8 @@ func (m *measure) shape() shape {
 
 // surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.
 type surroundings struct {
+	// facts are those that cluster has the values of.
+	facts              *Cluster
 	cluster, namespace ref.Val
 	shape              shape
 	unknown            []*interpreter.AttributePattern
@@ -164,11 +166,12 @@ type surroundings struct {
 }
 
 // clusterValues returns the values of the cluster, once per Set.
-func clusterValues(c Cluster) surroundings {
+func clusterValues(c *Cluster) surroundings {
 	var m measure
 	m.see(c.Version, c.OpenShift)
 	list := m.properties(c.Properties)
 	s := surroundings{
+		facts: c,
 		cluster: types.NewStringInterfaceMap(types.DefaultTypeAdapter, map[string]any{
 			"version": types.String(c.Version), "openshift": types.String(c.OpenShift), "properties": list,
 		}),
@@ -209,7 +212,7 @@ func (s surroundings) in(ns Namespace) surroundings {
 	if ns.Unknown {
 		s.unknownAttributes |= NamespaceLabels
 		s.unknown = append(s.unknown[:len(s.unknown):len(s.unknown)],
-			interpreter.NewAttributePattern("namespaceObject").QualString("metadata").QualString("labels"))
+			interpreter.NewAttributePattern(varNamespace).QualString("metadata").QualString("labels"))
 	}
 	return s
 }

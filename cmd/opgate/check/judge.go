@@ -69,30 +69,24 @@ type context struct {
 }
 
 func clusterOf(m *manifests, versions constraint.Cluster) *context {
-	var definitions []*constraint.Definition
-	for _, o := range m.objects {
-		if o.definition != nil {
-			definitions = append(definitions, o.definition)
-		}
-	}
-	c := rules.Cluster{Constraints: constraint.NewSet(definitions, versions)}
+	c := rules.Cluster{Facts: versions}
 	for _, o := range m.objects {
 		switch {
+		case o.definition != nil:
+			c.AddConstraint(o.definition)
 		case o.operatorPolicy != nil:
 			c.AddPolicy(o.prepared)
 		case o.subscription != nil:
 			c.AddSubscription(o.subscription)
 		case o.plan != nil:
 			c.AddPlan(o.plan)
-		case o.installed != nil:
-			c.AddCSV(o.namespace, *o.installed)
-		case o.group != nil:
-			o.group.Metadata.Namespace = o.namespace
-			c.AddOperatorGroup(o.group)
+		case o.context != nil:
+			o.context(&c)
 		case o.labels != nil:
 			c.AddNamespace(o.name, o.labels, false)
 		}
 	}
+	c.Constraints = constraint.NewSet(c.Definitions, c.Facts)
 	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints, graph: graphOf(m)}
 	for _, d := range made.constraints.Definitions() {
 		made.alone = append(made.alone, constraint.NewSet([]*constraint.Definition{d}, made.constraints.Cluster()))

@@ -3,6 +3,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -31,18 +32,27 @@ type kind struct {
 }
 
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
-var kinds = []kind{
+var kinds = withContext(
 	watched(snapshot.OperatorPolicies, readOperatorPolicy),
-	{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
+	kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
 	watched(snapshot.Constraints, readConstraint),
-	{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
+	kind{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
 	watched(snapshot.Policies, readPolicy),
 	watched(snapshot.PolicySets, readPolicySet),
 	watched(snapshot.Subscriptions, readSubscription),
 	watched(snapshot.InstallPlans, readPlan),
-	contextual(snapshot.ClusterServiceVersions, readCSV),
-	contextual(snapshot.OperatorGroups, readOperatorGroup),
 	contextual(snapshot.Namespaces, readNamespace),
+)
+
+// withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
+func withContext(kinds ...kind) []kind {
+	for _, k := range snapshot.Kinds() {
+		read := slices.ContainsFunc(kinds, func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
+		if !read && k.Readers == snapshot.EveryReplica {
+			kinds = append(kinds, contextual(k, reader(k)))
+		}
+	}
+	return kinds
 }
 
 func watched(k *snapshot.Kind, read func(raw []byte, o *object) []fieldFault) kind {
@@ -154,34 +164,23 @@ func readPlan(raw []byte, o *object) []fieldFault {
 	return faults
 }
 
-// readCSV reads what counts of a ClusterServiceVersion. It is context, not judged, so its fields are not checked.
-func readCSV(raw []byte, o *object) []fieldFault {
-	var object struct {
-		Metadata olm.ObjectMeta `json:"metadata"`
+// reader returns the function that reads objects of a kind as context.
+func reader(k *snapshot.Kind) func(raw []byte, o *object) []fieldFault {
+	return func(raw []byte, o *object) []fieldFault {
+		var object struct {
+			Metadata olm.ObjectMeta `json:"metadata"`
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+			return []fieldFault{wrongType(raw, &object, err)}
+		}
+		o.identify(&object.Metadata)
+		value, err := k.Decode(raw)
+		if err != nil {
+			return orFault(nil, err)
+		}
+		o.context = func(to *rules.Cluster) { k.Add(to, o.namespace, value) }
+		return nil
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-		return []fieldFault{wrongType(raw, &object, err)}
-	}
-	o.identify(&object.Metadata)
-	csv, err := olm.DecodeCSV(raw)
-	if err != nil {
-		return orFault(nil, err)
-	}
-	if installed, here := rules.InstalledBy(csv); here {
-		o.installed = &installed
-	}
-	return nil
-}
-
-// readOperatorGroup reads the target namespaces of an OperatorGroup.
-func readOperatorGroup(raw []byte, o *object) []fieldFault {
-	g, err := olm.DecodeOperatorGroup(raw)
-	if err != nil {
-		return []fieldFault{wrongType(raw, g, err)}
-	}
-	o.group = g
-	o.identify(&g.Metadata)
-	return nil
 }
 
 // orFault adds a fault to an object that does not decode if it has none.

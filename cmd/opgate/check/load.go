@@ -18,7 +18,7 @@ import (
 )
 
 // object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription and plan is set, or, for context,
-// installed, group or labels, or, for a copy of a ClusterServiceVersion, none.
+// labels or context.
 type object struct {
 	place
 	kind string
@@ -42,8 +42,8 @@ type object struct {
 
 	subscription *olm.Subscription
 	plan         *olm.InstallPlan
-	installed    *rules.Installed
-	group        *olm.OperatorGroup
+	// context adds an object that is not judged to those of the cluster.
+	context func(to *rules.Cluster)
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }

@@ -1,0 +1,222 @@
+package constraint
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// Attributes is a set of properties of a bundle and its environment that rules may read.
+type Attributes uint16
+
+// The attributes. CatalogSource is the pair of a catalog's namespace and name.
+const (
+	CSV Attributes = 1 << iota
+	Package
+	Version
+	Channel
+	CatalogSource
+	Properties
+	NamespaceLabels
+	ClusterVersion
+	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
+	Contents
+	// CatalogState is what the CatalogSource itself says; it is unknown for one that does not exist.
+	CatalogState
+)
+
+// bundleAttributes are those of the bundle itself, without its environment.
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
+
+// attributeNames are the names for messages, in the order of the bits.
+var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
+	"contents of the ClusterServiceVersion", "state of the CatalogSource"}
+
+// Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
+func (a Attributes) Names() []string {
+	var names []string
+	for i, name := range attributeNames {
+		if a&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// The names of the variables. `package` and `namespace` would be the natural names, but are reserved words in CEL.
+const (
+	varProperties = "properties"
+	varPackage    = "packageName"
+	varCSV        = "csv"
+	varVersion    = "version"
+	varChannel    = "channel"
+	varCatalog    = "catalog"
+	varNamespace  = "namespaceObject"
+	varCluster    = "cluster"
+
+	varClusterPermissions = "clusterPermissions"
+	varPermissions        = "permissions"
+	varWebhooks           = "webhooks"
+)
+
+// variable is a variable of rules. One of read and of is set.
+type variable struct {
+	// name may have a dot, which adds a typed field to the map that is named before it.
+	name string
+	// declared is its type.
+	declared *cel.Type
+	// attribute is unknown when the variable is.
+	attribute Attributes
+	// read returns the value for a bundle. It is called once for each bundle, before all rules.
+	read func(m *measure, b *Bundle, facts *Cluster) ref.Val
+	// of returns a value that is shared or expensive, each time that a rule reads it.
+	of func(a *activation) ref.Val
+}
+
+var (
+	propertyLists  = cel.ListType(cel.MapType(cel.StringType, cel.AnyType))
+	ruleLists      = cel.ListType(cel.MapType(cel.StringType, cel.ListType(cel.StringType)))
+	labelledObject = cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.DynType))
+)
+
+// variables are all variables of rules, in the order of messages.
+var variables = []variable{
+	{name: varProperties, declared: propertyLists, attribute: Properties,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.properties(b.Properties) }},
+	{name: varPackage, declared: cel.StringType, attribute: Package,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Package) }},
+	{name: varCSV, declared: cel.StringType, attribute: CSV,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.CSV) }},
+	{name: varVersion, declared: cel.StringType, attribute: Version,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Version) }},
+	{name: varChannel, declared: cel.StringType, attribute: Channel,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.Channel) }},
+	{name: varCatalog, declared: cel.MapType(cel.StringType, cel.StringType), attribute: CatalogSource,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
+			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
+				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
+		}},
+	{name: "catalog.priority", declared: cel.IntType, attribute: CatalogState,
+		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Int(c.Priority) })},
+	{name: "catalog.image", declared: cel.StringType, attribute: CatalogState,
+		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
+	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
+		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
+	{name: varClusterPermissions, declared: ruleLists, attribute: Contents,
+		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
+	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
+	{name: varWebhooks, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().webhooks }},
+	{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels, of: func(a *activation) ref.Val { return a.around.namespace }},
+	{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
+		of: func(a *activation) ref.Val { return a.around.cluster }},
+}
+
+// ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
+func ofCatalog(read func(m *measure, c olm.CatalogSource) ref.Val) func(*measure, *Bundle, *Cluster) ref.Val {
+	return func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+		c, ok := facts.Catalogs[b.Catalog]
+		if !ok {
+			return types.NewErr("%s", b.notKnown(CatalogState))
+		}
+		return read(m, c)
+	}
+}
+
+// variableIndex has the position of each variable, and variableAttributes its attribute, by name.
+var (
+	variableIndex      = make(map[string]int, len(variables))
+	variableAttributes = func() map[string]Attributes {
+		attributes := make(map[string]Attributes, len(variables))
+		for i, v := range variables {
+			variableIndex[v.name], attributes[v.name] = i, v.attribute
+		}
+		return attributes
+	}()
+)
+
+// variableOptions declares the variables to the compiler.
+func variableOptions() []cel.EnvOption {
+	options := make([]cel.EnvOption, len(variables))
+	for i, v := range variables {
+		options[i] = cel.Variable(v.name, v.declared)
+	}
+	return options
+}
+
+// variableNames returns the names for messages.
+func variableNames() []string {
+	var names []string
+	for _, v := range variables {
+		if !strings.Contains(v.name, ".") {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// notKnown describes unknown attributes of the bundle, or of what surrounds it, in a message.
+func (b *Bundle) notKnown(a Attributes) string {
+	if a&CatalogState != 0 && b.Catalog != (olm.Catalog{}) {
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+			" does not exist or is not known)"
+	}
+	names := a.Names()
+	if len(names) == 0 {
+		return "something that it depends on is not known"
+	}
+	verb := " are not known"
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents) == 0 {
+		verb = " is not known"
+	}
+	if len(names) > 1 {
+		return "the " + strings.Join(names[:len(names)-1], ", the ") + " and the " + names[len(names)-1] + verb
+	}
+	return "the " + names[0] + verb
+}
+
+// Cluster is what is known of the cluster.
+type Cluster struct {
+	// Version is the Kubernetes version, such as "1.36.3"; empty if not known yet.
+	Version string
+	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
+	OpenShift string
+	// Catalogs are all CatalogSources.
+	Catalogs map[olm.Catalog]olm.CatalogSource
+	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
+	Properties []olm.Property
+}
+
+// unknownOf returns the attributes of a bundle that are not known.
+func (c *Cluster) unknownOf(b *Bundle) Attributes {
+	unknown := b.Unknown & bundleAttributes
+	if _, ok := c.Catalogs[b.Catalog]; !ok || unknown&CatalogSource != 0 {
+		unknown |= CatalogState
+	}
+	return unknown
+}
+
+// AddCatalog adds a CatalogSource.
+func (c *Cluster) AddCatalog(key olm.Catalog, source olm.CatalogSource) {
+	if c.Catalogs == nil {
+		c.Catalogs = map[olm.Catalog]olm.CatalogSource{}
+	}
+	c.Catalogs[key] = source
+}
+
+// differs returns the attributes that another cluster has other facts for.
+func (c *Cluster) differs(o *Cluster) Attributes {
+	var differ Attributes
+	if c.Version != o.Version || c.OpenShift != o.OpenShift {
+		differ |= ClusterVersion
+	}
+	if !maps.Equal(c.Catalogs, o.Catalogs) {
+		differ |= CatalogState
+	}
+	return differ
+}
