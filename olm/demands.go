@@ -47,8 +47,8 @@ func (u *unread) read(field string, into any) error {
 type Demands struct {
 	Spec   *CSVSpec
 	Grants []*Grants
-	// Global is set if OLM creates ClusterRoles from permissions.
-	Global bool
+	// Scope is where the permissions apply.
+	Scope Scope
 }
 
 // Digest covers everything that the lists are derived from.
@@ -58,25 +58,35 @@ func (d *Demands) Digest() [sha256.Size]byte {
 	for _, g := range d.Grants {
 		hash.Write(g.digest[:])
 	}
-	if d.Global {
-		hash.Write([]byte{1})
-	}
+	hash.Write([]byte{byte(d.Scope)})
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// ClusterPermissions returns the cluster-wide rights.
+// ScopeMatters reports whether the cluster-wide rights depend on a scope that is not known.
+func (d *Demands) ScopeMatters() bool {
+	if d.Scope != ScopeUnknown {
+		return false
+	}
+	wide := *d
+	wide.Scope = ScopeCluster
+	most, err := wide.ClusterPermissions()
+	least, _ := d.ClusterPermissions()
+	return err != nil || len(most) != len(least)
+}
+
+// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	var rules ruleSet
 	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
 		return nil, err
 	}
-	if d.Global {
+	if d.Scope == ScopeCluster {
 		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
 			return nil, err
 		}
 	}
 	for _, g := range d.Grants {
-		if g.cluster || d.Global {
+		if g.cluster || d.Scope == ScopeCluster {
 			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}

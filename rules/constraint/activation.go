@@ -28,7 +28,7 @@ const (
 var variableAttributes = map[string]Attributes{
 	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
 	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
-	varClusterPermissions: Contents, varPermissions: Contents, varWebhooks: Contents,
+	varClusterPermissions: Contents | Scope, varPermissions: Contents, varWebhooks: Contents,
 }
 
 // activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
@@ -141,7 +141,7 @@ func notKnown(a Attributes) string {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

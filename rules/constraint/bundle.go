@@ -21,14 +21,16 @@ const (
 	ClusterVersion
 	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
 	Contents
+	// Scope is whether the OperatorGroup makes namespaced permissions cluster-wide.
+	Scope
 )
 
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents | Scope
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
-	"contents of the ClusterServiceVersion"}
+	"contents of the ClusterServiceVersion", "targets of the OperatorGroup"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
