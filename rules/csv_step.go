@@ -106,7 +106,7 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.Facts(), budget) {
-		shown := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0
+		shown := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
 		if !overridden || !shown {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}

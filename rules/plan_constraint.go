@@ -97,7 +97,7 @@ func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 // requests sets what the contents of a ClusterServiceVersion request; its spec is nil if they are not known.
 func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
 	if spec == nil {
-		b.Unknown |= constraint.Contents
+		b.Unknown |= constraint.InCSV
 		return
 	}
 	demands := &olm.Demands{Spec: spec, Grants: grants, Scope: ns.scope()}
@@ -119,7 +119,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.Facts(), j.budget) {
-		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
+		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^constraint.InCSV == 0 {
 			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
 				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
 				RulePlanConstraint, mustSatisfy(&f))})

@@ -6,6 +6,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // The variables of rules. `package` and `namespace` would be the natural names, but are reserved words in CEL.
@@ -22,6 +24,8 @@ const (
 	varClusterPermissions = "clusterPermissions"
 	varPermissions        = "permissions"
 	varWebhooks           = "webhooks"
+	varConversionCRDs     = "conversionCRDs"
+	varAnnotations        = "annotations"
 )
 
 // variableAttributes maps a variable to the attributes that are unknown when it is.
@@ -29,6 +33,7 @@ var variableAttributes = map[string]Attributes{
 	varProperties: Properties, varPackage: Package, varCSV: CSV, varVersion: Version, varChannel: Channel,
 	varCatalog: CatalogSource, varNamespace: NamespaceLabels, varCluster: ClusterVersion,
 	varClusterPermissions: Contents | Scope, varPermissions: Contents, varWebhooks: Contents,
+	varConversionCRDs: Contents, varAnnotations: Annotations,
 }
 
 // activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
@@ -43,13 +48,22 @@ type activation struct {
 	patterns                   []*interpreter.AttributePattern
 	// manifest is nil until the first rule reads the manifest of the ClusterServiceVersion.
 	manifest *manifestValues
+	// annotations is nil until the first rule reads them.
+	annotations *annotationValues
 }
 
 // manifestValues are the lists of a Manifest as CEL values.
 type manifestValues struct {
-	clusterPermissions, permissions, webhooks ref.Val
+	clusterPermissions, permissions, webhooks, conversionCRDs ref.Val
 	// shape is the shape of the activation including these lists.
 	shape shape
+}
+
+// annotationValues are the annotations of a Manifest as a CEL value. They have a shape of their own: rules that do not read them are not
+// charged for their texts.
+type annotationValues struct {
+	values ref.Val
+	shape  shape
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
@@ -99,6 +113,10 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.lists().permissions, true
 	case varWebhooks:
 		return a.lists().webhooks, true
+	case varConversionCRDs:
+		return a.lists().conversionCRDs, true
+	case varAnnotations:
+		return a.notes().values, true
 	}
 	return nil, false
 }
@@ -107,28 +125,45 @@ func (a *activation) ResolveName(name string) (any, bool) {
 func (a *activation) lists() *manifestValues {
 	if a.manifest == nil {
 		var m measure
-		a.manifest = &manifestValues{}
-		none := func() ([]map[string][]string, error) { return nil, nil }
-		of := struct {
-			clusterPermissions, permissions, webhooks func() ([]map[string][]string, error)
-		}{none, none, none}
-		if from := a.bundle.Manifest; from != nil {
-			of.clusterPermissions, of.permissions, of.webhooks = from.ClusterPermissions, from.Permissions, from.Webhooks
+		from := a.contents()
+		a.manifest = &manifestValues{
+			clusterPermissions: m.ruleLists(from.ClusterPermissions()),
+			permissions:        m.ruleLists(from.Permissions()),
+			webhooks:           m.ruleLists(from.Webhooks()),
+			conversionCRDs:     m.texts(from.ConversionCRDs()),
 		}
-		a.manifest.clusterPermissions = m.ruleLists(of.clusterPermissions())
-		a.manifest.permissions = m.ruleLists(of.permissions())
-		a.manifest.webhooks = m.ruleLists(of.webhooks())
 		a.manifest.shape = a.shape.most(m.shape())
 	}
 	return a.manifest
 }
 
+// notes reads the annotations of the ClusterServiceVersion on first use.
+func (a *activation) notes() *annotationValues {
+	if a.annotations == nil {
+		var m measure
+		a.annotations = &annotationValues{values: m.annotations(a.contents().Annotations())}
+		a.annotations.shape = a.shape.most(m.shape())
+	}
+	return a.annotations
+}
+
+func (a *activation) contents() Manifest {
+	if a.bundle.Manifest == nil {
+		return &olm.Demands{Spec: &olm.CSVSpec{}}
+	}
+	return a.bundle.Manifest
+}
+
 // shapeFor returns the shape of the inputs that an expression uses.
 func (a *activation) shapeFor(uses Attributes) shape {
+	shape := a.shape
 	if uses&Contents != 0 {
-		return a.lists().shape
+		shape = shape.most(a.lists().shape)
 	}
-	return a.shape
+	if uses&Annotations != 0 {
+		shape = shape.most(a.notes().shape)
+	}
+	return shape
 }
 
 // Parent returns nil: there is one level of names.
@@ -141,7 +176,7 @@ func notKnown(a Attributes) string {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

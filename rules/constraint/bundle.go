@@ -23,14 +23,19 @@ const (
 	Contents
 	// Scope is whether the OperatorGroup makes namespaced permissions cluster-wide.
 	Scope
+	// Annotations are those of the ClusterServiceVersion.
+	Annotations
 )
 
+// InCSV are the attributes that only the ClusterServiceVersion itself contains.
+const InCSV = Contents | Annotations
+
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents | Scope
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
-	"contents of the ClusterServiceVersion", "targets of the OperatorGroup"}
+	"contents of the ClusterServiceVersion", "targets of the OperatorGroup", "annotations of the ClusterServiceVersion"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -65,8 +70,13 @@ type Manifest interface {
 	// resourceNames and nonResourceURLs.
 	ClusterPermissions() ([]map[string][]string, error)
 	Permissions() ([]map[string][]string, error)
-	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type.
+	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type; all but type are empty for
+	// a webhook without rules.
 	Webhooks() ([]map[string][]string, error)
+	// ConversionCRDs are the CustomResourceDefinitions whose objects the webhooks convert.
+	ConversionCRDs() ([]string, error)
+	// Annotations are nil where the text is too long to be read.
+	Annotations() (map[string]*string, error)
 }
 
 // Namespace is the namespace in which a bundle is installed or would be.

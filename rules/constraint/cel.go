@@ -32,6 +32,8 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varClusterPermissions, ruleLists),
 		cel.Variable(varPermissions, ruleLists),
 		cel.Variable(varWebhooks, ruleLists),
+		cel.Variable(varConversionCRDs, cel.ListType(cel.StringType)),
+		cel.Variable(varAnnotations, cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable(varCluster, cel.MapType(cel.StringType, cel.DynType)),
 		cel.Function("semver_compare",
 			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType, cel.BinaryBinding(semverCompare))),
@@ -151,7 +153,8 @@ func issuesText(issues *cel.Issues) string {
 		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
 	}
 	if strings.Contains(text, "undeclared reference") || strings.Contains(text, "reserved identifier") {
-		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, permissions, webhooks, namespaceObject and cluster"
+		text += "; the variables are properties, packageName, csv, version, channel, catalog, clusterPermissions, permissions, webhooks, " +
+			"conversionCRDs, annotations, namespaceObject and cluster"
 	}
 	return text
 }

@@ -149,7 +149,7 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return s.propertySize(path[2:], up(s.shape.cluster), iterated)
 		}
 		return max(up(s.shape.text), 3)
-	case varPermissions, varWebhooks:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
 		if k := node.Type().Kind(); k == types.ListKind || k == types.MapKind {
 			return max(up(s.shape.elements), ruleListNames)
 		}
@@ -214,7 +214,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
 	case varNamespace, varCatalog:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
-	case varPermissions, varWebhooks:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
 		return s.typeWeight(node.Type())
 	}
 	if node.Type().Kind() == types.ListKind || node.Type().Kind() == types.MapKind {

@@ -134,21 +134,53 @@ func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	for i, r := range rules {
 		lists := make(map[string]any, len(r))
 		for name, texts := range r {
-			if len(texts) > maxSeenElements {
-				lists[name] = types.NewErr("the value is a list of more than %d elements", maxSeenElements)
-				continue
-			}
-			m.elements = max(m.elements, len(texts))
-			seen := make([]ref.Val, len(texts))
-			for i := range texts {
-				seen[i] = m.seen(texts[i])
-			}
-			lists[name] = types.NewRefValList(types.DefaultTypeAdapter, seen)
+			lists[name] = m.list(texts)
 		}
 		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, lists)
 	}
 	m.elements = max(m.elements, len(list))
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
+}
+
+// texts converts a list of texts. A rule that uses an unreadable list fails.
+func (m *measure) texts(texts []string, err error) ref.Val {
+	if err != nil {
+		return types.NewErr("%s", err.Error())
+	}
+	return m.list(texts)
+}
+
+func (m *measure) list(texts []string) ref.Val {
+	if len(texts) > maxSeenElements {
+		return types.NewErr("the value is a list of more than %d elements", maxSeenElements)
+	}
+	m.elements = max(m.elements, len(texts))
+	seen := make([]ref.Val, len(texts))
+	for i := range texts {
+		seen[i] = m.seen(texts[i])
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, seen)
+}
+
+// annotations converts annotations. A rule that reads one that is too long fails; asking whether it exists does not.
+func (m *measure) annotations(texts map[string]*string, err error) ref.Val {
+	switch {
+	case err != nil:
+		return types.NewErr("%s", err.Error())
+	case len(texts) > maxSeenElements:
+		return types.NewErr("the ClusterServiceVersion has %d annotations, more than the %d that are judged", len(texts), maxSeenElements)
+	}
+	m.elements = max(m.elements, len(texts))
+	seen := make(map[string]any, len(texts))
+	for name, value := range texts {
+		m.see(name)
+		if value == nil {
+			seen[name] = types.NewErr("annotation %s is too long to be judged", name)
+			continue
+		}
+		seen[name] = m.seen(*value)
+	}
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, seen)
 }
 
 func (m *measure) shape() shape {
