@@ -2,6 +2,7 @@ package olm
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -12,12 +13,37 @@ type CSV struct {
 	Spec     CSVSpec    `json:"spec"`
 }
 
+// UnmarshalJSON also keeps the annotations that CEL rules may read (R-CO-8).
+func (c *CSV) UnmarshalJSON(raw []byte) error {
+	var parts struct {
+		Metadata json.RawMessage `json:"metadata"`
+		Spec     CSVSpec         `json:"spec"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts); err != nil {
+		return err
+	}
+	*c = CSV{Spec: parts.Spec}
+	if len(parts.Metadata) == 0 {
+		return nil
+	}
+	var more struct {
+		Annotations annotations `json:"annotations"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(parts.Metadata, &more); err != nil {
+		return err
+	}
+	c.Spec.annotations = unread(more.Annotations)
+	return kjson.UnmarshalCaseSensitivePreserveInts(parts.Metadata, &c.Metadata)
+}
+
 // CSVSpec is what rules read of the spec of a ClusterServiceVersion.
 type CSVSpec struct {
 	// MinKubeVersion is the oldest supported Kubernetes version. OLM checks it only after the installation.
 	MinKubeVersion string
 	// clusterPermissions and permissions are those of spec.install.spec, webhooks is spec.webhookdefinitions.
 	clusterPermissions, permissions, webhooks unread
+	// annotations are those of the object, which belong to its contents as much as the spec does; null stands for one that is not kept.
+	annotations unread
 
 	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
 	Digest [sha256.Size]byte

@@ -3,6 +3,7 @@ package olm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -28,6 +29,31 @@ func (u *unread) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// annotations is the JSON of annotations, with null in place of those that are longer than maxAnnotation: these are texts for people, or
+// examples such as alm-examples.
+type annotations unread
+
+// UnmarshalJSON drops the long annotations.
+func (a *annotations) UnmarshalJSON(raw []byte) error {
+	if n := CountValues(raw); n > maxListValues {
+		return (*unread)(a).UnmarshalJSON(raw) // which keeps only the reason
+	}
+	var texts map[string]json.RawMessage
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &texts); err != nil {
+		return err
+	}
+	for name, text := range texts {
+		if len(text) > maxAnnotation {
+			texts[name] = nil
+		}
+	}
+	short, err := json.Marshal(texts)
+	if err != nil {
+		return err
+	}
+	return (*unread)(a).UnmarshalJSON(short)
+}
+
 // read decodes the part; field names it in the error.
 func (u *unread) read(field string, into any) error {
 	if u.why != "" {
@@ -47,36 +73,48 @@ func (u *unread) read(field string, into any) error {
 type Demands struct {
 	Spec   *CSVSpec
 	Grants []*Grants
-	// Global is set if OLM creates ClusterRoles from permissions.
-	Global bool
+	// Scope is where the permissions apply.
+	Scope Scope
 }
 
 // Digest covers everything that the lists are derived from.
 func (d *Demands) Digest() [sha256.Size]byte {
 	hash := sha256.New()
 	hash.Write(d.Spec.Digest[:])
+	hash.Write(d.Spec.annotations.raw)
+	hash.Write([]byte(d.Spec.annotations.why))
 	for _, g := range d.Grants {
 		hash.Write(g.digest[:])
 	}
-	if d.Global {
-		hash.Write([]byte{1})
-	}
+	hash.Write([]byte{byte(d.Scope)})
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// ClusterPermissions returns the cluster-wide rights.
+// ScopeMatters reports whether the cluster-wide rights depend on a scope that is not known.
+func (d *Demands) ScopeMatters() bool {
+	if d.Scope != ScopeUnknown {
+		return false
+	}
+	wide := *d
+	wide.Scope = ScopeCluster
+	most, err := wide.ClusterPermissions()
+	least, _ := d.ClusterPermissions()
+	return err != nil || len(most) != len(least)
+}
+
+// ClusterPermissions returns the cluster-wide rights. If the scope is not known and matters, the namespaced ones are missing.
 func (d *Demands) ClusterPermissions() ([]map[string][]string, error) {
 	var rules ruleSet
 	if err := rules.addPermissions("clusterPermissions", &d.Spec.clusterPermissions); err != nil {
 		return nil, err
 	}
-	if d.Global {
+	if d.Scope == ScopeCluster {
 		if err := rules.addPermissions("permissions", &d.Spec.permissions); err != nil {
 			return nil, err
 		}
 	}
 	for _, g := range d.Grants {
-		if g.cluster || d.Global {
+		if g.cluster || d.Scope == ScopeCluster {
 			if err := rules.addGrants(g, d.Grants); err != nil {
 				return nil, err
 			}
@@ -101,28 +139,58 @@ func (d *Demands) Permissions() ([]map[string][]string, error) {
 	return rules.lists, nil
 }
 
-// Webhooks returns the rules of webhooks. A conversion webhook has none.
+// webhook is one of spec.webhookdefinitions.
+type webhook struct {
+	Type           string        `json:"type"`
+	ConversionCRDs []string      `json:"conversionCRDs"`
+	Rules          []webhookRule `json:"rules"`
+}
+
+type webhookRule struct {
+	APIGroups   []string `json:"apiGroups"`
+	APIVersions []string `json:"apiVersions"`
+	Resources   []string `json:"resources"`
+	Operations  []string `json:"operations"`
+}
+
+// Webhooks returns the rules of webhooks, and an empty one for a webhook that has none, such as one for conversion.
 func (d *Demands) Webhooks() ([]map[string][]string, error) {
-	var webhooks []struct {
-		Type  string `json:"type"`
-		Rules []struct {
-			APIGroups   []string `json:"apiGroups"`
-			APIVersions []string `json:"apiVersions"`
-			Resources   []string `json:"resources"`
-			Operations  []string `json:"operations"`
-		} `json:"rules"`
-	}
+	var webhooks []webhook
 	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
 		return nil, err
 	}
 	var lists []map[string][]string
 	for _, w := range webhooks {
+		if len(w.Rules) == 0 {
+			w.Rules = []webhookRule{{}}
+		}
 		for _, r := range w.Rules {
 			lists = append(lists, map[string][]string{"type": {w.Type}, "apiGroups": r.APIGroups, "apiVersions": r.APIVersions,
 				"resources": r.Resources, "operations": r.Operations})
 		}
 	}
 	return lists, nil
+}
+
+// ConversionCRDs returns the names of the CustomResourceDefinitions whose objects the operator's webhooks convert: OLM writes the webhook
+// into these. The definitions that a bundle brings are not read.
+func (d *Demands) ConversionCRDs() ([]string, error) {
+	var webhooks []webhook
+	if err := d.Spec.webhooks.read("webhookdefinitions", &webhooks); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, w := range webhooks {
+		names = append(names, w.ConversionCRDs...)
+	}
+	return names, nil
+}
+
+// Annotations returns the annotations of the ClusterServiceVersion, nil for one that is longer than maxAnnotation.
+func (d *Demands) Annotations() (map[string]*string, error) {
+	var texts map[string]*string
+	err := d.Spec.annotations.read("annotations", &texts)
+	return texts, err
 }
 
 type permissionRule struct {

@@ -10,11 +10,13 @@ const (
 	MaxValues = 32_768
 	// MaxProperties bounds the number of properties of one bundle.
 	MaxProperties = 4096
-	// maxListValues and maxListBytes bound each of the lists clusterPermissions, permissions and webhookdefinitions of a
+	// maxListValues and maxListBytes bound each of the lists clusterPermissions, permissions and webhookdefinitions, and the annotations, of a
 	// ClusterServiceVersion, and an RBAC object of a plan. The largest operators in use have some 700 rules, of twenty values and 150 bytes
 	// each.
 	maxListValues = MaxValues
 	maxListBytes  = 256 << 10
+	// maxAnnotation bounds one annotation of a ClusterServiceVersion that CEL rules may read, as JSON in bytes.
+	maxAnnotation = 1 << 10
 	// maxPlanValues bounds a whole InstallPlan, in which a manifest is one value. One step has about 12.
 	maxPlanValues = 131_072
 	// MaxPlanEntries bounds the total of names, steps and bundle lookups of a plan. The largest plans in use have some 400.

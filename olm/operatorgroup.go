@@ -58,15 +58,40 @@ func (v *values) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Global reports whether a group targets all namespaces, or might: what it selects is known only once OLM has written it to the status.
-func (g *OperatorGroup) Global() bool {
-	switch {
-	case g.Spec.TargetNamespaces.all || g.Status.Namespaces.all:
-		return true
-	case g.Spec.TargetNamespaces.any:
-		return false
-	case bool(g.Spec.Selector):
-		return !g.Status.Namespaces.any
+// Scope is where operators get the rights that their permissions ask for.
+type Scope uint8
+
+// The scopes.
+const (
+	// ScopeUnknown: there is no OperatorGroup, there are several, which OLM refuses, or OLM has not acted on a change of it yet.
+	ScopeUnknown Scope = iota
+	// ScopeNamespaces: the OperatorGroup is for named namespaces, and OLM creates Roles there.
+	ScopeNamespaces
+	// ScopeCluster: the OperatorGroup is for all namespaces, and OLM creates ClusterRoles.
+	ScopeCluster
+)
+
+// ScopeOf returns the scope of a namespace with these OperatorGroups.
+func ScopeOf(groups []*OperatorGroup) Scope {
+	if len(groups) != 1 {
+		return ScopeUnknown
 	}
-	return true
+	return groups[0].scope()
+}
+
+// scope follows OLM: status.namespaces is [""] for a group without target namespaces and with an empty selector, and never otherwise
+// (getOperatorGroupTargets and ensureRBACInTargetNamespace in operator-lifecycle-manager pkg/controller/operators/olm/operatorgroup.go).
+// While the status contradicts the spec, OLM may act on either.
+func (g *OperatorGroup) scope() Scope {
+	meant := ScopeNamespaces
+	if !g.Spec.TargetNamespaces.any && !bool(g.Spec.Selector) {
+		meant = ScopeCluster
+	}
+	switch written := g.Status.Namespaces; {
+	case g.Spec.TargetNamespaces.all: // OLM rejects it and leaves the status as it was
+		return ScopeUnknown
+	case written.any && written.all != (meant == ScopeCluster):
+		return ScopeUnknown
+	}
+	return meant
 }

@@ -215,7 +215,7 @@ func stepOf(t *testing.T, resolving, kind, name, manifest string) olm.Step {
 }
 
 // TestB1Permissions: namespaced permissions of a cluster admin apply cluster-wide if the OperatorGroup targets all namespaces, and so do
-// RBAC objects of a bundle.
+// RBAC objects of a bundle. Where it is not known whether it does, they hold.
 func TestB1Permissions(t *testing.T) {
 	const everything = `[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]`
 	group := func(object string) []*olm.OperatorGroup {
@@ -228,6 +228,8 @@ func TestB1Permissions(t *testing.T) {
 	own := group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":["shop"]}}`)
 	all := group(`{"spec":{},"status":{"namespaces":[""]}}`)
 	namespaced := `{"install":{"spec":{"permissions":[{"rules":` + everything + `}]}}}`
+	reads := `[{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}]`
+	twice := `{"install":{"spec":{"clusterPermissions":` + reads + `,"permissions":` + reads + `}}}`
 	reference := `{"kind":"ConfigMap","name":"a","namespace":"olm","catalogSourceName":"c","catalogSourceNamespace":"olm"}`
 	for name, c := range map[string]struct {
 		groups []*olm.OperatorGroup
@@ -237,13 +239,23 @@ func TestB1Permissions(t *testing.T) {
 	}{
 		"permissions, own namespace":               {own, namespaced, nil, Allow},
 		"permissions, all namespaces":              {all, namespaced, nil, Deny},
-		"permissions, no group known":              {nil, namespaced, nil, Deny},
-		"permissions, two groups":                  {append(own, all...), namespaced, nil, Deny},
-		"a group that has just become global":      {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil, Deny},
-		"a selector without an answer yet":         {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced, nil, Deny},
+		"permissions, no group known":              {nil, namespaced, nil, Hold},
+		"permissions, two groups":                  {append(own, all...), namespaced, nil, Hold},
+		"permissions, two groups of a kind":        {append(own, own...), namespaced, nil, Hold},
+		"two groups, and no permissions":           {append(own, all...), `{}`, nil, Allow},
+		"no group, and permissions without rules":  {nil, `{"install":{"spec":{"permissions":[{"serviceAccountName":"a","rules":[]}]}}}`, nil, Allow},
+		"no group, and permissions that it has":    {nil, twice, nil, Allow},
+		"no group, and permissions not to be read": {nil, `{"install":{"spec":{"permissions":{}}}}`, nil, Hold},
+		"no group, and a Role":                     {nil, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "Role", "a", `{"rules":`+everything+`}`)}, Hold},
+		"a new group for all namespaces":           {group(`{"spec":{}}`), namespaced, nil, Deny},
+		"a group that has just become global":      {group(`{"spec":{},"status":{"namespaces":["shop"]}}`), namespaced, nil, Hold},
+		"a group that is to be global no more":     {group(`{"spec":{"targetNamespaces":["shop"]},"status":{"namespaces":[""]}}`), namespaced, nil, Hold},
+		"a target that OLM rejects":                {group(`{"spec":{"targetNamespaces":["shop",""]},"status":{"namespaces":["shop"]}}`), namespaced, nil, Hold},
+		"a selector without an answer yet":         {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`), namespaced, nil, Allow},
+		"a selector that matches nothing":          {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":[]}}`), namespaced, nil, Allow},
 		"a selector with one":                      {group(`{"spec":{"selector":{"matchLabels":{"a":"b"}}},"status":{"namespaces":["shop","cart"]}}`), namespaced, nil, Allow},
-		"an empty selector":                        {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":["shop"]}}`), namespaced, nil, Deny},
-		"more namespaces than are read":            {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`), namespaced, nil, Deny},
+		"an empty selector":                        {group(`{"spec":{"selector":{"matchLabels":{}}},"status":{"namespaces":[""]}}`), namespaced, nil, Deny},
+		"more namespaces than are read":            {group(`{"spec":{"targetNamespaces":` + repeated(70_000, `"a"`) + `}}`), namespaced, nil, Hold},
 		"a ClusterRole":                            {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
 		"a ClusterRole of no operator in the plan": {own, `{}`, []olm.Step{stepOf(t, "other", "ClusterRole", "a", `{"kind":"ClusterRole","rules":`+everything+`}`)}, Deny},
 		"a ClusterRole without a kind":             {own, `{}`, []olm.Step{stepOf(t, "etcd.v0.9.2", "ClusterRole", "a", `{"rules":`+everything+`}`)}, Deny},

@@ -121,7 +121,12 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 			v.refuse(r)
 		}
 	}
-	if _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; asked && len(d.Properties)+len(d.Faults) == 0 {
+	switch _, asked := c.Annotations[VirtualOperatorNamespacesAnnotation]; {
+	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: sentence(
+			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
+			"annotation "+VirtualOperatorNamespacesAnnotation+" selects the namespaces in which it does, by labels, or all of them if it is empty")})
+	case asked && len(d.Properties)+len(d.Faults) == 0:
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
 	}
@@ -133,6 +138,18 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 		in.preview(d, &v)
 	}
 	return v.sorted()
+}
+
+// readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.
+func readByRules(d *constraint.Definition, all *constraint.Set) bool {
+	for _, other := range append([]*constraint.Definition{d}, all.Definitions()...) {
+		for _, c := range other.Constraints {
+			if c.Uses()&constraint.ClusterVersion != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // preview warns of installed operators that do not satisfy the Constraint. They are not changed.

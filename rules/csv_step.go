@@ -106,7 +106,7 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
-		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.Contents == 0
+		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
 		if !overridden || !visible {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}

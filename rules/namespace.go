@@ -239,8 +239,10 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	return NewNamespace(n.name, contents)
 }
 
-// global reports whether OLM creates ClusterRoles for the namespaced permissions of operators here: if the OperatorGroup targets all
-// namespaces. An unknown OperatorGroup counts as one that does.
-func (n *Namespace) global() bool {
-	return n == nil || len(n.groups) == 0 || slices.ContainsFunc(n.groups, (*olm.OperatorGroup).Global)
+// scope returns where operators here get the rights that their permissions ask for.
+func (n *Namespace) scope() olm.Scope {
+	if n == nil {
+		return olm.ScopeUnknown
+	}
+	return olm.ScopeOf(n.groups)
 }

@@ -59,11 +59,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		b.Unknown |= constraint.Properties
 		b.Properties = nil
 	}
-	if c.spec != nil {
-		b.Manifest = &olm.Demands{Spec: c.spec, Grants: c.grants, Global: ns.global()}
-	} else {
-		b.Unknown |= constraint.Contents
-	}
+	requests(b, ns, c.spec, c.grants)
 	if len(c.catalogs) == 1 {
 		b.Catalog = c.catalogs[0]
 	} else {
@@ -88,16 +84,27 @@ func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 		what    constraint.Attributes
 	}{
 		{c.Package == "", constraint.Package}, {c.Version == "", constraint.Version}, {!c.Described, constraint.Properties},
-		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource}, {c.spec == nil, constraint.Contents},
+		{c.Channel == "", constraint.Channel}, {c.Catalog == olm.Catalog{}, constraint.CatalogSource},
 	} {
 		if missing.missing {
 			b.Unknown |= missing.what
 		}
 	}
-	if c.spec != nil {
-		b.Manifest = &olm.Demands{Spec: c.spec, Global: ns.global()}
-	}
+	requests(b, ns, c.spec, nil)
 	return b
+}
+
+// requests sets what the contents of a ClusterServiceVersion request; its spec is nil if they are not known.
+func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
+	if spec == nil {
+		b.Unknown |= constraint.InCSV
+		return
+	}
+	demands := &olm.Demands{Spec: spec, Grants: grants, Scope: ns.scope()}
+	if demands.ScopeMatters() {
+		b.Unknown |= constraint.Scope // it must not read as named namespaces, which get fewer rights
+	}
+	b.Manifest = demands
 }
 
 var _ constraint.Manifest = &olm.Demands{}
@@ -112,7 +119,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
-		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Contents {
+		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^constraint.InCSV == 0 {
 			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
 				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
 				RulePlanConstraint, mustSatisfy(&f))})

@@ -20,8 +20,8 @@ type offered struct {
 	catalog string
 	// properties are those of its bundle besides olm.package, with a leading comma.
 	properties string
-	// spec is that of its ClusterServiceVersion, as JSON; if empty, the bundle is an image.
-	spec string
+	// spec is that of its ClusterServiceVersion, as JSON; if empty, the bundle is an image. Annotations are those of the object.
+	spec, annotations string
 	// edit changes the Constraints before judging.
 	edit func(*constraintv1.ConstraintSpec)
 }
@@ -73,10 +73,40 @@ var recipes = map[string]struct {
 		refused: []offered{{}},
 		allowed: []offered{{edit: func(s *constraintv1.ConstraintSpec) { s.Properties = strings.ReplaceAll(s.Properties, "true", "false") }}},
 	},
+	"Tenant operators": {
+		labels: map[string]string{"tenant": "a"},
+		refused: []offered{
+			{version: "0.9.2", spec: `{}`},
+			{version: "0.9.2"},
+			{spec: `{}`, properties: `,{"type":"olm.package.required","value":{"packageName":"vault","versionRange":">=1.0.0"}}`},
+			{spec: `{}`, properties: `,{"type":"olm.gvk.required","value":{"group":"vault.example.com","version":"v1","kind":"Vault"}}`},
+			{spec: `{}`, properties: `,{"type":"olm.constraint","value":{"cel":{"rule":"true"}}}`},
+			{spec: converts("etcdclusters.etcd.database.coreos.com")},
+			{spec: `{"webhookdefinitions":[{"type":"ConversionWebhook"}]}`},
+		},
+		allowed: []offered{{spec: `{}`}, {spec: hooks("etcd.database.coreos.com")}},
+	},
+	"Token authentication waits": {
+		refused: []offered{
+			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-aws":"true"`},
+			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-aws":"false","features.operators.openshift.io/token-auth-gcp":"true"`},
+			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-azure":"` + strings.Repeat("x", 2000) + `"`},
+		},
+		allowed: []offered{
+			{spec: `{}`, version: "0.9.2", annotations: `"features.operators.openshift.io/token-auth-aws":"true"`},
+			{spec: `{}`, annotations: `"features.operators.openshift.io/token-auth-aws":"false"`},
+			{spec: `{}`, annotations: `"alm-examples":"` + strings.Repeat("x", 2000) + `"`},
+			{spec: `{}`},
+		},
+	},
 	"GVK ban": {
 		refused: []offered{{properties: gvk("etcd.database.coreos.com", "v1beta2")}, {properties: gvk("etcd.database.coreos.com", "v1")}},
 		allowed: []offered{{properties: gvk("etcd.example.com", "v1beta2")}, {}},
 	},
+}
+
+func converts(definition string) string {
+	return `{"webhookdefinitions":[{"type":"ConversionWebhook","conversionCRDs":["` + definition + `"]}]}`
 }
 
 func permissions(groups string) string {
@@ -108,7 +138,11 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	if o.catalog == "" {
 		o.catalog = "operatorhubio-catalog"
 	}
-	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: under(definitions...)})
+	all, err := olm.DecodeOperatorGroup([]byte(`{"spec":{},"status":{"namespaces":[""]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: under(definitions...), Groups: []*olm.OperatorGroup{all}})
 	if subscribes {
 		return JudgeSubscription(SubscriptionInput{Namespace: ns, Mode: MutateApproval, Subscription: &olm.Subscription{
 			Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd"},
@@ -118,7 +152,7 @@ func (o offered) under(t *testing.T, objects []*constraintv1.Constraint, labels 
 	name := "etcdoperator.v" + o.version
 	var steps []olm.Step
 	if o.spec != "" {
-		csv, err := olm.DecodeCSV([]byte(`{"spec":` + o.spec + `}`))
+		csv, err := olm.DecodeCSV([]byte(`{"metadata":{"annotations":{` + o.annotations + `}},"spec":` + o.spec + `}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +177,7 @@ func TestRecipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, all, found := strings.Cut(string(text), "\n# Ten recipes\n")
+	_, all, found := strings.Cut(string(text), "\n# Twelve recipes\n")
 	if !found {
 		t.Fatal("the document has no recipes")
 	}
@@ -164,7 +198,7 @@ func TestRecipes(t *testing.T) {
 					continue
 				}
 				for _, document := range strings.Split(block[2], "\n---\n") {
-					objects = append(objects, admitted(t, document))
+					objects = append(objects, admitted(t, document, objects...))
 				}
 			}
 			for i, o := range r.refused {
@@ -187,8 +221,8 @@ func TestRecipes(t *testing.T) {
 			}
 		})
 	}
-	if len(titles) != 10 || len(recipes) != 10 {
-		t.Errorf("the document has %d recipes (%v) and the test %d, want ten", len(titles), titles, len(recipes))
+	if len(titles) != 12 || len(recipes) != 12 {
+		t.Errorf("the document has %d recipes (%v) and the test %d, want twelve", len(titles), titles, len(recipes))
 	}
 }
 
@@ -198,16 +232,18 @@ func TestConstraintExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, _, _ := strings.Cut(string(text), "\n# Ten recipes\n")
-	admittedOnes := 0
+	before, _, _ := strings.Cut(string(text), "\n# Twelve recipes\n")
+	// The properties of an example are read by a rule that it does not show.
+	readsCluster := constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"rule":"cluster.properties.size() > 0"}}]`}
+	admittedOnes := []*constraintv1.Constraint{{Spec: readsCluster}}
 	for _, block := range fenced.FindAllStringSubmatch(before, -1) {
 		if block[1] == "yaml" && strings.Contains(block[2], "kind: Constraint\n") {
-			admitted(t, block[2])
-			admittedOnes++
+			admitted(t, block[2], admittedOnes...)
+			admittedOnes = append(admittedOnes, &constraintv1.Constraint{Spec: readsCluster})
 		}
 	}
-	if admittedOnes < 2 {
-		t.Errorf("%d examples, want at least 2", admittedOnes)
+	if len(admittedOnes) < 3 {
+		t.Errorf("%d examples, want at least 2", len(admittedOnes)-1)
 	}
 }
 
@@ -226,8 +262,8 @@ func TestCostlyRule(t *testing.T) {
 	}
 }
 
-// admitted decodes a Constraint and checks that it is admitted without warnings.
-func admitted(t *testing.T, document string) *constraintv1.Constraint {
+// admitted decodes a Constraint and checks that it is admitted without warnings beside others.
+func admitted(t *testing.T, document string, others ...*constraintv1.Constraint) *constraintv1.Constraint {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {
@@ -237,7 +273,11 @@ func admitted(t *testing.T, document string) *constraintv1.Constraint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := JudgeConstraint(ConstraintInput{Constraint: c, Strict: strict, Constraints: under(),
+	var definitions []*constraint.Definition
+	for _, other := range others {
+		definitions = append(definitions, NewDefinition(other, nil))
+	}
+	v := JudgeConstraint(ConstraintInput{Constraint: c, Strict: strict, Constraints: under(definitions...),
 		Namespaces: slices.Values([]*Namespace{NewNamespace("shop", NamespaceContents{})})})
 	if v.Decision != Allow || len(v.Warnings) > 0 {
 		t.Errorf("%s is not admitted as it is: %s %q", c.Name, v.Refusal(), v.WarningTexts())

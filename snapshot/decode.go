@@ -256,7 +256,7 @@ func addCSV(to *rules.Cluster, in string, value any) {
 	}
 }
 
-// decodeOperatorGroup omits one that does not decode: without a group, operators of the namespace count as those for all.
+// decodeOperatorGroup omits one that does not decode: without a group it is not known where permissions apply.
 func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	g, err := olm.DecodeOperatorGroup(raw)
 	if err != nil {

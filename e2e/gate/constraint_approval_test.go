@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -110,9 +111,8 @@ func violatingDependency(t *testing.T, e *harness.OLMEnv) {
 // image the first to tell is the ClusterServiceVersion that OLM wants to write once the plan is approved.
 func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	inline, image := e.NewNamespace(t), e.NewNamespace(t)
-	const rule = "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"
 	for _, namespace := range []string{inline, image} {
-		constrain(t, e.Env, constraintOf(namespace, only(namespace, rule), "no cluster admins"))
+		constrain(t, e.Env, constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins"))
 		e.OperatorGroup(t, namespace)
 	}
 	e.Subscribe(t, inline, "superuser", "", "Automatic")
@@ -132,6 +132,74 @@ func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.ClusterServiceVersions, image)
 	requirement(t, e.Env, image, only(image, "true"))
 	e.WaitForCSV(t, image, superimage1)
+}
+
+const noClusterAdmin = "!clusterPermissions.exists(r, '*' in r.apiGroups && '*' in r.resources && '*' in r.verbs)"
+
+// localAdmin is an operator that may do everything in one namespace (R-CO-7). OLM plans only where there is one OperatorGroup; while that is
+// gone, the operator might get its rights in all namespaces.
+func localAdmin(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	constrain(t, e.Env, constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins"))
+	e.OperatorGroup(t, namespace)
+	e.Subscribe(t, namespace, "localuser", "", "Manual")
+	plan := e.WaitForPlan(t, namespace, localuser1)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "operatorgroup", "-n", namespace, namespace)
+	e.Sync(t)
+	e.WantApprovalRefused(t, cluster.Admin, plan,
+		localuser1+" is held by Constraint "+namespace, "(plan/constraint)", "the targets of the OperatorGroup are not known")
+	e.OperatorGroup(t, namespace)
+	e.Sync(t)
+	e.Approve(t, cluster.Admin, plan)
+	e.WaitForCSV(t, namespace, localuser1)
+	wantRights(t, e, namespace, namespace, "yes")
+	wantRights(t, e, namespace, metav1.NamespaceDefault, "no")
+}
+
+// permissionsForAll is the same operator in a namespace whose OperatorGroup is for all: OLM makes ClusterRoles of its permissions, as it
+// shows once the Constraint is gone.
+func permissionsForAll(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	u := constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins")
+	constrain(t, e.Env, u)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Object(`
+apiVersion: operators.coreos.com/v1
+kind: OperatorGroup
+metadata: {name: %[1]s, namespace: %[1]s}
+spec: {}
+`, namespace)), "create", "-f", "-")
+	e.Eventually(t, "see the OperatorGroup select all namespaces", func(ctx context.Context) error {
+		g, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if all, _, _ := unstructured.NestedStringSlice(g.Object, "status", "namespaces"); !slices.Equal(all, []string{""}) {
+			return fmt.Errorf("it selects %q", all)
+		}
+		return nil
+	})
+	e.Subscribe(t, namespace, "localuser", "", "Automatic")
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, localuser1),
+		localuser1+" is not allowed by Constraint "+namespace, "(plan/constraint): no cluster admins")
+
+	e.Remove(t, u)
+	e.WaitForCSV(t, namespace, localuser1)
+	wantRights(t, e, namespace, metav1.NamespaceDefault, "yes")
+}
+
+// wantRights asks whether localuser in one namespace may do everything in another.
+func wantRights(t *testing.T, e *harness.OLMEnv, of, in, want string) {
+	t.Helper()
+	e.Eventually(t, "ask for its rights in "+in, func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "auth", "can-i", "*", "secrets", "-n", in, "--as=system:serviceaccount:"+of+":localuser-operator")
+		if err != nil {
+			return err
+		}
+		if got := strings.TrimSpace(result.Stdout); got != want {
+			return fmt.Errorf("the answer is %s, want %s: %s", got, want, result.Stderr)
+		}
+		return nil
+	})
 }
 
 // subscribedBefore is about operators that came before the Constraint.

@@ -48,6 +48,8 @@ type Package struct {
 	MinKubeVersion string
 	// ClusterPermissions are the permissions that it requests on the whole cluster. Default: none.
 	ClusterPermissions []rbacv1.PolicyRule
+	// Permissions are those that they request in the namespaces of the OperatorGroup. Default: none.
+	Permissions []rbacv1.PolicyRule
 	// Deprecated are the deprecations in the catalog. Default: none.
 	Deprecated Deprecations
 	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
@@ -140,10 +142,12 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 			},
 		},
 	}
+	strategy := &csv.Spec.InstallStrategy.StrategySpec
 	if len(p.ClusterPermissions) > 0 {
-		csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions{{
-			ServiceAccountName: p.Name + "-operator", Rules: p.ClusterPermissions,
-		}}
+		strategy.ClusterPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.serviceAccount(), Rules: p.ClusterPermissions}}
+	}
+	if len(p.Permissions) > 0 {
+		strategy.Permissions = []operatorsv1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: p.serviceAccount(), Rules: p.Permissions}}
 	}
 	if p.SuggestedNamespace != "" {
 		csv.Annotations = map[string]string{"operatorframework.io/suggested-namespace": p.SuggestedNamespace}
@@ -155,6 +159,9 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 	}
 	return csv
 }
+
+// serviceAccount is the one that its permissions are for.
+func (p Package) serviceAccount() string { return p.Name + "-operator" }
 
 func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeploymentSpec {
 	name := p.Name + "-operator"

@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/opgate/opgate/olm"
 )
 
 // activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
@@ -18,13 +20,22 @@ type activation struct {
 	patterns []*interpreter.AttributePattern
 	// manifest is nil until the first rule reads the manifest of the ClusterServiceVersion.
 	manifest *manifestValues
+	// annotations is nil until the first rule reads them.
+	annotations *annotationValues
 }
 
 // manifestValues are the lists of a Manifest as CEL values.
 type manifestValues struct {
-	clusterPermissions, permissions, webhooks ref.Val
+	clusterPermissions, permissions, webhooks, conversionCRDs ref.Val
 	// shape is the shape of the activation including these lists.
 	shape shape
+}
+
+// annotationValues are the annotations of a Manifest as a CEL value. They have a shape of their own: rules that do not read them are not
+// charged for their texts.
+type annotationValues struct {
+	values ref.Val
+	shape  shape
 }
 
 func newActivation(b *Bundle, around *surroundings) *activation {
@@ -62,28 +73,45 @@ func (a *activation) ResolveName(name string) (any, bool) {
 func (a *activation) lists() *manifestValues {
 	if a.manifest == nil {
 		var m measure
-		a.manifest = &manifestValues{}
-		none := func() ([]map[string][]string, error) { return nil, nil }
-		of := struct {
-			clusterPermissions, permissions, webhooks func() ([]map[string][]string, error)
-		}{none, none, none}
-		if from := a.bundle.Manifest; from != nil {
-			of.clusterPermissions, of.permissions, of.webhooks = from.ClusterPermissions, from.Permissions, from.Webhooks
+		from := a.contents()
+		a.manifest = &manifestValues{
+			clusterPermissions: m.ruleLists(from.ClusterPermissions()),
+			permissions:        m.ruleLists(from.Permissions()),
+			webhooks:           m.ruleLists(from.Webhooks()),
+			conversionCRDs:     m.texts(from.ConversionCRDs()),
 		}
-		a.manifest.clusterPermissions = m.ruleLists(of.clusterPermissions())
-		a.manifest.permissions = m.ruleLists(of.permissions())
-		a.manifest.webhooks = m.ruleLists(of.webhooks())
 		a.manifest.shape = a.shape.most(m.shape())
 	}
 	return a.manifest
 }
 
+// notes reads the annotations of the ClusterServiceVersion on first use.
+func (a *activation) notes() *annotationValues {
+	if a.annotations == nil {
+		var m measure
+		a.annotations = &annotationValues{values: m.annotations(a.contents().Annotations())}
+		a.annotations.shape = a.shape.most(m.shape())
+	}
+	return a.annotations
+}
+
+func (a *activation) contents() Manifest {
+	if a.bundle.Manifest == nil {
+		return &olm.Demands{Spec: &olm.CSVSpec{}}
+	}
+	return a.bundle.Manifest
+}
+
 // shapeFor returns the shape of the inputs that an expression uses.
 func (a *activation) shapeFor(uses Attributes) shape {
+	shape := a.shape
 	if uses&Contents != 0 {
-		return a.lists().shape
+		shape = shape.most(a.lists().shape)
 	}
-	return a.shape
+	if uses&Annotations != 0 {
+		shape = shape.most(a.notes().shape)
+	}
+	return shape
 }
 
 // Parent returns nil: there is one level of names.

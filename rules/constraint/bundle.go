@@ -28,8 +28,13 @@ type Manifest interface {
 	// resourceNames and nonResourceURLs.
 	ClusterPermissions() ([]map[string][]string, error)
 	Permissions() ([]map[string][]string, error)
-	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type.
+	// Webhooks are the rules of webhooks, each with lists apiGroups, apiVersions, resources, operations and type; all but type are empty for
+	// a webhook without rules.
 	Webhooks() ([]map[string][]string, error)
+	// ConversionCRDs are the CustomResourceDefinitions whose objects the webhooks convert.
+	ConversionCRDs() ([]string, error)
+	// Annotations are nil where the text is too long to be read.
+	Annotations() (map[string]*string, error)
 }
 
 // Namespace is the namespace in which a bundle is installed or would be.

@@ -104,7 +104,7 @@ func (s *sizes) elements() uint64 {
 
 // input bounds the lists and maps of an expression that enlarges them only by addition.
 func (s *sizes) input() uint64 {
-	n := max(up(s.shape.elements), up(s.shape.properties), up(s.shape.cluster), s.literalElements)
+	n := max(up(s.shape.elements), up(s.shape.rules), up(s.shape.properties), up(s.shape.cluster), s.literalElements)
 	if s.splits {
 		n = max(n, s.unjoined())
 	}
@@ -113,6 +113,9 @@ func (s *sizes) input() uint64 {
 
 // ruleListNames is the maximum number of lists in a rule of RBAC or of a webhook.
 const ruleListNames = 8
+
+// listsOfRules are the variables that are lists of rules, of RBAC or of webhooks.
+var listsOfRules = map[string]bool{varClusterPermissions: true, varPermissions: true, varWebhooks: true}
 
 // root returns the variable that an expression's value is a part of, "" if unknown.
 func (s *sizes) root(path []string) string {
@@ -149,7 +152,10 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return s.propertySize(path[2:], up(s.shape.cluster), iterated)
 		}
 		return max(up(s.shape.text), 3)
-	case varPermissions, varWebhooks:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
+		if len(path) == 1 && listsOfRules[path[0]] {
+			return up(s.shape.rules)
+		}
 		if k := node.Type().Kind(); k == types.ListKind || k == types.MapKind {
 			return max(up(s.shape.elements), ruleListNames)
 		}
@@ -214,7 +220,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
 	case varNamespace, varCatalog:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
-	case varPermissions, varWebhooks:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
 		return s.typeWeight(node.Type())
 	}
 	if node.Type().Kind() == types.ListKind || node.Type().Kind() == types.MapKind {

@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -205,7 +206,12 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 	if len(*d.faults) > before && hasFault((*d.faults)[before:]) {
 		return
 	}
-	parsed, err := constraints.Parse(d.raw(value))
+	written, err := json.Marshal(d.tree(value)) // with the keys that olmKeys has replaced
+	if err != nil {
+		d.faults.add(Syntax, path, "", "cannot be read: "+err.Error())
+		return
+	}
+	parsed, err := constraints.Parse(written)
 	if err != nil {
 		d.faults.add(Syntax, path, "", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
 		return
@@ -270,12 +276,25 @@ func (d *document) olmKeys(n *node, path string, depth int) {
 	case "gvk":
 		d.olmFields(v, below, []string{"group", "version", "kind"}, []string{"version", "kind"})
 	case "package":
+		d.packageName(v, below)
 		d.olmFields(v, below, []string{"packageName", "versionRange"}, []string{"packageName", "versionRange"})
 	case "cel":
 		d.olmFields(v, below, []string{"rule"}, []string{"rule"})
 	default:
 		d.olmCompound(kind, v, below, depth)
 	}
+}
+
+// packageName replaces key name by packageName: OLM's manual prints name in the examples of compound constraints, and OLM itself does not
+// read it (R-CO-9).
+func (d *document) packageName(n *node, path string) {
+	i := slices.Index(n.keys, "name")
+	if i < 0 || n.get("packageName") != nil {
+		return
+	}
+	n.keys[i] = "packageName"
+	d.faults.add(Ineffective, path+".name", string(d.raw(n.children[i])),
+		"is read as packageName; OLM does not, and a bundle with it is never resolved: write packageName")
 }
 
 // olmFields checks an object of strings.

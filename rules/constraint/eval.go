@@ -130,7 +130,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 		for _, id := range u.IDs() {
 			trails, _ := u.GetAttributeTrails(id)
 			for _, trail := range trails {
-				r.unknown |= variableAttributes[trail.Variable()]
+				r.unknown |= variableAttributes[trail.Variable()] & a.unknown
 			}
 		}
 		r.why = a.bundle.notKnown(r.unknown)
@@ -144,6 +144,6 @@ func (a *activation) size(s shape) string {
 	return strings.Join([]string{
 		fmt.Sprintf("%d properties", len(a.bundle.Properties)),
 		fmt.Sprintf("texts of up to %d characters", 1<<s.text),
-		fmt.Sprintf("lists of up to %d elements", 1<<s.elements),
+		fmt.Sprintf("lists of up to %d elements", 1<<max(s.elements, s.rules)),
 	}, ", ")
 }

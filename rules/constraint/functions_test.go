@@ -40,6 +40,7 @@ func TestEnvironment(t *testing.T) {
 		`sets.contains(properties.map(p, p.type), ["olm.gvk", "olm.package"])`,
 		`properties.map(p, p.type).distinct().size() == 2 && properties.map(p, p.type).sort()[0] == "olm.gvk"`,
 		`lists.range(3) == [0, 1, 2] && [[1], [2]].flatten() == [1, 2] && [1, 2, 3].slice(1, 2) == [2] && [1, 2].reverse() == [2, 1]`,
+		`annotations.all(a, annotations[a] != "") && !("x" in annotations) && conversionCRDs.all(c, c.endsWith(".example.com"))`,
 		`math.greatest(1, 2) == 2 && math.least([3, 4]) == 3 && math.abs(-1) == 1`,
 		`csv.replace("etcd", "x").indexOf("x") == 0 && csv.lowerAscii().trim().substring(0, 4) == "etcd" && "ab".reverse() == "ba" && strings.quote("a") == "\"a\""`,
 		`csv.matches("^etcd[a-z]+\\.v[0-9.]+$") && timestamp("2026-11-21T00:00:00Z").getFullYear() == 2026`,

@@ -255,6 +255,26 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
+// TestManyRules: the number of rules of RBAC counts in the estimate, and not only the length of their lists: two loops over them must not run
+// uncounted (threat G18).
+func TestManyRules(t *testing.T) {
+	b := etcd()
+	rules := make([]map[string][]string, maxSeenElements)
+	for i := range rules {
+		rules[i] = map[string][]string{"verbs": {"get"}}
+	}
+	b.Manifest = manifestOf{permissions: rules}
+	for rule, want := range map[string]Outcome{
+		`clusterPermissions.all(a, "get" in a.verbs)`:                                            Satisfied,
+		`clusterPermissions.all(a, clusterPermissions.all(b, a.verbs.size() == b.verbs.size()))`: Failed,
+		`clusterPermissions.size() == 4096 && clusterPermissions[0].verbs == ["get"]`:            Satisfied,
+	} {
+		if f := judgeOne(t, seed(rule), b, shop); f.Outcome != want {
+			t.Errorf("%s: %s, want %s: %s", rule, f.Outcome, want, f.Why)
+		}
+	}
+}
+
 // TestTooLargeValues: a value that is too large fails only the rules that read it.
 func TestTooLargeValues(t *testing.T) {
 	long := jsonText(strings.Repeat("x", maxSeenText+1))

@@ -56,6 +56,26 @@ type document struct {
 // raw returns an element as written.
 func (d *document) raw(n *node) json.RawMessage { return json.RawMessage(d.text[n.start:n.end]) }
 
+// tree returns an element for encoding.
+func (d *document) tree(n *node) any {
+	switch n.kind {
+	case objectNode:
+		members := make(map[string]any, len(n.keys))
+		for i, key := range n.keys {
+			members[key] = d.tree(n.children[i])
+		}
+		return members
+	case listNode:
+		elements := make([]any, len(n.children))
+		for i, child := range n.children {
+			elements[i] = d.tree(child)
+		}
+		return elements
+	default:
+		return d.raw(n)
+	}
+}
+
 // place describes an offset in a message.
 func (d *document) place(offset int) string {
 	offset = max(0, min(offset, len(d.text)))

@@ -18,6 +18,7 @@ type shape struct {
 	properties uint8 // of the bundle
 	cluster    uint8 // properties of the cluster
 	elements   uint8 // of the largest list or map within a value
+	rules      uint8 // of RBAC or of webhooks
 	text       uint8 // characters of the longest text
 	typeText   uint8 // characters of the longest property type
 	weight     uint8 // of the heaviest single property value, see weigh
@@ -25,7 +26,7 @@ type shape struct {
 
 // hints is the shape for which rules are admitted: a rule whose cost could exceed the limit for a bundle of this shape is refused. Larger
 // bundles are judged too, see program.eval.
-var hints = shape{properties: 6, cluster: 5, elements: 6, text: 8, typeText: 6, weight: 6}
+var hints = shape{properties: 6, cluster: 5, elements: 6, rules: 6, text: 8, typeText: 6, weight: 6}
 
 func power(n int) uint8 {
 	if n <= 1 {
@@ -37,13 +38,13 @@ func power(n int) uint8 {
 // most returns the element-wise maximum of two shapes.
 func (s shape) most(o shape) shape {
 	return shape{
-		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster), elements: max(s.elements, o.elements),
+		properties: max(s.properties, o.properties), cluster: max(s.cluster, o.cluster), elements: max(s.elements, o.elements), rules: max(s.rules, o.rules),
 		text: max(s.text, o.text), typeText: max(s.typeText, o.typeText), weight: max(s.weight, o.weight),
 	}
 }
 
 // measure collects the maxima that a shape consists of.
-type measure struct{ elements, text, typeText, weight int }
+type measure struct{ elements, rules, text, typeText, weight int }
 
 func (m *measure) see(texts ...string) {
 	for _, t := range texts {
@@ -134,25 +135,57 @@ func (m *measure) ruleLists(rules []map[string][]string, err error) ref.Val {
 	for i, r := range rules {
 		lists := make(map[string]any, len(r))
 		for name, texts := range r {
-			if len(texts) > maxSeenElements {
-				lists[name] = types.NewErr("the value is a list of more than %d elements", maxSeenElements)
-				continue
-			}
-			m.elements = max(m.elements, len(texts))
-			seen := make([]ref.Val, len(texts))
-			for i := range texts {
-				seen[i] = m.seen(texts[i])
-			}
-			lists[name] = types.NewRefValList(types.DefaultTypeAdapter, seen)
+			lists[name] = m.list(texts)
 		}
 		list[i] = types.NewStringInterfaceMap(types.DefaultTypeAdapter, lists)
 	}
-	m.elements = max(m.elements, len(list))
+	m.rules = max(m.rules, len(list))
 	return types.NewRefValList(types.DefaultTypeAdapter, list)
 }
 
+// texts converts a list of texts. A rule that uses an unreadable list fails.
+func (m *measure) texts(texts []string, err error) ref.Val {
+	if err != nil {
+		return types.NewErr("%s", err.Error())
+	}
+	return m.list(texts)
+}
+
+func (m *measure) list(texts []string) ref.Val {
+	if len(texts) > maxSeenElements {
+		return types.NewErr("the value is a list of more than %d elements", maxSeenElements)
+	}
+	m.elements = max(m.elements, len(texts))
+	seen := make([]ref.Val, len(texts))
+	for i := range texts {
+		seen[i] = m.seen(texts[i])
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, seen)
+}
+
+// annotations converts annotations. A rule that reads one that is too long fails; asking whether it exists does not.
+func (m *measure) annotations(texts map[string]*string, err error) ref.Val {
+	switch {
+	case err != nil:
+		return types.NewErr("%s", err.Error())
+	case len(texts) > maxSeenElements:
+		return types.NewErr("the ClusterServiceVersion has %d annotations, more than the %d that are judged", len(texts), maxSeenElements)
+	}
+	m.elements = max(m.elements, len(texts))
+	seen := make(map[string]any, len(texts))
+	for name, value := range texts {
+		m.see(name)
+		if value == nil {
+			seen[name] = types.NewErr("annotation %s is too long to be judged", name)
+			continue
+		}
+		seen[name] = m.seen(*value)
+	}
+	return types.NewStringInterfaceMap(types.DefaultTypeAdapter, seen)
+}
+
 func (m *measure) shape() shape {
-	return shape{elements: power(m.elements), text: power(m.text), typeText: power(m.typeText), weight: power(m.weight)}
+	return shape{elements: power(m.elements), rules: power(m.rules), text: power(m.text), typeText: power(m.typeText), weight: power(m.weight)}
 }
 
 // surroundings are the values of the cluster and of a namespace, shared by all bundles that are judged there.

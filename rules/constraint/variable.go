@@ -27,16 +27,24 @@ const (
 	ClusterVersion
 	// Contents is what the ClusterServiceVersion itself requests: permissions and webhooks.
 	Contents
+	// Scope is whether the OperatorGroup makes namespaced permissions cluster-wide.
+	Scope
+	// Annotations are those of the ClusterServiceVersion.
+	Annotations
 	// CatalogState is what the CatalogSource itself says; it is unknown for one that does not exist.
 	CatalogState
 )
 
+// InCSV are the attributes that only the ClusterServiceVersion itself contains.
+const InCSV = Contents | Annotations
+
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | Contents
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope
 
 // attributeNames are the names for messages, in the order of the bits.
-var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle", "labels of the namespace", "facts about the cluster",
-	"contents of the ClusterServiceVersion", "state of the CatalogSource"}
+var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
+	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
+	"annotations of the ClusterServiceVersion", "state of the CatalogSource"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -63,6 +71,8 @@ const (
 	varClusterPermissions = "clusterPermissions"
 	varPermissions        = "permissions"
 	varWebhooks           = "webhooks"
+	varConversionCRDs     = "conversionCRDs"
+	varAnnotations        = "annotations"
 )
 
 // variable is a variable of rules. One of read and of is set.
@@ -108,10 +118,14 @@ var variables = []variable{
 		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
-	{name: varClusterPermissions, declared: ruleLists, attribute: Contents,
+	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
 	{name: varWebhooks, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().webhooks }},
+	{name: varConversionCRDs, declared: cel.ListType(cel.StringType), attribute: Contents,
+		of: func(a *activation) ref.Val { return a.lists().conversionCRDs }},
+	{name: varAnnotations, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Annotations,
+		of: func(a *activation) ref.Val { return a.notes().values }},
 	{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels, of: func(a *activation) ref.Val { return a.around.namespace }},
 	{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
 		of: func(a *activation) ref.Val { return a.around.cluster }},
@@ -171,7 +185,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

@@ -8,8 +8,8 @@ import (
 const (
 	// ConditionReady reports whether a Constraint is applied as it is written.
 	ConditionReady = "Ready"
-	// ConditionVirtualOperators reports whether every namespace that is to see the properties sees them. A Constraint that asks
-	// for no virtual operators has none.
+	// ConditionVirtualOperators reports whether every namespace that is to see the properties sees them. A Constraint without
+	// properties that asks for no virtual operators has none.
 	ConditionVirtualOperators = "VirtualOperators"
 )
 
@@ -30,8 +30,8 @@ type ConstraintStatus struct {
 
 	// The condition Ready is True if the constraints and properties are applied.
 	// It is False if they cannot be: then every installation and upgrade is held.
-	// The condition VirtualOperators is there if namespaces are to see the
-	// properties, and True if all of them do. The condition DependenciesSatisfied
+	// The condition VirtualOperators is there if there are properties or a selector of
+	// namespaces, and True if these see them. The condition DependenciesSatisfied
 	// is there, and False, while a Policy suspends the Constraint because of what
 	// it waits for.
 	//

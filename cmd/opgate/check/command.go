@@ -84,8 +84,8 @@ const example = `  # one of the samples that come with opgate
   opgate check -f policies/ -f ../apps/subscription.yaml -o json
 
   # may the plans that wait on a cluster be approved?
-  kubectl get constraints.operators.coreos.com,namespaces,operatorpolicies,subscriptions.operators.coreos.com,installplans,clusterserviceversions \
-    -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
+  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv -A -o yaml |
+    opgate check -f - --kubernetes-version 1.36.3
 
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
   opgate check -f manifests/ --approval-mode=deny`

@@ -39,17 +39,23 @@ const (
 	ReasonInvalid         = "Invalid"
 	ReasonInvalidSelector = "InvalidSelector"
 	ReasonNoProperties    = "NoProperties"
+	ReasonNotSelected     = "NotSelected"
 	ReasonTooLarge        = "TooLarge"
 )
 
-// Of returns the virtual operator that a Constraint requires, nil if it requires none. Automatic are the properties that it
-// has in addition to its own.
+// Of returns the virtual operator that a Constraint requires, nil if it requires none. One that offers properties and selects no
+// namespaces has one with a Problem. Automatic are the properties that it has in addition to its own.
 func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Property) *Operator {
 	text, ok := c.Annotations[rules.VirtualOperatorNamespacesAnnotation]
-	if !ok {
-		return nil
-	}
 	o := &Operator{Constraint: c.Name, Name: rules.VirtualOperatorName(c.Name), uid: c.UID}
+	if !ok {
+		if len(d.Properties) == 0 {
+			return nil
+		}
+		o.Problem = &Problem{ReasonNotSelected, "rules read spec.properties, and OLM's resolver does not: annotation " +
+			rules.VirtualOperatorNamespacesAnnotation + " selects the namespaces in which it does, by labels, or all of them if it is empty"}
+		return o
+	}
 	selector, err := labels.Parse(text)
 	switch {
 	case slices.ContainsFunc(d.Faults, func(f constraint.Fault) bool { return !f.Warning() }):

@@ -87,8 +87,17 @@ func TestProblems(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no annotation asks for nothing", func(t *testing.T) {
+	t.Run("without the annotation no namespace is selected, which is said", func(t *testing.T) {
 		c := stored("one", "", secured)
+		c.Annotations = nil
+		all := operators(t, c)
+		if len(all) != 1 || all[0].WantedIn(shop(nil)) || all[0].Problem.Reason != ReasonNotSelected ||
+			!strings.Contains(all[0].Problem.Message, rules.VirtualOperatorNamespacesAnnotation) {
+			t.Errorf("got %+v", all)
+		}
+	})
+	t.Run("without properties and annotation there is nothing to say", func(t *testing.T) {
+		c := stored("one", "", "")
 		c.Annotations = nil
 		if all := operators(t, c); len(all) != 0 {
 			t.Errorf("got %+v", all)
