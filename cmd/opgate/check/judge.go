@@ -89,6 +89,8 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 		case o.group != nil:
 			o.group.Metadata.Namespace = o.namespace
 			c.AddOperatorGroup(o.group)
+		case o.notUpgradeable != "":
+			c.AddNotUpgradeable(o.namespace, o.name, o.notUpgradeable)
 		case o.labels != nil:
 			c.AddNamespace(o.name, o.labels, false)
 		}

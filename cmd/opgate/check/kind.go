@@ -42,6 +42,8 @@ var kinds = []kind{
 	watched(snapshot.InstallPlans, readPlan),
 	contextual(snapshot.ClusterServiceVersions, readCSV),
 	contextual(snapshot.OperatorGroups, readOperatorGroup),
+	contextual(snapshot.OperatorConditions, readOperatorCondition),
+	{GroupVersionKind: olm.V1.WithKind(olm.KindOperatorCondition), read: readOperatorCondition, unchecked: true},
 	contextual(snapshot.Namespaces, readNamespace),
 }
 
@@ -181,6 +183,17 @@ func readOperatorGroup(raw []byte, o *object) []fieldFault {
 	}
 	o.group = g
 	o.identify(&g.Metadata)
+	return nil
+}
+
+// readOperatorCondition reads whether an operator may be upgraded.
+func readOperatorCondition(raw []byte, o *object) []fieldFault {
+	c, err := olm.DecodeOperatorCondition(raw)
+	if err != nil {
+		return []fieldFault{wrongType(raw, c, err)}
+	}
+	o.notUpgradeable = c.NotUpgradeable()
+	o.identify(&olm.ObjectMeta{Name: c.Metadata.Name, Namespace: c.Metadata.Namespace})
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // object is one object of the input. One of policy, constraint, parent, set, subscription and plan is set, or, for context,
-// installed, group or labels, or, for a copy of a ClusterServiceVersion, none.
+// installed, group, notUpgradeable or labels, or, where nothing of the context counts, none.
 type object struct {
 	place
 	kind string
@@ -45,6 +45,8 @@ type object struct {
 	plan         *olm.InstallPlan
 	installed    *rules.Installed
 	group        *olm.OperatorGroup
+	// notUpgradeable is why an OperatorCondition says that its operator may not be upgraded, if it does.
+	notUpgradeable string
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }
