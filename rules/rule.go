@@ -38,7 +38,7 @@ var (
 	subscriptionRules = []Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
 		subscriptionStartingCSV, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
-		subscriptionUnknownCSV,
+		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOlderChannel,
 	}
 	planRules = []Rule{
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
@@ -50,6 +50,7 @@ var (
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
+		operatorPolicySeveralTargets,
 	}
 	constraintRules = []Rule{
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,
