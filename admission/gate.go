@@ -180,7 +180,8 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub,
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 	}
-	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (spec.StartingCSV != "" || !s.Constraints().Empty()) {
+	moves := old != nil && (old.Spec.Channel != sub.Spec.Channel || old.Catalog() != sub.Catalog())
+	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (moves || spec.StartingCSV != "" || !s.Constraints().Empty()) {
 		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
 	}
 	return rules.JudgeSubscription(in)

@@ -28,5 +28,10 @@ func decodeObject[T any](raw []byte) (*T, error) {
 // DecodeCSV reads the JSON of a ClusterServiceVersion.
 func DecodeCSV(raw []byte) (*CSV, error) { return decodeObject[CSV](raw) }
 
+// DecodeOperatorCondition reads the JSON of an OperatorCondition.
+func DecodeOperatorCondition(raw []byte) (*OperatorCondition, error) {
+	return decodeObject[OperatorCondition](raw)
+}
+
 // DecodeOperatorGroup reads the JSON of an OperatorGroup.
 func DecodeOperatorGroup(raw []byte) (*OperatorGroup, error) { return decodeObject[OperatorGroup](raw) }

@@ -12,12 +12,14 @@ const (
 	KindClusterServiceVersion = "ClusterServiceVersion"
 	KindCatalogSource         = "CatalogSource"
 	KindOperatorGroup         = "OperatorGroup"
+	KindOperatorCondition     = "OperatorCondition"
 )
 
-// The versions of OLM's API: V1 is that of OperatorGroup, V1alpha1 that of the other kinds.
+// The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other kinds.
 var (
 	V1alpha1 = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 	V1       = schema.GroupVersion{Group: Group, Version: "v1"}
+	V2       = schema.GroupVersion{Group: Group, Version: "v2"}
 )
 
 // The kinds with their versions.
@@ -27,6 +29,7 @@ var (
 	ClusterServiceVersionGVK = V1alpha1.WithKind(KindClusterServiceVersion)
 	CatalogSourceGVK         = V1alpha1.WithKind(KindCatalogSource)
 	OperatorGroupGVK         = V1.WithKind(KindOperatorGroup)
+	OperatorConditionGVK     = V2.WithKind(KindOperatorCondition)
 )
 
 // The resources with their versions. PackageManifests is an aggregated API, which can be listed but not watched.

@@ -23,4 +23,6 @@ const (
 	MaxPlanEntries = 16_384
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
+	// maxConditionValues bounds each list of conditions in an OperatorCondition. One condition has six values.
+	maxConditionValues = 4096
 )

@@ -55,6 +55,15 @@ func (c *Cluster) AddCSV(namespace string, installed Installed) {
 	n.CSVs = append(n.CSVs, installed)
 }
 
+// AddNotUpgradeable adds why a ClusterServiceVersion must not be replaced now.
+func (c *Cluster) AddNotUpgradeable(namespace, csv, why string) {
+	n := c.namespace(namespace)
+	if n.NotUpgradeable == nil {
+		n.NotUpgradeable = map[string]string{}
+	}
+	n.NotUpgradeable[csv] = why
+}
+
 func (c *Cluster) namespace(name string) *NamespaceContents {
 	if c.contents == nil {
 		c.contents = map[string]*NamespaceContents{}

@@ -16,6 +16,8 @@ type Installed struct {
 	// Channel and Catalog are those of the Subscription that installed it, empty if there is none.
 	Channel string
 	Catalog olm.Catalog
+	// NotUpgradeable is why the operator must not be replaced now, as its OperatorCondition says; empty if it may be.
+	NotUpgradeable string
 
 	// spec is nil if only the status of a Subscription shows that this is installed.
 	spec *olm.CSVSpec

@@ -34,6 +34,8 @@ type NamespaceContents struct {
 	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
 	CSVs  []Installed
 	Plans []*olm.InstallPlan
+	// NotUpgradeable is why installed ClusterServiceVersions must not be replaced now, by name.
+	NotUpgradeable map[string]string
 	// Groups are the OperatorGroups.
 	Groups []*olm.OperatorGroup
 	// Exists is false if the namespace was not observed yet, so that its labels are not known.
@@ -68,6 +70,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		}
 	}
 	n.installed = installedIn(c.CSVs, n.subscriptions)
+	for i := range n.installed {
+		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].CSV], n.installed[i].NotUpgradeable)
+	}
 	return n
 }
 
@@ -189,6 +194,20 @@ func (n *Namespace) installedOf(pkg, except string) string {
 		}
 	}
 	return ""
+}
+
+// notUpgradeable returns an installed ClusterServiceVersion of a package that must not be replaced now, excluding one that is about to be
+// written; nil if there is none.
+func (n *Namespace) notUpgradeable(pkg, except string) *Installed {
+	if n == nil || pkg == "" {
+		return nil
+	}
+	for i := range n.installed {
+		if c := &n.installed[i]; c.NotUpgradeable != "" && c.Package == pkg && c.CSV != except {
+			return c
+		}
+	}
+	return nil
 }
 
 // subscribers returns the Subscriptions to a package.

@@ -156,6 +156,9 @@ func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 	case ns.constrained():
 		return olm.ApprovalManual, ns.applicableText()
 	}
+	if c := ns.notUpgradeable(p.Package, ""); c != nil {
+		return olm.ApprovalManual, text.Name(c.CSV) + " is not upgradeable now"
+	}
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
 }
 

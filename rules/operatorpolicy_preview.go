@@ -7,16 +7,18 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
 // The rules that preview the effect of an OperatorPolicy.
 const (
-	RuleOperatorPolicyIneffective RuleID = "operatorpolicy/ineffective"
-	RuleOperatorPolicyOverlap     RuleID = "operatorpolicy/overlap"
-	RuleOperatorPolicyUncovered   RuleID = "operatorpolicy/uncovered"
-	RuleOperatorPolicyPending     RuleID = "operatorpolicy/pending"
+	RuleOperatorPolicyIneffective    RuleID = "operatorpolicy/ineffective"
+	RuleOperatorPolicyOverlap        RuleID = "operatorpolicy/overlap"
+	RuleOperatorPolicyUncovered      RuleID = "operatorpolicy/uncovered"
+	RuleOperatorPolicyPending        RuleID = "operatorpolicy/pending"
+	RuleOperatorPolicySeveralTargets RuleID = "operatorpolicy/several-targets"
 )
 
 var (
@@ -28,6 +30,8 @@ var (
 		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows"}
 	operatorPolicyPending = Rule{RuleOperatorPolicyPending, OutcomeWarn,
 		"what the OperatorPolicy does to InstallPlans that wait for approval"}
+	operatorPolicySeveralTargets = Rule{RuleOperatorPolicySeveralTargets, OutcomeWarn,
+		"the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"}
 )
 
 // previewPolicy warns of what the policy will and will not do.
@@ -42,6 +46,10 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
+	}
+	if targets := severalTargets(in.Policy); targets != nil {
+		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed),
+			"few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all")
 	}
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
@@ -70,6 +78,22 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			previewPlan(plan, p, ns, preview)
 		}
 	}
+}
+
+// severalTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
+func severalTargets(op *policyv1beta2.OperatorPolicy) []string {
+	group := op.Spec.OperatorGroup
+	if group == nil {
+		return nil
+	}
+	value := group.TargetNamespaces
+	if value == nil && group.Target != nil {
+		value = group.Target.Namespaces
+	}
+	if names, errs := decoded[[]string](specPath, value); len(errs) == 0 && len(names) > 1 {
+		return names
+	}
+	return nil
 }
 
 // uncovered returns how an installed ClusterServiceVersion violates a policy, or "".

@@ -11,11 +11,12 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// The rules on a bundle's dependencies and cluster requirements.
+// The rules on a bundle's dependencies and cluster requirements, and on the consent of the operator that it replaces.
 const (
 	RulePlanBundleConstraint RuleID = "plan/bundle-constraint"
 	RulePlanKubeVersion      RuleID = "plan/kube-version"
 	RulePlanOpenShiftVersion RuleID = "plan/openshift-version"
+	RulePlanNotUpgradeable   RuleID = "plan/not-upgradeable"
 )
 
 var (
@@ -25,10 +26,12 @@ var (
 		"a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
 	planOpenShiftVersion = Rule{RulePlanOpenShiftVersion, OutcomeHold,
 		"a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
+	planNotUpgradeable = Rule{RulePlanNotUpgradeable, OutcomeHold,
+		"the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
 )
 
-// judgeNeeds judges a bundle's dependencies and cluster requirements. OLM's resolver has checked the former, but not the version of the
-// cluster: it installs, and then the operator never becomes ready.
+// judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it replaces. OLM's resolver has
+// checked the first alone: OLM installs the bundle, and then it stays Pending, for ever or until the other operator consents.
 func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 	set := j.Namespace.Constraints()
 	held := func(id RuleID, what, accepted string) {
@@ -49,6 +52,11 @@ func (j *planJudge) judgeNeeds(c *planCSV, v *Verdict) {
 	}
 	if what, accepted := tooNewFor(c, cluster.OpenShift); what != "" {
 		held(RulePlanOpenShiftVersion, what, accepted)
+	}
+	if old := j.Namespace.notUpgradeable(c.pkg, c.name); old != nil { // R-AP-7
+		name := text.Name(old.CSV)
+		held(RulePlanNotUpgradeable, "cannot replace "+name+" now", "OperatorCondition "+name+": "+old.NotUpgradeable+
+			"; waits until the operator sets Upgradeable to True, or an admin does in spec.overrides")
 	}
 }
 

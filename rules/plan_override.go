@@ -29,7 +29,7 @@ const OverrideReasonAnnotation = "opgate.io/override-reason"
 var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
 	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependencyPending,
-	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion,
+	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion, RulePlanNotUpgradeable,
 }
 
 // OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:

@@ -79,7 +79,8 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			what = text.Name(name) + ", of which the package is not known yet, in a plan that is approved from the start is held"
 		}
 		for _, p := range policies {
-			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !p.passesByName(name) {
+			passes := p.passesByName(name) && in.Namespace.notUpgradeable(p.Package, name) == nil
+			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !passes {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
 					what:     what,
 					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + olm.ApprovalManual + ", since " + because})

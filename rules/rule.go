@@ -38,17 +38,19 @@ var (
 	subscriptionRules = []Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
 		subscriptionStartingCSV, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
-		subscriptionUnknownCSV,
+		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOlderChannel,
 	}
 	planRules = []Rule{
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
 		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
+		planNotUpgradeable,
 	}
 	csvRules            = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator}
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
+		operatorPolicySeveralTargets,
 	}
 	constraintRules = []Rule{
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,

@@ -17,6 +17,7 @@ const (
 	RuleSubscriptionChannel       RuleID = "subscription/channel"
 	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
 	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
+	RuleSubscriptionDuplicate     RuleID = "subscription/duplicate"
 )
 
 var (
@@ -32,6 +33,8 @@ var (
 		"spec.startingCSV is not a version that the policy allows"}
 	subscriptionContradiction = Rule{RuleSubscriptionContradiction, OutcomeWarn,
 		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
+	subscriptionDuplicate = Rule{RuleSubscriptionDuplicate, OutcomeWarn,
+		"another Subscription in the namespace follows the same package, so OLM resolves neither"}
 )
 
 // SubscriptionInput is the input of JudgeSubscription.
@@ -85,6 +88,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		}
 		judgePackageChange(&in, &v)
 		judgeChannel(&in, &v)
+		judgeDuplicate(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
@@ -130,6 +134,25 @@ func judgePackageChange(in *SubscriptionInput, v *Verdict) {
 		v.record(RuleSubscriptionPackage, p, finding{decision: Deny, field: "spec.name",
 			what:     "changing spec.name from " + text.Quote(in.Old.Spec.Package) + " to " + text.Quote(in.Subscription.Spec.Package) + " is not allowed",
 			accepted: "make another Subscription for the other package"})
+	}
+}
+
+// judgeDuplicate warns of a second Subscription to a package: OLM then resolves nothing in the namespace (R-OP-16).
+func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
+	pkg := in.Subscription.Spec.Package
+	if in.Old != nil && in.Old.Spec.Package == pkg {
+		return
+	}
+	var others []string
+	for _, s := range in.Namespace.subscribers(pkg) {
+		if s.Metadata.Name != in.Subscription.Metadata.Name {
+			others = append(others, s.Metadata.Name)
+		}
+	}
+	if len(others) > 0 {
+		v.warn(Reason{Rule: RuleSubscriptionDuplicate, Field: "spec.name", Message: sentence(
+			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+text.Names(others, maxListed),
+			RuleSubscriptionDuplicate, "OLM resolves nothing here while there are two; keep one of them")})
 	}
 }
 

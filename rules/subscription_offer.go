@@ -1,14 +1,17 @@
 package rules
 
 import (
+	"github.com/blang/semver/v4"
+
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
 // The rules on what the catalog offers a Subscription.
 const (
-	RuleSubscriptionConstraint RuleID = "subscription/constraint"
-	RuleSubscriptionUnknownCSV RuleID = "subscription/unknown-csv"
+	RuleSubscriptionConstraint   RuleID = "subscription/constraint"
+	RuleSubscriptionUnknownCSV   RuleID = "subscription/unknown-csv"
+	RuleSubscriptionOlderChannel RuleID = "subscription/older-channel"
 )
 
 var (
@@ -16,6 +19,8 @@ var (
 		"what a Subscription asks for does not satisfy a Constraint, or (Warn) what it will most likely bring will not"}
 	subscriptionUnknownCSV = Rule{RuleSubscriptionUnknownCSV, OutcomeWarn,
 		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
+	subscriptionOlderChannel = Rule{RuleSubscriptionOlderChannel, OutcomeWarn,
+		"the newest version in the channel is older than the installed one, and OLM never goes back"}
 )
 
 // judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain
@@ -36,6 +41,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
 	}
 	judgeStart(in, v)
+	judgeOlder(in, v)
 	newest := newestOf(in, *asked)
 	if newest == nil {
 		return
@@ -85,6 +91,28 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 		asked.Version, asked.Unknown = newest.Version, asked.Unknown&^constraint.Version
 	}
 	return &asked
+}
+
+// judgeOlder warns of a change to a channel that is behind what is installed: OLM would wait there without an error (R-OP-16).
+func judgeOlder(in *SubscriptionInput, v *Verdict) {
+	sub := in.Subscription
+	if in.Channel == nil || len(in.Channel.Entries) == 0 || in.Old != nil && in.Old.Spec.Channel == sub.Spec.Channel && in.Old.Catalog() == sub.Catalog() {
+		return
+	}
+	newest := in.Channel.Entries[0]
+	offered, err := semver.ParseTolerant(newest.Version)
+	if err != nil {
+		return
+	}
+	for _, installed := range in.Namespace.Installed() {
+		runs, err := semver.ParseTolerant(installed.Version)
+		if err != nil || installed.Package != sub.Spec.Package || !offered.LT(runs) {
+			continue
+		}
+		v.warn(Reason{Rule: RuleSubscriptionOlderChannel, Field: "spec.channel", Message: sentence(
+			text.Name(newest.Name)+", the newest version in channel "+text.Name(in.Channel.Name)+", is older than "+text.Name(installed.CSV)+", which is installed",
+			RuleSubscriptionOlderChannel, "OLM never goes back, and installs nothing before the channel has a newer version")})
+	}
 }
 
 // judgeStart warns of a startingCSV that the channel does not contain: OLM would wait for it without an error.

@@ -90,38 +90,44 @@ func (f *Feed) Completed(key types.NamespacedName, c Completion) {
 func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 
 // Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
-// have been listed; a kind that the API server does not serve yet keeps the gate closed.
+// have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
 func (f *Feed) Start(ctx context.Context) error {
-	var policies cache.DoneChecker
-	var others []cache.DoneChecker
+	var policies <-chan struct{}
+	var others []<-chan struct{}
 	var running sync.WaitGroup
 	defer running.Wait()
-	follow := func(kind *Kind) (cache.DoneChecker, error) {
-		informer, handled, err := f.informer(kind)
+	follow := func(kind *Kind) (known <-chan struct{}, err error) {
+		informer, handled, absent, err := f.informer(kind)
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
 		}
+		done := make(chan struct{})
 		running.Go(func() { informer.RunWithContext(ctx) })
 		running.Go(func() {
-			if wait(ctx, handled) {
-				f.happened(event{synced: kind})
+			select {
+			case <-handled.Done():
+			case <-absent:
+			case <-ctx.Done():
+				return
 			}
+			close(done)
+			f.happened(event{synced: kind})
 		})
-		return handled, nil
+		return done, nil
 	}
 	for _, kind := range kinds {
 		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering {
 			continue
 		}
-		synced, err := follow(kind)
+		known, err := follow(kind)
 		if err != nil {
 			return err
 		}
 		switch {
 		case kind == OperatorPolicies:
-			policies = synced
+			policies = known
 		case kind.Readers == EveryReplica:
-			others = append(others, synced)
+			others = append(others, known)
 		}
 	}
 	if !wait(ctx, others...) {
@@ -152,11 +158,11 @@ func (f *Feed) Start(ctx context.Context) error {
 	}
 }
 
-// wait waits until handlers have received everything that was listed, and reports whether they have.
-func wait(ctx context.Context, handlers ...cache.DoneChecker) bool {
-	for _, handled := range handlers {
+// wait waits until channels are closed, and reports whether they are.
+func wait(ctx context.Context, all ...<-chan struct{}) bool {
+	for _, closed := range all {
 		select {
-		case <-handled.Done():
+		case <-closed:
 		case <-ctx.Done():
 			return false
 		}
@@ -167,10 +173,21 @@ func wait(ctx context.Context, handlers ...cache.DoneChecker) bool {
 // NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecker, error) {
+// informer returns the informer of a kind. handled is done when everything that was listed has been received, absent is closed
+// when the API server answers that it does not serve an optional kind.
+func (f *Feed) informer(kind *Kind) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
+	notServed := make(chan struct{})
+	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
 	informer := cache.NewSharedIndexInformerWithOptions(f.Client.ListerWatcher(kind.GroupVersionResource(), read), &Object{}, cache.SharedIndexInformerOptions{})
-	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if kind.Optional && apierrors.IsNotFound(err) {
+			once.Do(func() {
+				close(notServed)
+				f.Log.Info("kind not served, continuing without it", "resource", kind.Resource)
+			})
+			return
+		}
 		if kind == OperatorPolicies {
 			f.noteFailure(err)
 		}
@@ -180,7 +197,7 @@ func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecke
 		f.Log.Info("watch interrupted, retrying", "resource", kind.Resource, "error", err.Error())
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.note(nil, obj.(*Object)) },
@@ -193,9 +210,9 @@ func (f *Feed) informer(kind *Kind) (cache.SharedIndexInformer, cache.DoneChecke
 		},
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return informer, registration.HasSyncedChecker(), nil
+	return informer, registration.HasSyncedChecker(), notServed, nil
 }
 
 // conversionGrace is how long only policies may be missing before this process reports ready to convert

@@ -22,6 +22,8 @@ type Kind struct {
 	Resource string
 	// ClusterScoped is set for cluster-scoped kinds.
 	ClusterScoped bool
+	// Optional is set for a kind that older versions of OLM do not serve: the first snapshot does not wait for it there.
+	Optional bool
 	// Readers are the components that need the kind.
 	Readers Readers
 	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
@@ -80,6 +82,9 @@ var (
 	OperatorGroups = &Kind{GroupVersionKind: olm.OperatorGroupGVK, Resource: "operatorgroups",
 		decode: decodeOperatorGroup, add: addOperatorGroup, keep: keeping(keptOfOperatorGroup)}
 
+	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions", Optional: true,
+		decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
+
 	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering,
 		decode: decodeOrdered, salvage: salvageOrdered}
 	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
@@ -94,7 +99,7 @@ var (
 )
 
 var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	Policies, PolicySets, CatalogSources, Deployments, CustomResourceDefinitions)
+	OperatorConditions, Policies, PolicySets, CatalogSources, Deployments, CustomResourceDefinitions)
 
 func numbered(kinds ...*Kind) []*Kind {
 	for i, k := range kinds {

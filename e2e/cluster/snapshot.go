@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -124,6 +126,9 @@ func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 			continue
 		}
 		s, err := stateOf(ctx, c.masters, kind.GroupVersionKind)
+		if kind.Optional && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -34,6 +34,11 @@ var (
 		Version:  "v1",
 		Resource: "operatorgroups",
 	}
+	OperatorConditions = schema.GroupVersionResource{
+		Group:    "operators.coreos.com",
+		Version:  "v2",
+		Resource: "operatorconditions",
+	}
 	ClusterServiceVersions = OLMVersion.WithResource("clusterserviceversions")
 	namespaces             = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
@@ -44,6 +49,7 @@ var (
 		"ClusterServiceVersion": OLMVersion.WithResource("clusterserviceversions"),
 		"CatalogSource":         OLMVersion.WithResource("catalogsources"),
 		"OperatorGroup":         OperatorGroups,
+		"OperatorCondition":     OperatorConditions,
 		"OperatorPolicy":        OperatorPolicies,
 		"Constraint":            Constraints,
 		"Policy":                Policies,

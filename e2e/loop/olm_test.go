@@ -45,6 +45,8 @@ func loopOperators(t *testing.T) {
 		"defaults from the catalog":                                defaultsFromCatalog,
 		"deprecations and minor channels":                          deprecationsAndChannels,
 		"an operator waits for another one":                        operatorWaits,
+		"an operator refuses its upgrade, an admin overrules it":   upgradeOverruled,
+		"an operator refuses its upgrade, break-glass":             upgradeForced,
 	})
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)

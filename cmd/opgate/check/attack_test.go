@@ -174,7 +174,7 @@ func FuzzLoad(f *testing.F) {
 		if len(m.problems) > 0 {
 			return
 		}
-		judged := judge(m, rules.MutateApproval, constraint.Cluster{})
+		judged := judge(m, rules.MutateApproval, constraint.Cluster{}, false)
 		for _, j := range judged {
 			if (j.namespace == "") != j.cluster || j.displayName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)

@@ -35,22 +35,29 @@ func usage(format string, args ...any) error {
 	return &exitError{exitUnusable, "check: " + fmt.Sprintf(format, args...) + `; see "opgate check --help"`}
 }
 
+// asIfApprovedNow is the value of --as-if by which every InstallPlan is judged.
+const asIfApprovedNow = "approved-now"
+
 // options are the flags.
 type options struct {
 	files        []string
 	output       string
 	namespace    string
 	approvalMode string
+	asIf         string
 	versions     versions
 }
 
 const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
 
 Every Subscription is judged as if it were created now, every InstallPlan as if it were approved now, and every
-OperatorPolicy and Constraint as if it were created now. Everything that the input holds is context for everything
-else: the OperatorPolicies and Constraints are the ones in force, invalid ones included, Subscriptions and
-ClusterServiceVersions say what is installed, OperatorGroups whether that is for all namespaces, and Namespaces which
-labels they have. Objects of other kinds are ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
+OperatorPolicy and Constraint as if it were created now. An InstallPlan that was approved before, and that OLM runs
+or has run (phase Installing, Complete or Failed), is reported and not judged again, with a warning if a step that
+OLM has yet to write is refused; --as-if=approved-now judges it like the others. Everything that the input holds is
+context for everything else: the OperatorPolicies and Constraints are the ones in force, invalid ones included,
+Subscriptions and ClusterServiceVersions say what is installed, OperatorConditions whether it may be upgraded,
+OperatorGroups whether it is for all namespaces, and Namespaces which labels they have. Objects of other kinds are
+ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
 Namespaces, and the versions of the cluster by --kubernetes-version and --openshift-version.
 
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
@@ -63,9 +70,10 @@ The text output leaves out what the gate only fills in with defaults. The JSON o
 the input, of
 
   {"file", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
-   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}]}
+   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "alreadyApproved": true}
 
-in which namespace is empty for a Constraint, and the patch is what the mutating webhook would change.
+in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, and
+alreadyApproved stands only on an InstallPlan that was approved before and is not judged.
 "opgate explain RULE" tells more about a rule.
 
 Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
@@ -83,9 +91,9 @@ const example = `  # one of the samples that come with opgate
   # what the policies of a repository say of the Subscriptions of another, for a pipeline
   opgate check -f policies/ -f ../apps/subscription.yaml -o json
 
-  # may the plans that wait on a cluster be approved?
-  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv -A -o yaml |
-    opgate check -f - --kubernetes-version 1.36.3
+  # may the plans that wait on a cluster be approved? With --as-if=approved-now: would the others be, today?
+  kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv,operatorconditions \
+    -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
 
   # as the gate judges with --approval-mode=deny: a wrong installPlanApproval is refused instead of changed
   opgate check -f manifests/ --approval-mode=deny`
@@ -122,6 +130,8 @@ func Command() *cobra.Command {
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
+	flags.StringVar(&o.asIf, "as-if", "",
+		"approved-now judges InstallPlans that were approved before (default: they are reported)")
 	flags.StringVar(&o.versions.kubernetes, "kubernetes-version", "",
 		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.openshift, "openshift-version", "",
@@ -148,6 +158,8 @@ func (o *options) validate() error {
 		return usage("unknown output format %q: use text or json", o.output)
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
 		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+	case o.asIf != "" && o.asIf != asIfApprovedNow:
+		return usage("unknown --as-if %q: use %s, or leave it out", o.asIf, asIfApprovedNow)
 	}
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		return usage("namespace %q: %s", o.namespace, strings.Join(problems, "; "))
@@ -169,7 +181,7 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		}
 		return &exitError{exitUnusable, "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
 	}
-	judged := judge(loaded, rules.ApprovalMode(o.approvalMode), cluster)
+	judged := judge(loaded, rules.ApprovalMode(o.approvalMode), cluster, o.asIf == asIfApprovedNow)
 	write := printText
 	if o.output == "json" {
 		write = printJSON

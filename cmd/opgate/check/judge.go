@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -17,11 +18,13 @@ type judgement struct {
 	*object
 	verdict rules.Verdict
 	notes   []string
+	// alreadyApproved is set for a plan that was approved before and is not judged.
+	alreadyApproved bool
 }
 
 // judge judges the objects of the input, in its order, each as if it were written now to a cluster of these versions
-// that holds all the others.
-func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) []judgement {
+// that holds all the others. Plans that were approved before are judged only if again is set.
+func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, again bool) []judgement {
 	cluster := clusterOf(m, versions)
 	judged := []judgement{}
 	for _, o := range m.objects {
@@ -46,6 +49,14 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 			ns := cluster.namespace(o.namespace)
 			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode})
 			j.notes = append(subscriptionNotes(m, o), cluster.judgedBy(ns)...)
+		case o.plan != nil && !again && approvedBefore(o.plan):
+			j.alreadyApproved = true
+			j.verdict = rules.Verdict{Object: "installplan " + o.key()}
+			for _, why := range rules.RefusedSteps(o.plan, cluster.namespace(o.namespace)) {
+				j.verdict.Warnings = append(j.verdict.Warnings, rules.Reason{Message: why})
+			}
+			j.notes = []string{"approved before, its phase is " + o.plan.Status.Phase + ": not judged again; --as-if=" +
+				asIfApprovedNow + " judges it"}
 		case o.plan != nil:
 			ns := cluster.namespace(o.namespace)
 			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: ns})
@@ -56,6 +67,11 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster) [
 		judged = append(judged, j)
 	}
 	return judged
+}
+
+// approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
+func approvedBefore(p *olm.InstallPlan) bool {
+	return p.Spec.Approved && slices.Contains([]string{olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseFailed}, p.Status.Phase)
 }
 
 // context is the state of a cluster that holds the whole input.

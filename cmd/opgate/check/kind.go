@@ -41,6 +41,7 @@ var kinds = withContext(
 	watched(snapshot.PolicySets, readPolicySet),
 	watched(snapshot.Subscriptions, readSubscription),
 	watched(snapshot.InstallPlans, readPlan),
+	kind{GroupVersionKind: olm.V1.WithKind(olm.KindOperatorCondition), read: reader(snapshot.OperatorConditions), unchecked: true},
 	contextual(snapshot.Namespaces, readNamespace),
 )
 

@@ -97,6 +97,8 @@ type item struct {
 	Reasons   []reason               `json:"reasons"`
 	Warnings  []string               `json:"warnings"`
 	Patch     []rules.PatchOperation `json:"patch"`
+	// AlreadyApproved is set for a plan that is not judged.
+	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
 }
 
 type reason struct {
@@ -111,7 +113,7 @@ func printJSON(w io.Writer, judged []judgement) error {
 	for i := range judged {
 		j := &judged[i]
 		items[i] = item{File: j.file, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
-			Reasons: []reason{}, Warnings: warnings(&j.verdict), Patch: rules.Patch(j.verdict.Changes)}
+			Reasons: []reason{}, Warnings: warnings(&j.verdict), Patch: rules.Patch(j.verdict.Changes), AlreadyApproved: j.alreadyApproved}
 		for _, r := range j.verdict.Reasons {
 			items[i].Reasons = append(items[i].Reasons, reason{r.Rule, r.Source, r.Message})
 		}

@@ -34,15 +34,28 @@ func (e *evaluation) installed() (csv *CSV, unlinked bool) {
 	return csv, csv != nil
 }
 
-// installedVersion returns the name for the status, "" if nothing is installed.
+// installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the earlier one while OLM
+// parks its replacement, which the Subscription already names as installed.
 func (e *evaluation) installedVersion() string {
 	if e.csv == nil {
 		return ""
 	}
+	if e.csv.Phase == phasePending {
+		for i := range e.CSVs {
+			if c := &e.CSVs[i]; c.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" && c.Package == e.csv.Package {
+				return c.Name
+			}
+		}
+	}
 	return e.csv.Name
 }
 
-const phaseSucceeded = "Succeeded"
+// The phases of a ClusterServiceVersion that count. One in phase Replacing runs until its replacement, Pending at first, has succeeded.
+const (
+	phaseSucceeded = "Succeeded"
+	phasePending   = "Pending"
+	phaseReplacing = "Replacing"
+)
 
 func csvFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
 	return Finding{Type: TypeClusterServiceVersion, Status: status, Reason: reason, Message: message, Kind: kindClusterServiceVersion, Related: related}

@@ -1,0 +1,34 @@
+package snapshot
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// notUpgradeable is why a ClusterServiceVersion must not be replaced now.
+type notUpgradeable struct{ csv, why string }
+
+// decodeOperatorCondition retains nothing of an operator that may be replaced.
+func decodeOperatorCondition(raw []byte) (any, Subject, error) {
+	c, err := olm.DecodeOperatorCondition(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	concerns := InNamespace(c.Metadata.Namespace)
+	if why := c.NotUpgradeable(); why != "" {
+		return &notUpgradeable{c.Metadata.Name, why}, concerns, nil
+	}
+	return nil, concerns, nil
+}
+
+// salvageOperatorCondition retains one that does not decode as that of an operator that must not be replaced.
+func salvageOperatorCondition(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
+	return &notUpgradeable{m.Name, "it cannot be read"}, InNamespace(m.Namespace)
+}
+
+func addOperatorCondition(to *rules.Cluster, in string, value any) {
+	c := value.(*notUpgradeable)
+	to.AddNotUpgradeable(in, c.csv, c.why)
+}
