@@ -78,7 +78,7 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	switch approval := op.Spec.UpgradeApproval; approval {
 	case "":
 	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
-		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades", approval)
+		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades; to change that, write Automatic or None there", approval)
 	}
 	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw[:min(len(v.Raw), 120)]),
 		"must not be set, since the policy computes it; "+fix))
