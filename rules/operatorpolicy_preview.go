@@ -7,6 +7,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -42,6 +43,10 @@ func previewPolicy(in *OperatorPolicyInput, p *Policy, v *Verdict) {
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
+	}
+	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && (spec.OperatorGroup != nil || spec.Subscription.Config != nil) {
+		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup and spec.subscription.config have no effect with complianceType mayhave, which installs nothing",
+			"remove them, or write complianceType musthave to have the operator installed")
 	}
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",

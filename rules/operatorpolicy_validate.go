@@ -32,7 +32,7 @@ func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
-	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MustNotHave)
+	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MayHave, policyv1beta2.MustNotHave)
 	if spec.RemediationAction != "" {
 		errs = append(errs, oneOf(specPath.Child("remediationAction"), spec.RemediationAction,
 			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)

@@ -45,6 +45,7 @@ func loopOperators(t *testing.T) {
 		"defaults from the catalog":                                defaultsFromCatalog,
 		"deprecations and minor channels":                          deprecationsAndChannels,
 		"an operator waits for another one":                        operatorWaits,
+		"an allow-list":                                            allowList,
 	})
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)
