@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	kjson "sigs.k8s.io/json"
 
@@ -14,9 +15,11 @@ import (
 // v1beta1 does not have or has no value for.
 type beyond struct {
 	// UpgradeApproval is Never, which v1beta1 shows as None.
-	UpgradeApproval string          `json:"upgradeApproval,omitempty"`
-	VersionRange    json.RawMessage `json:"versionRange,omitempty"`
-	StatusConfig    json.RawMessage `json:"statusConfig,omitempty"`
+	UpgradeApproval string `json:"upgradeApproval,omitempty"`
+	// InstallPlanApproval is the value that conversion has set there, so that a later change of either form can be recognised.
+	InstallPlanApproval string          `json:"installPlanApproval,omitempty"`
+	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
+	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
 	UpgradesProgressing json.RawMessage `json:"upgradesProgressing,omitempty"`
@@ -45,7 +48,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	carried := annotation(object)
 	if carried != "" {
 		_, err := rules.ParseDialect(carried) // as in the text of a v1beta2 object that was made one of v1beta1 by hand
-		if err != nil && decodeStrictly(carried, &extra) != nil {
+		if err != nil && (decodeStrictly(carried, &extra) != nil || !slices.Contains([]string{"", automatic, manual}, extra.InstallPlanApproval)) {
 			return object // admission refuses what is in the annotation; nothing of it is lost until then
 		}
 		annotate(object, "")
@@ -56,12 +59,11 @@ func ToV1beta2(content map[string]any) map[string]any {
 	}
 	spec = maps.Clone(spec)
 	object[fieldSpec] = spec
-	dialect := joinApproval(spec)
+	dialect := joinApproval(spec, extra.InstallPlanApproval)
 	if extra.UpgradeApproval != "" && spec[fieldUpgradeApproval] == none {
 		spec[fieldUpgradeApproval] = extra.UpgradeApproval
 	}
 	putBack(spec, fieldVersionRange, extra.VersionRange)
-	putBack(spec, fieldStatusConfig, extra.StatusConfig)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -73,6 +75,10 @@ func ToV1beta2(content map[string]any) map[string]any {
 			config[fieldUpgradesProgressing] = defaultUpgradesProgressing
 		}
 		spec[fieldComplianceConfig] = config
+	}
+	if _, set := spec[fieldStatusConfig]; !set {
+		putBack(spec, fieldStatusConfig, extra.StatusConfig)
+		overrule(spec)
 	}
 	if dialect != "" {
 		annotate(object, encode(map[string]rules.Dialect{"dialect": dialect}))
@@ -103,9 +109,11 @@ func ToV1beta1(content map[string]any) map[string]any {
 		extra.UpgradeApproval = never
 		spec[fieldUpgradeApproval] = none
 	}
-	splitApproval(spec, dialect)
+	extra.InstallPlanApproval = splitApproval(spec, dialect)
 	extra.VersionRange = takeOut(spec, fieldVersionRange)
-	extra.StatusConfig = takeOut(spec, fieldStatusConfig)
+	if len(contradictions(spec)) == 0 {
+		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
+	}
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		spec[fieldComplianceConfig] = config
@@ -121,45 +129,6 @@ func ToV1beta1(content map[string]any) map[string]any {
 		annotate(object, content)
 	}
 	return object
-}
-
-// joinApproval converts the two forms of v1beta1 to upgradeApproval and returns which of them it found. Forms that
-// contradict each other, and unknown values, are left unchanged: admission refuses them and names the fix.
-func joinApproval(spec map[string]any) rules.Dialect {
-	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
-	sub, _ := spec[fieldSubscription].(map[string]any)
-	install, hasInstall := sub[fieldInstallPlanApproval]
-	implied, known := map[string]string{automatic: automatic, manual: none}[text(install)]
-	switch {
-	case !hasInstall && (upgrade == automatic || upgrade == none):
-		return rules.DialectUpgradeApproval
-	case !hasInstall || !known || hasUpgrade && upgrade != implied:
-		return ""
-	}
-	sub = maps.Clone(sub)
-	delete(sub, fieldInstallPlanApproval)
-	spec[fieldSubscription] = sub
-	spec[fieldUpgradeApproval] = implied
-	if hasUpgrade {
-		return ""
-	}
-	return rules.DialectInstallPlanApproval
-}
-
-// splitApproval converts upgradeApproval to the form of a dialect, or to both.
-func splitApproval(spec map[string]any, dialect rules.Dialect) {
-	implied, known := map[string]string{automatic: automatic, none: manual}[text(spec[fieldUpgradeApproval])]
-	sub, ok := spec[fieldSubscription].(map[string]any)
-	_, stuck := sub[fieldInstallPlanApproval]
-	if !known || !ok || stuck || dialect == rules.DialectUpgradeApproval {
-		return
-	}
-	sub = maps.Clone(sub)
-	sub[fieldInstallPlanApproval] = implied
-	spec[fieldSubscription] = sub
-	if dialect == rules.DialectInstallPlanApproval {
-		delete(spec, fieldUpgradeApproval)
-	}
 }
 
 // text returns a value that is a string, "" for any other.

@@ -38,24 +38,48 @@ func TestConvert(t *testing.T) {
 		only             string // the direction in which alone it holds
 	}{
 		"the old dialect, Automatic": {
-			`{metadata: {name: a}, spec: {subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Automatic"}'}}, spec: {subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, ""},
-		"the old dialect, Manual": {
+		"the old dialect, as it is written first": {
 			`{metadata: {name: a}, spec: {subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, "to v1beta2"},
+		"the old dialect, Manual": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, ""},
 		"the current dialect": {
 			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, ""},
+		"upgradeApproval was added to the old dialect": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"of both forms, upgradeApproval was changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Automatic"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, "to v1beta2"},
+		"of both forms, installPlanApproval was changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"of both forms, both were changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"of both forms, one has a value that fits neither": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {installPlanApproval: Sometimes}}}`,
+			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {installPlanApproval: Sometimes}}}`, "to v1beta2"},
 		"v1beta2 shows both": {
-			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, ""},
 		"Never is None in v1beta1": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Never, subscription: {name: etcd}}}`, ""},
 		"Never was changed to Automatic in v1beta1": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
-		"contradicting forms stay": {
+		"Never, of which installPlanApproval was changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"installPlanApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"Never, of which upgradeApproval was changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradeApproval":"Never","installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"contradicting forms of which nothing is carried stay": {
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, ""},
 		"a value that fits neither stays":      {`{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, `{metadata: {name: a}, spec: {subscription: {installPlanApproval: Sometimes}}}`, ""},
@@ -88,6 +112,18 @@ func TestConvert(t *testing.T) {
 		"an annotation that nobody could have written stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
+		"an approval that nobody could have carried stays, for admission to refuse": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Sometimes"}'}}, spec: {upgradeApproval: None, subscription: {}}}`,
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Sometimes"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
+		"complianceConfig was changed and statusConfig travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"statusConfig":{"catalogSourceUnhealthy":"Condition","upgradesAvailable":"NonCompliant"}}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
+			`{metadata: {name: a}, spec: {statusConfig: {catalogSourceUnhealthy: Condition}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, "to v1beta2"},
+		"all of what travels of statusConfig was changed": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"statusConfig":{"upgradesAvailable":"NonCompliant"}}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
+			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, "to v1beta2"},
+		"statusConfig that complianceConfig contradicts stays": {
+			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant}}}`,
+			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, ""},
 		"a smuggled dialect stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`, ""},
@@ -153,8 +189,15 @@ func roundTrip(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: conversion has changed what it was given:\n%s", seed, cmp.Diff(before, after))
 	}
 	v1beta1 := r.v1beta1()
-	before = encode(v1beta1)
-	if got := encode(ToV1beta1(reread(t, ToV1beta2(v1beta1)))); got != before {
+	stored := ToV1beta2(v1beta1)
+	shown := ToV1beta1(reread(t, stored))
+	if again := encode(ToV1beta2(reread(t, shown))); again != encode(stored) {
+		t.Errorf("seed %d: v1beta1 means something else after v1beta2:\n%s", seed, cmp.Diff(encode(stored), again))
+	}
+	if annotation(v1beta1) == "" && annotation(shown) != "" {
+		annotate(shown, "") // the value that is shown as installPlanApproval
+	}
+	if before, got := encode(v1beta1), encode(shown); got != before {
 		t.Errorf("seed %d: v1beta1 differs after v1beta2:\n%s", seed, cmp.Diff(before, got))
 	}
 }
@@ -244,7 +287,7 @@ func (r random) v1beta2() map[string]any {
 		spec["versionRange"] = pick[any](r, "<1.0.0", "", nil, r.anything(0))
 	}
 	if r.chance(20) {
-		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, r.anything(0))
+		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
 		config["upgradesProgressing"] = pick(r, "Compliant", "NonCompliant", "")
@@ -297,7 +340,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation versionRange", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

@@ -71,6 +71,13 @@ func readEarlier(v policyv1beta2.StatusConfigAction) policyv1beta2.ComplianceCon
 	return ""
 }
 
+// ContradictsStatusConfig reports whether a value of complianceConfig contradicts one of the same field in statusConfig. What is not set or
+// not known contradicts nothing.
+func ContradictsStatusConfig(earlier, config string) bool {
+	meant := readEarlier(policyv1beta2.StatusConfigAction(earlier))
+	return meant != "" && config != "" && string(meant) != config
+}
+
 // earlierValue returns the statusConfig value of a field in a spec; spec may be nil.
 func (f *configField) earlierValue(spec *policyv1beta2.OperatorPolicySpec) policyv1beta2.StatusConfigAction {
 	if f.earlier == nil || spec == nil || spec.StatusConfig == nil {
@@ -131,8 +138,8 @@ func validateConfigs(spec *policyv1beta2.OperatorPolicySpec) field.ErrorList {
 		earlierPath := specPath.Child("statusConfig", f.name)
 		errs = append(errs, oneOf(earlierPath, earlier, policyv1beta2.StatusConfigStatusMessageOnly, policyv1beta2.StatusConfigCondition,
 			policyv1beta2.StatusConfigNonCompliant, policyv1beta2.StatusConfigCompliant)...)
-		if meant := readEarlier(earlier); meant != "" && config != "" && meant != config {
-			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two", meant, path, config)))
+		if ContradictsStatusConfig(string(earlier), string(config)) {
+			errs = append(errs, field.Forbidden(earlierPath, fmt.Sprintf("means %s, but %s is %s; remove one of the two", readEarlier(earlier), path, config)))
 		}
 	}
 	return errs

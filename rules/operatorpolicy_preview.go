@@ -51,6 +51,10 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed),
 			"few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all")
 	}
+	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && (spec.OperatorGroup != nil || spec.Subscription.Config != nil) {
+		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup and spec.subscription.config have no effect with complianceType mayhave, which installs nothing",
+			"remove them, or write complianceType musthave to have the operator installed")
+	}
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")

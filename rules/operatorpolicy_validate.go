@@ -32,7 +32,7 @@ func ValidateOperatorPolicy(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	spec := &op.Spec
 	sub := specPath.Child("subscription")
-	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MustNotHave)
+	errs := oneOf(specPath.Child("complianceType"), spec.ComplianceType, policyv1beta2.MustHave, policyv1beta2.MayHave, policyv1beta2.MustNotHave)
 	if spec.RemediationAction != "" {
 		errs = append(errs, oneOf(specPath.Child("remediationAction"), spec.RemediationAction,
 			policyv1beta2.Enforce, policyv1beta2.EnforceCapital, policyv1beta2.Inform, policyv1beta2.InformCapital)...)
@@ -78,7 +78,7 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	switch approval := op.Spec.UpgradeApproval; approval {
 	case "":
 	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
-		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades", approval)
+		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades; to change that, write Automatic or None there", approval)
 	}
 	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw[:min(len(v.Raw), 120)]),
 		"must not be set, since the policy computes it; "+fix))

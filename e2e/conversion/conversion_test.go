@@ -126,8 +126,8 @@ func TestConversionDocuments(t *testing.T) {
 			if u, i := approvalForms(got); u != upgrade || i != install {
 				t.Errorf("read are upgradeApproval %q and installPlanApproval %q, written were %q and %q", u, i, upgrade, install)
 			}
-			if _, has := got.GetAnnotations()[conversionAnnotation]; own == harness.Earlier && has {
-				t.Error("there is an annotation, and nothing for it to carry")
+			if _, has := got.GetAnnotations()[conversionAnnotation]; own == harness.Earlier && has != (install != "") {
+				t.Errorf("there is an annotation: %t, while installPlanApproval is %q", has, install)
 			}
 
 			meant := upgrade

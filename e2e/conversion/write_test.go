@@ -79,7 +79,7 @@ func randomPolicy(r *rand.Rand, version, name string) *unstructured.Unstructured
 	p := versioned(version, name)
 	spec := p.Object["spec"].(map[string]any)
 	sub := spec["subscription"].(map[string]any)
-	spec["complianceType"] = pick("musthave", "mustnothave")
+	spec["complianceType"] = pick("musthave", "mayhave", "mustnothave")
 	for field, value := range map[string]any{
 		"remediationAction": pick("inform", "Inform", "enforce", "Enforce"), "severity": pick("low", "High"), "versions": pick([]any{harness.AllowedCSV}, []any{harness.AllowedCSV + ", " + harness.ForbiddenCSV}, []any{}),
 		"operatorGroup":   map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},

@@ -47,6 +47,7 @@ func loopOperators(t *testing.T) {
 		"an operator waits for another one":                        operatorWaits,
 		"an operator refuses its upgrade, an admin overrules it":   upgradeOverruled,
 		"an operator refuses its upgrade, break-glass":             upgradeForced,
+		"an allow-list":                                            allowList,
 	})
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)

@@ -42,14 +42,18 @@ type OperatorPolicySpec struct {
 	// +optional
 	Severity v1beta2.Severity `json:"severity,omitempty"`
 
-	// Whether the operator has to be present (musthave) or absent (mustnothave).
-	// Required, in lower case.
+	// Whether the operator has to be present (musthave), may be present (mayhave)
+	// or has to be absent (mustnothave). Required, in lower case.
 	//
-	// With musthave, versions says which versions are allowed.
+	// With musthave and mayhave, versions says which versions are
+	// allowed. With musthave the policy installs the operator; with mayhave it
+	// installs, corrects and removes nothing, approves what others ask for and the
+	// policy allows, and is Compliant while there is no operator, so that
+	// operatorGroup and subscription.config have no effect.
 	// With mustnothave it says which versions are unwanted, and upgradeApproval
 	// has no effect.
 	//
-	// +kubebuilder:validation:Enum=musthave;mustnothave
+	// +kubebuilder:validation:Enum=musthave;mayhave;mustnothave
 	// +required
 	ComplianceType v1beta2.ComplianceType `json:"complianceType"`
 
@@ -73,7 +77,7 @@ type OperatorPolicySpec struct {
 	// around a name is ignored and so is an empty name. A list that is absent, or
 	// empty once it has been read like this, stands for every version.
 	//
-	// With complianceType musthave these are the versions that may be installed
+	// With complianceType musthave or mayhave these are the versions that may be installed
 	// and that count as compliant. subscription.startingCSV is allowed even if it
 	// is not listed. With mustnothave these are the versions that must not be
 	// present.

@@ -37,7 +37,7 @@ const (
 	SeverityCriticalCapital Severity = "Critical"
 )
 
-// ComplianceType says whether the operator has to be present or absent.
+// ComplianceType says whether the operator has to be present, may be present, or has to be absent.
 // ---
 // Requirement R-OP-4.
 type ComplianceType string
@@ -45,6 +45,7 @@ type ComplianceType string
 // Values of ComplianceType.
 const (
 	MustHave    ComplianceType = "musthave"
+	MayHave     ComplianceType = "mayhave"
 	MustNotHave ComplianceType = "mustnothave"
 )
 
@@ -134,14 +135,18 @@ type OperatorPolicySpec struct {
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
 
-	// Whether the operator has to be present (musthave) or absent (mustnothave).
-	// Required, in lower case.
+	// Whether the operator has to be present (musthave), may be present (mayhave)
+	// or has to be absent (mustnothave). Required, in lower case.
 	//
-	// With musthave, versions and versionRange say which versions are allowed.
+	// With musthave and mayhave, versions and versionRange say which versions are
+	// allowed. With musthave the policy installs the operator; with mayhave it
+	// installs, corrects and removes nothing, approves what others ask for and the
+	// policy allows, and is Compliant while there is no operator, so that
+	// operatorGroup and subscription.config have no effect.
 	// With mustnothave they say which versions are unwanted, and upgradeApproval
 	// has no effect.
 	//
-	// +kubebuilder:validation:Enum=musthave;mustnothave
+	// +kubebuilder:validation:Enum=musthave;mayhave;mustnothave
 	// +required
 	ComplianceType ComplianceType `json:"complianceType"`
 
@@ -165,7 +170,7 @@ type OperatorPolicySpec struct {
 	// around a name is ignored and so is an empty name. A list that is absent, or
 	// empty once it has been read like this, stands for every version.
 	//
-	// With complianceType musthave these are the versions that may be installed
+	// With complianceType musthave or mayhave these are the versions that may be installed
 	// and that count as compliant. subscription.startingCSV is allowed even if it
 	// is not listed. With mustnothave these are the versions that must not be
 	// present.
@@ -195,10 +200,10 @@ type OperatorPolicySpec struct {
 	// A pre-release comes before its release: 2.0.0-rc.1 is less than 2.0.0 and so
 	// is in the range of the first example.
 	//
-	// With complianceType musthave the range says which versions are allowed, with
+	// With complianceType musthave or mayhave the range says which versions are allowed, with
 	// mustnothave which are unwanted. If versions is set as well, a
 	// ClusterServiceVersion is meant only if it is both listed and in range. With
-	// musthave, subscription.startingCSV is allowed even if it is out of range. A
+	// musthave or mayhave, subscription.startingCSV is allowed even if it is out of range. A
 	// range that no version can satisfy is refused when the policy is written.
 	//
 	// Like versions, a range makes the Subscription's installPlanApproval Manual
@@ -222,7 +227,7 @@ type OperatorPolicySpec struct {
 	// complianceType mustnothave, but is required there as well.
 	//
 	// In an enforced policy it also decides installPlanApproval of the
-	// Subscription: Automatic only if complianceType is musthave, this field is
+	// Subscription: Automatic only if complianceType is not mustnothave, this field is
 	// Automatic, versions and versionRange are empty and no cluster constraint
 	// applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.

@@ -41,7 +41,7 @@ func TestEnums(t *testing.T) {
 				v1beta2.SeverityHigh, v1beta2.SeverityHighCapital, v1beta2.SeverityCritical, v1beta2.SeverityCriticalCapital),
 			refuse: []string{"", "HIGH", "severe"}},
 		{field: "spec.complianceType", require: true,
-			accept: texts(v1beta2.MustHave, v1beta2.MustNotHave),
+			accept: texts(v1beta2.MustHave, v1beta2.MayHave, v1beta2.MustNotHave),
 			refuse: []string{"", "MustHave", "MUSTHAVE", "mustonlyhave", "musthave "}},
 		{field: "spec.upgradeApproval", require: true,
 			accept: texts(v1beta2.UpgradeApprovalAutomatic, v1beta2.UpgradeApprovalNone, v1beta2.UpgradeApprovalNever),

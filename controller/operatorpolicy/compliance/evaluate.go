@@ -37,7 +37,10 @@ func Evaluate(in *Input) Outcome {
 
 // valid returns the outcome of a valid policy.
 func (e *evaluation) valid() Outcome {
-	if !e.Policy.Spec.IsMustNotHave() {
+	switch spec := &e.Policy.Spec; {
+	case spec.ComplianceType == policyv1beta2.MayHave:
+		return e.mayhave()
+	case !spec.IsMustNotHave():
 		return e.musthave()
 	}
 	out := removal(e.Input)

@@ -145,7 +145,7 @@ func emptySelector(selector map[string]any) bool {
 func (e *evaluation) catalogProblems() []string {
 	asked := olm.Catalog{Namespace: e.Policy.Spec.Subscription.SourceNamespace, Name: e.Policy.Spec.Subscription.Source}
 	inPart := (asked.Name == "") != (asked.Namespace == "")
-	if e.Policy.Spec.IsMustNotHave() || e.subscription != nil || len(e.duplicates) > 0 || !inPart || e.manifest != nil {
+	if e.Policy.Spec.ComplianceType != policyv1beta2.MustHave || e.subscription != nil || len(e.duplicates) > 0 || !inPart || e.manifest != nil {
 		return nil
 	}
 	other := e.Input.manifest(olm.Catalog{})

@@ -1,0 +1,113 @@
+package compliance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+)
+
+func mayhave(in *Input) { in.Policy.Spec.ComplianceType = policyv1beta2.MayHave }
+
+func listed(versions ...string) given {
+	return spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = versions })
+}
+
+// TestEvaluateMayhave has no action but the one that admission takes as well.
+func TestEvaluateMayhave(t *testing.T) {
+	for _, s := range []scenario{
+		{
+			name:  "nothing is there, not even the namespace or a group",
+			given: []given{enforced, mayhave, func(in *Input) { in.NamespaceExists = false }, policyGroup()},
+			want: map[string]string{
+				TypeValidPolicySpec:          "True PolicyValidated",
+				TypeOperatorGroup:            "True OperatorGroupNotApplicable",
+				TypeSubscription:             "True SubscriptionNotPresent",
+				TypeInstallPlan:              "True NoInstallPlansFound",
+				TypeClusterServiceVersion:    "True ClusterServiceVersionNotPresent",
+				TypeCustomResourceDefinition: "True RelevantCRDNotFound",
+				TypeDeployment:               "True NoRelevantDeployments",
+				TypeCatalogSourcesUnhealthy:  "False CatalogSourceNotApplicable",
+			},
+			says: map[string]string{
+				TypeSubscription:          "there is no Subscription to etcd in namespace shop, and the policy requires none",
+				TypeClusterServiceVersion: "no ClusterServiceVersion of etcd is installed in namespace shop, and the policy requires none",
+			},
+			related: map[string][]string{kindSubscription: {"etcd Compliant Resource not found as expected"}},
+		},
+		{
+			name:  "a catalog without the package does not count while nothing asks for it",
+			given: []given{enforced, mayhave, manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
+			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionNotPresent"},
+		},
+		{
+			name:  "an allowed version is installed",
+			given: []given{enforced, mayhave, running},
+			want: map[string]string{
+				TypeSubscription:            "True SubscriptionMatches",
+				TypeClusterServiceVersion:   "True InstallSucceeded",
+				TypeDeployment:              "True DeploymentsAvailable",
+				TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound",
+			},
+		},
+		{
+			name:    "a Subscription that is older than the policy waits for approval, and is not marked or changed otherwise",
+			given:   []given{enforced, mayhave, running, listed("etcd.v1.2.0"), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"env":[]}`) })},
+			want:    map[string]string{TypeSubscription: "True SubscriptionMatches", TypeClusterServiceVersion: "True InstallSucceeded"},
+			actions: []string{"update  shop/etcd"},
+		},
+		{
+			name:  "an informing policy leaves even that",
+			given: []given{mayhave, running, listed("etcd.v1.2.0")},
+			want:  map[string]string{TypeSubscription: "True SubscriptionMatches"},
+		},
+		{
+			name:  "another version is installed, and stays",
+			given: []given{enforced, mayhave, running, listed("etcd.v1.0.0"), manual},
+			want:  map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion", TypeSubscription: "True SubscriptionMatches"},
+		},
+		{
+			name:  "a Subscription to another channel is reported, and stays",
+			given: []given{enforced, mayhave, subscription("etcd", func(s *Subscription) { s.Channel = "alpha" })},
+			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
+				`spec.channel is "alpha", wanted "stable-1.2"`},
+		},
+		{
+			name: "a first installation that is held is Compliant",
+			given: []given{enforced, mayhave, listed("etcd.v1.0.0"), catalogState("READY"),
+				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.InstallPlan = "", "install-a" }),
+				manual, plans(plan("install-a", olm.PhaseRequiresApproval, "etcd.v1.2.0"))},
+			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval", TypeClusterServiceVersion: "True ClusterServiceVersionNotPresent"},
+		},
+		{
+			name:  "several Subscriptions to one package",
+			given: []given{enforced, mayhave, subscription("one"), subscription("two")},
+			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
+		},
+		{
+			name: "an operator that is down",
+			given: []given{enforced, mayhave, running, func(in *Input) {
+				in.Deployments["etcd-operator"] = Deployment{Object: Object{Namespace: "shop", Name: "etcd-operator"}}
+			}},
+			want: map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
+		},
+	} {
+		s.run(t)
+	}
+	in := input(enforced, mayhave, running, listed("etcd.v1.2.0"))
+	action := Evaluate(in).Actions[0]
+	manual(in)
+	if diff := cmp.Diff(in.Subscriptions[0].Content, action.Object); diff != "" {
+		t.Errorf("more than installPlanApproval is changed (-want +got):\n%s", diff)
+	}
+}
+
+// manual makes the Subscriptions wait for approval.
+func manual(in *Input) {
+	for i := range in.Subscriptions {
+		in.Subscriptions[i].Content["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
+	}
+}

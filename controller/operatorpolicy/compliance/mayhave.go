@@ -1,0 +1,78 @@
+package compliance
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+)
+
+// mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are compared and
+// reported, and their absence is Compliant. The only write is the one that admission makes as well: a Subscription that is older than the
+// policy becomes Manual, since OLM would write plans that are refused.
+func (e *evaluation) mayhave() Outcome {
+	if existing := e.existingInstallation(); existing != nil {
+		out := e.existing(existing)
+		out.Actions = nil
+		return out
+	}
+	out := Outcome{InstalledVersion: e.installedVersion()}
+	out.Findings = []Finding{
+		validated(),
+		groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy"),
+		e.allowedSubscription(),
+		e.installPlan(),
+		e.allowedCSV(),
+		e.crds(),
+		e.deployments(),
+	}
+	if e.subscription == nil {
+		out.Findings = append(out.Findings, Finding{Type: TypeCatalogSourcesUnhealthy, Status: metav1.ConditionFalse, Reason: "CatalogSourceNotApplicable",
+			Kind: kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"}, skipped("there is no Subscription"))
+		return out
+	}
+	out.Findings = append(append(append(out.Findings, e.catalogSource()), e.deprecations()...), e.minorChannel())
+	if mode, _ := e.Rules.Approval(e.Namespace); e.enforced && mode == olm.ApprovalManual {
+		out.Actions = madeToWait(e.subscription)
+	}
+	return out
+}
+
+// allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions.
+func (e *evaluation) allowedSubscription() Finding {
+	sub := e.subscription
+	switch {
+	case len(e.duplicates) > 0:
+		return e.rivalry()
+	case sub == nil:
+		return subscriptionFinding(metav1.ConditionTrue, "SubscriptionNotPresent",
+			"there is no Subscription to "+e.wanted.name+" in namespace "+e.wanted.namespace+", and the policy requires none",
+			e.related(kindSubscription, Object{Namespace: e.wanted.namespace, Name: e.wanted.name}, policyv1beta2.Compliant, relatedAbsent))
+	}
+	judged := map[string]any{}
+	for _, field := range []string{"channel", "source", "sourceNamespace"} {
+		if value, ok := e.wanted.subscription[field]; ok {
+			judged[field] = value
+		}
+	}
+	if different := differences(sub.Content, judged, "spec"); len(different) > 0 {
+		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
+			"the Subscription "+sub.named()+" is not one that the policy allows: "+differing(different),
+			e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
+	}
+	if f := e.unresolved(); f != nil {
+		return *f
+	}
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", "the Subscription "+sub.named()+" is one that the policy allows",
+		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound))
+}
+
+// allowedCSV reports whether the installed version is allowed and healthy. None need be installed.
+func (e *evaluation) allowedCSV() Finding {
+	if e.csv != nil {
+		return e.describeCSV(e.csv)
+	}
+	return csvFinding(metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
+		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+e.wanted.namespace+", and the policy requires none",
+		e.nothing(kindClusterServiceVersion, relatedNoCSV)...)
+}

@@ -1,0 +1,55 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// allowList is about a mayhave policy: a tenant asks for the operator, the loop approves what is allowed, and nothing else is written.
+func allowList(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	p := harness.Object(`
+apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: %[1]s, namespace: %[2]s}
+spec:
+  remediationAction: enforce
+  complianceType: mayhave
+  subscription: {name: etcd, namespace: %[1]s, source: %[3]s, sourceNamespace: %[4]s}
+  versions: [%[5]s]
+  upgradeApproval: Automatic
+`, namespace, cluster.PolicyNamespace, olm.Catalog, cluster.OLMNamespace, harness.Etcd2)
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant), says("SubscriptionCompliant=True SubscriptionNotPresent"),
+		says("ClusterServiceVersionCompliant=True ClusterServiceVersionNotPresent"))
+	e.WantNames(t, harness.OperatorGroups, namespace)
+	e.WantNames(t, harness.Subscriptions, namespace)
+
+	e.OperatorGroup(t, namespace)
+	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Automatic")
+	e.WaitForCSV(t, namespace, harness.Etcd2)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("SubscriptionCompliant=True SubscriptionMatches"),
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
+	sub := e.Get(t, harness.Subscriptions, namespace, "etcd")
+	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval") // by admission
+	if marks := len(sub.GetAnnotations()); marks != 0 {
+		t.Errorf("the Subscription has annotations %v, want none", sub.GetAnnotations())
+	}
+	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(plan/version)")
+
+	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
+	e.WaitForCSV(t, namespace, harness.Etcd4)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+
+	// What is not allowed any more is reported, and stays.
+	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`"]}}`)
+	waitForPolicy(t, e, p, is(nonCompliant), has(harness.Etcd4), says("ClusterServiceVersionCompliant=False UnapprovedVersion"))
+
+	// It installs nothing in the place of what its owner removes.
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "subscription,clusterserviceversion", "--all", "-n", namespace)
+	waitForPolicy(t, e, p, is(compliant), has(""), says("SubscriptionCompliant=True SubscriptionNotPresent"))
+	e.WantNames(t, harness.Subscriptions, namespace)
+}
