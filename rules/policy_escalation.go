@@ -35,12 +35,12 @@ type Right struct{ Verb, Group, Resource, Namespace, Name string }
 func (r Right) String() string {
 	what := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 	if r.Name != "" {
-		what += " " + text.Escape(r.Name)
+		what += " " + text.Name(r.Name)
 	}
 	if r.Namespace == "" {
 		return what + " in the whole cluster"
 	}
-	return what + " in namespace " + text.Escape(r.Namespace)
+	return what + " in namespace " + text.Name(r.Namespace)
 }
 
 // Need is something that the author of a Policy needs a right to.
