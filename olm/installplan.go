@@ -111,9 +111,10 @@ func (p *InstallPlan) KeepDigests() {
 // all steps.
 func (p *InstallPlan) Trim() {
 	if p.Status.Phase != PhaseFailed {
-		p.Status.Steps = slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
+		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
 			return s.Resource.Kind != KindClusterServiceVersion && !s.Resource.IsRBAC() && !s.WritesDefinition()
 		})
+		p.Status.Steps = append([]Step(nil), read...) // else the array of all steps stays
 	}
 	for i := range p.Status.Steps {
 		r := &p.Status.Steps[i].Resource
