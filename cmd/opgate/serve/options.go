@@ -121,7 +121,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"action on forbidden operators that OLM installed during an outage of Opgate: report or remove")
 	flags.BoolVar(&o.Ordering, "ordering", true,
 		"reconcile Policies and PolicySets; disable where Open Cluster Management's framework does")
-	flags.StringVar(&o.PendingGuards, "pending-constraintController", string(dependency.Suspend),
+	flags.StringVar(&o.PendingGuards, "pending-guards", string(dependency.Suspend),
 		"action on OperatorPolicies and Constraints of a Policy with unmet dependencies: suspend or delete")
 	flags.BoolVar(&o.GatekeeperTemplates, "gatekeeper-templates", false,
 		"allow Gatekeeper's ConstraintTemplates and constraints as templates of Policies")
@@ -178,7 +178,7 @@ func (o *Options) Validate() error {
 		bad("escapes", "%q is not one of %q, %q", o.Escapes, escape.Report, escape.Remove)
 	}
 	if o.PendingGuards != string(dependency.Suspend) && o.PendingGuards != string(dependency.Delete) {
-		bad("pending-constraintController", "%q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
+		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
 	}
 	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
 		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
