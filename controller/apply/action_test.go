@@ -40,19 +40,22 @@ func TestPatchesAreOfTheStateThatWasJudged(t *testing.T) {
 	}
 }
 
-// TestDifference checks that a status patch has only what differs, and applies only to the version that was read.
+// TestDifference checks that a status patch has only what differs, and applies to the version that was read, if any.
 func TestDifference(t *testing.T) {
 	type status struct {
 		State  string `json:"state,omitempty"`
 		Reason string `json:"reason,omitempty"`
 	}
-	patch, err := difference("7", status{State: "Pending", Reason: "new"}, status{State: "Pending"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := patch.Data(nil)
-	const want = `{"metadata":{"resourceVersion":"7"},"status":{"reason":null}}`
-	if err != nil || string(data) != want {
-		t.Errorf("%s (%v), want %s", data, err, want)
+	for version, want := range map[string]string{
+		"7": `{"metadata":{"resourceVersion":"7"},"status":{"reason":null}}`,
+		"":  `{"status":{"reason":null}}`,
+	} {
+		patch, err := difference(version, status{State: "Pending", Reason: "new"}, status{State: "Pending"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := patch.Data(nil); err != nil || string(data) != want {
+			t.Errorf("%s (%v), want %s", data, err, want)
+		}
 	}
 }

@@ -60,7 +60,8 @@ func (w *Writer) patch(ctx context.Context, head *metav1.PartialObjectMetadata, 
 }
 
 // Status writes the status of an object if it differs, and waits until the snapshot shows it, since the next status is computed from
-// it. Concerns is what the object concerns. Written is false, without an error, if the object has changed or was deleted since.
+// it. Concerns is what the object concerns. The patch applies only to the resourceVersion of the object, or to any if that is empty.
+// Written is false, without an error, if the object has changed or was deleted since.
 func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, object metav1.Object,
 	before, after any) (written bool, err error) {
 	if equality.Semantic.DeepEqual(before, after) {
@@ -80,13 +81,17 @@ func (w *Writer) Status(ctx context.Context, kind *snapshot.Kind, concerns snaps
 	return true, w.Patched(ctx, kind, concerns, head)
 }
 
-// difference returns a merge patch of a status that applies only to one version of the object.
+// difference returns a merge patch of a status that applies only to one version of the object; to any for "".
 func difference(resourceVersion string, before, after any) (client.Patch, error) {
 	old, err := json.Marshal(map[string]any{"status": before})
 	if err != nil {
 		return nil, err
 	}
-	now, err := json.Marshal(map[string]any{"status": after, "metadata": map[string]any{"resourceVersion": resourceVersion}})
+	changed := map[string]any{"status": after}
+	if resourceVersion != "" {
+		changed["metadata"] = map[string]any{"resourceVersion": resourceVersion}
+	}
+	now, err := json.Marshal(changed)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -129,9 +130,11 @@ func (r *reconciler) report(ctx context.Context, op *policyv1beta2.OperatorPolic
 	}
 }
 
-// writeStatus writes a status that differs.
+// writeStatus writes a status that differs, even if the policy has changed since: only this status reports the actions that were
+// carried out.
 func (r *reconciler) writeStatus(ctx context.Context, p *rules.OperatorPolicy, status policyv1beta2.OperatorPolicyStatus) error {
-	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), p.Object, p.Object.Status, status)
+	unlocked := &metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
+	written, err := r.writer.Status(ctx, snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), unlocked, p.Object.Status, status)
 	if written {
 		log.FromContext(ctx).Info("status written", "policy", client.ObjectKeyFromObject(p.Object), "compliant", status.Compliant)
 	}
