@@ -146,10 +146,10 @@ func TestG7Bypass(t *testing.T) {
 			users:     []cluster.User{cluster.Admin}, // others have no right to
 			protected: [][]string{{"spec", "subscription"}, {"spec", "versions"}},
 			attacks: []attack{
-				// In v1beta1 it contradicts upgradeApproval, in v1beta2 it is not for a policy to say.
+				// No mode in v1beta1, and in v1beta2 not a field of policies.
 				{
-					name:   "approval by hand",
-					change: harness.Spec("subscription", map[string]any{"installPlanApproval": "Manual"}),
+					name:   "approval in other letters",
+					change: harness.Spec("subscription", map[string]any{"installPlanApproval": "manual"}),
 				},
 				{name: "unknown field", change: harness.Spec("subscription", map[string]any{"chanel": "stable"})},
 				{name: "look-alike version", change: harness.Spec("versions", []any{"etcdoperator.v0.9\u20242"})},
