@@ -124,9 +124,8 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 		}
 		for i := range f.Related {
 			r := *f.Related[i].DeepCopy()
-			if r.Properties != nil && createdBefore(previous, &r) {
-				created := true
-				r.Properties.CreatedByPolicy = &created
+			if r.Properties != nil && createdBefore(previous, r.Object.Kind, r.Object.Metadata.Name, r.Properties.UID) {
+				r.Properties.CreatedByPolicy = new(true)
 			}
 			next = append(next, r)
 		}
@@ -138,11 +137,15 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 	return next
 }
 
-// createdBefore reports whether the status recorded that the policy created this very object.
-func createdBefore(previous []policyv1beta2.RelatedObject, r *policyv1beta2.RelatedObject) bool {
-	return r.Properties.UID != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
-		return p.Object.Kind == r.Object.Kind && p.Object.Metadata.Name == r.Object.Metadata.Name &&
-			p.Properties != nil && p.Properties.UID == r.Properties.UID && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
+// createdByPolicy reports whether the status recorded that the policy created this very object, in whatever generation.
+func (in *Input) createdByPolicy(kind string, o *Object) bool {
+	return createdBefore(in.Policy.Status.RelatedObjects, kind, o.Name, o.UID)
+}
+
+func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
+	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
+		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
+			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
 	})
 }
 
