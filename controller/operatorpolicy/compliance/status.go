@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// historyLength is the default number of history entries.
-	historyLength = 10
 	// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
 	conditionMessageLength = 32768
 	// labelLength is the maximum length of the part of a label after the slash.
@@ -41,7 +39,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
 		ResolvedSubscriptionLabel: subscriptionLabel(in.Rules.Package, in.Rules.TargetNamespace),
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
-		History:                   append([]policyv1beta2.HistoryEvent(nil), previous.History...),
+		History:                   nextHistory(previous.History, message, in.Now, historyMost),
 		InstalledVersion:          out.InstalledVersion,
 	}
 	slices.SortFunc(next.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
@@ -53,15 +51,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	var event *Event
 	if last == nil || last.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
 		event = &Event{Message: message, Type: eventType(message), Time: in.Now}
-		if len(next.History) == 0 || next.History[0].Message != message {
-			entry := policyv1beta2.HistoryEvent{LastTimestamp: metav1.NewMicroTime(in.Now.Truncate(time.Microsecond)), Message: message}
-			next.History = slices.Insert(next.History, 0, entry)
-		}
 	}
-	if historyMost < 1 {
-		historyMost = historyLength
-	}
-	next.History = next.History[:min(len(next.History), historyMost)]
 	return next, event
 }
 
