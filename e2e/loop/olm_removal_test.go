@@ -11,18 +11,20 @@ import (
 	"github.com/opgate/opgate/e2e/olm"
 )
 
-// storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is not data.
+// storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is not data,
+// and with the OperatorGroup that it created and no longer names.
 func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	p := harness.GroupedPolicy(namespace, "cassandra")
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(compliant), has("cassandraoperator.v1.1.0"), says("CustomResourceDefinitionCompliant=True RelevantCRDFound"))
 
-	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","remediationAction":"inform"}}`)
+	e.Edit(t, p, `{"spec":{"complianceType":"mustnothave","remediationAction":"inform","operatorGroup":null}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), has("cassandraoperator.v1.1.0"),
 		says("SubscriptionCompliant=False SubscriptionPresent", "will not be deleted, because the policy is not enforced"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, p, is(compliant), has(""), says("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"))
+	waitForPolicy(t, e, p, is(compliant), has(""), says("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept",
+		"InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.OperatorGroups, namespace)

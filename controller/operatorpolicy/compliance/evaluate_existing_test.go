@@ -52,11 +52,16 @@ func mine(in *Input) {
 		in.Subscriptions[i].Annotations = map[string]string{managedMark: "policies.etcd-policy"}
 	}
 	for i := range in.OperatorGroups {
-		in.Policy.Status.RelatedObjects = append(in.Policy.Status.RelatedObjects, policyv1beta2.RelatedObject{
-			Object:     policyv1beta2.ObjectReference{Kind: kindOperatorGroup, Metadata: policyv1beta2.ObjectMetadata{Name: in.OperatorGroups[i].Name, Namespace: "shop"}},
-			Properties: &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true), UID: in.OperatorGroups[i].UID},
-		})
+		recordCreated(in.Policy, &in.OperatorGroups[i])
 	}
+}
+
+// recordCreated records in the status of a policy that the policy created a group.
+func recordCreated(op *policyv1beta2.OperatorPolicy, g *OperatorGroup) {
+	op.Status.RelatedObjects = append(op.Status.RelatedObjects, policyv1beta2.RelatedObject{
+		Object:     policyv1beta2.ObjectReference{Kind: kindOperatorGroup, Metadata: policyv1beta2.ObjectMetadata{Name: g.Name, Namespace: g.Namespace}},
+		Properties: &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true), UID: g.UID},
+	})
 }
 
 func TestEvaluateExistingInstallation(t *testing.T) {

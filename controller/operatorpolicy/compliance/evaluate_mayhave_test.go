@@ -38,6 +38,12 @@ func TestEvaluateMayhave(t *testing.T) {
 			related: map[string][]string{kindSubscription: {"etcd Compliant Resource not found as expected"}},
 		},
 		{
+			name:    "the group that the policy created as musthave is not forgotten",
+			given:   []given{enforced, mayhave, group("own", nil), mine, group("other", nil)},
+			want:    map[string]string{TypeOperatorGroup: "True OperatorGroupNotApplicable"},
+			related: map[string][]string{kindOperatorGroup: {"own Compliant Resource found as expected"}},
+		},
+		{
 			name:  "a catalog without the package does not count while nothing asks for it",
 			given: []given{enforced, mayhave, manifest(), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source, s.SourceNamespace = "", "wrong" })},
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionNotPresent"},

@@ -19,7 +19,7 @@ func (e *evaluation) mayhave() Outcome {
 	out := Outcome{InstalledVersion: e.installedVersion()}
 	out.Findings = []Finding{
 		validated(),
-		groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy"),
+		e.groupsCreated(),
 		e.allowedSubscription(),
 		e.installPlan(),
 		e.allowedCSV(),
@@ -36,6 +36,18 @@ func (e *evaluation) mayhave() Outcome {
 		out.Actions = madeToWait(e.subscription)
 	}
 	return out
+}
+
+// groupsCreated is the finding on OperatorGroups, which do not count. It lists those that the policy created before: as mustnothave
+// it would remove them, and the status is the only record of them.
+func (e *evaluation) groupsCreated() Finding {
+	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy")
+	for i := range e.OperatorGroups {
+		if g := &e.OperatorGroups[i].Object; e.createdByPolicy(kindOperatorGroup, g) {
+			f.Related = append(f.Related, e.related(kindOperatorGroup, *g, policyv1beta2.Compliant, relatedFound))
+		}
+	}
+	return f
 }
 
 // allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions.

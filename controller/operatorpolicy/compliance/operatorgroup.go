@@ -86,8 +86,7 @@ func (e *evaluation) madeTooEarly(group *OperatorGroup) bool {
 
 // generated reports whether this policy created a group because there was none.
 func (e *evaluation) generated(group *OperatorGroup) bool {
-	r := e.related(kindOperatorGroup, group.Object, policyv1beta2.Compliant, relatedFound)
-	return group.GenerateName == e.wanted.namespace+"-" && r.Properties != nil && createdBefore(e.Policy.Status.RelatedObjects, &r)
+	return group.GenerateName == e.wanted.namespace+"-" && e.createdByPolicy(kindOperatorGroup, &group.Object)
 }
 
 func (e *evaluation) differentGroup(group *OperatorGroup, differences []difference) (Finding, []Action, bool) {

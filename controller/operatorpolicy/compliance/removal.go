@@ -26,9 +26,10 @@ func removal(in *Input) Outcome {
 	r := remover{scope: s, waitsForRecord: slices.ContainsFunc(slices.Concat(s.csvItems, crds), func(i item) bool { return i.unrecorded })}
 	subscription := r.remove(kindSubscription, TypeSubscription, s.subscriptionItems)
 	csv := r.remove(kindClusterServiceVersion, TypeClusterServiceVersion, s.csvItems)
-	plan := s.plansNotHandled()
+	plans := s.judgePlans()
+	plan := s.plansKept(plans)
 	if behavior.InstallPlans == policyv1beta2.RemovalDelete {
-		plan = r.remove(kindInstallPlan, TypeInstallPlan, s.judgePlans())
+		plan = r.remove(kindInstallPlan, TypeInstallPlan, plans)
 	}
 	crd := r.remove(kindCustomResourceDefinition, TypeCustomResourceDefinition, crds)
 	groups, ambiguous := s.judgeGroups()
@@ -80,18 +81,18 @@ func (r *remover) remove(kind, conditionType string, items []item) Finding {
 	return k.finding(items)
 }
 
-// plansNotHandled is the finding on InstallPlans that are retained, which is the default. Only the plans that
-// a Subscription refers to are related to the policy.
-func (s *scope) plansNotHandled() Finding {
+// plansKept is the finding on InstallPlans that are retained, which is the default. It does not depend on the Subscription:
+// the plans outlive it (R-RM-3). Related are only the first of them, since a namespace may have any number.
+func (s *scope) plansKept(plans []item) Finding {
 	f := s.none(kindInstallPlan, TypeInstallPlan)
-	plans := s.followedPlans()
 	if len(plans) == 0 {
 		return f
 	}
+	subject, verb := noun(kindInstallPlan, plans)
 	f.Reason, f.Related = "InstallPlanNotApplicable", nil
-	f.Message = "InstallPlans are kept, as spec.removalBehavior.installPlans is " + string(policyv1beta2.RemovalKeep)
-	for _, plan := range plans {
-		f.Related = append(f.Related, s.related(kindInstallPlan, planObject(plan), policyv1beta2.Compliant, relatedNotHandled))
+	f.Message = subject + verb + "kept, since " + keptIf(true, "installPlans")
+	for _, plan := range plans[:min(len(plans), maxListed)] {
+		f.Related = append(f.Related, s.related(kindInstallPlan, plan.Object, policyv1beta2.Compliant, relatedNotHandled))
 	}
 	return f
 }

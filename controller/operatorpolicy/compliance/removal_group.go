@@ -11,7 +11,7 @@ import (
 // judgeGroups returns the OperatorGroups that the removal covers. With several it is ambiguous which one to
 // delete.
 func (s *scope) judgeGroups() (items []item, ambiguous bool) {
-	groups := slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g OperatorGroup) bool { return g.Namespace != s.namespace })
+	groups := s.groups()
 	why, unused := s.groupUse()
 	for i := range groups {
 		next := newItem(groups[i].Object, why)
@@ -30,12 +30,34 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 	return items, ambiguous
 }
 
-// policysGroup reports whether a group is the one that the policy names, or was generated for the namespace.
+// groups returns the OperatorGroups of the policy's namespace.
+func (s *scope) groups() []OperatorGroup {
+	return slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g OperatorGroup) bool { return g.Namespace != s.namespace })
+}
+
+// policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was created
+// by the policy, which may have named it before and need not do so to remove the operator (R-RM-3).
 func (s *scope) policysGroup(g *OperatorGroup) bool {
+	if s.createdByPolicy(kindOperatorGroup, &g.Object) {
+		return true
+	}
 	if named := s.Policy.Spec.OperatorGroup; named != nil {
 		return g.Name == named.Name
 	}
 	return g.GenerateName == s.namespace+"-"
+}
+
+// otherGroups says why the groups of a namespace in which none is the policy's are retained.
+func (s *scope) otherGroups() string {
+	var items []item
+	for _, g := range s.groups() {
+		items = append(items, item{Object: g.Object})
+	}
+	if len(items) == 0 {
+		return ""
+	}
+	subject, verb := noun(kindOperatorGroup, items)
+	return "; " + subject + verb + "kept, being neither named in spec.operatorGroup nor created by the policy"
 }
 
 // groupUse returns why no group may be deleted, or else what is at risk from a deletion that is

@@ -238,6 +238,7 @@ func (s *scope) none(kind, conditionType string) Finding {
 		if group := s.Policy.Spec.OperatorGroup; group != nil {
 			o.Name = group.Name
 		}
+		f.Message += s.otherGroups()
 	case kindInstallPlan:
 		f.Reason, f.Message = "NoInstallPlansFound", "no InstallPlans of the operator are in namespace "+s.namespace
 		reason = relatedNoPlans

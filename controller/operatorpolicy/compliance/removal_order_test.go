@@ -43,6 +43,9 @@ func TestRemovalInTurns(t *testing.T) {
 		"story 6: with a catalog, which is put on record first":     {installed(fromHub), []string{recorded[0], allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
 		"story 7: by version, with definitions, which are recorded": {installed(deleteAll, forbidding("etcd.v0.9.4")), recorded},
 		"what only the Subscription tells apart is recorded":        {installed(deleteAll, func(s *site) { s.csvs[0].Package = "" }), recorded},
+		"stories 5 and 6: the group that the policy created is not forgotten": {
+			installed(func(s *site) { s.groups[0].GenerateName = ""; recordCreated(s.policy, &s.groups[0]) }),
+			[]string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
 		"kept Subscriptions do not hold up the rest": {
 			installed(func(s *site) { s.policy.Spec.RemovalBehavior.Subscriptions = policyv1beta2.RemovalKeep }),
 			[]string{"Compliant ClusterServiceVersion etcd.v0.9.4", "Compliant "}},

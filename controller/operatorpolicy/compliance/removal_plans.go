@@ -92,26 +92,3 @@ func planCatalog(plan *olm.InstallPlan, csv string) olm.Catalog {
 	}
 	return olm.Catalog{}
 }
-
-// followedPlans returns the plans of the selected Subscriptions: the one that OLM refers to, else the newest
-// that installs their version.
-func (s *scope) followedPlans() []*olm.InstallPlan {
-	var followed []*olm.InstallPlan
-	for i := range s.selected {
-		sub := &s.selected[i]
-		var best *olm.InstallPlan
-		for _, plan := range s.Namespace.Plans() {
-			if plan.Metadata.Name == sub.InstallPlan {
-				best = plan
-				break
-			}
-			if slices.ContainsFunc(plan.Spec.CSVNames, sub.follows) && (best == nil || plan.Spec.Generation > best.Spec.Generation) {
-				best = plan
-			}
-		}
-		if best != nil && !slices.Contains(followed, best) {
-			followed = append(followed, best)
-		}
-	}
-	return followed
-}

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// historyLength is the default number of history entries.
-	historyLength = 10
 	// conditionMessageLength is the maximum length, in bytes, of the message of a condition in the schema.
 	conditionMessageLength = 32768
 	// labelLength is the maximum length of the part of a label after the slash.
@@ -41,7 +39,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 		RelatedObjects:            nextRelated(previous.RelatedObjects, out.Findings),
 		ResolvedSubscriptionLabel: subscriptionLabel(in.Rules.Package, in.Rules.TargetNamespace),
 		OverlappingPolicies:       append([]string(nil), in.Overlaps...),
-		History:                   append([]policyv1beta2.HistoryEvent(nil), previous.History...),
+		History:                   nextHistory(previous.History, message, in.Now, historyMost),
 		InstalledVersion:          out.InstalledVersion,
 	}
 	slices.SortFunc(next.Conditions, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
@@ -53,15 +51,7 @@ func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPoli
 	var event *Event
 	if last == nil || last.Message != message || previous.ObservedGeneration != in.Policy.Generation || previous.Compliant == "" {
 		event = &Event{Message: message, Type: eventType(message), Time: in.Now}
-		if len(next.History) == 0 || next.History[0].Message != message {
-			entry := policyv1beta2.HistoryEvent{LastTimestamp: metav1.NewMicroTime(in.Now.Truncate(time.Microsecond)), Message: message}
-			next.History = slices.Insert(next.History, 0, entry)
-		}
 	}
-	if historyMost < 1 {
-		historyMost = historyLength
-	}
-	next.History = next.History[:min(len(next.History), historyMost)]
 	return next, event
 }
 
@@ -124,9 +114,8 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 		}
 		for i := range f.Related {
 			r := *f.Related[i].DeepCopy()
-			if r.Properties != nil && createdBefore(previous, &r) {
-				created := true
-				r.Properties.CreatedByPolicy = &created
+			if r.Properties != nil && createdBefore(previous, r.Object.Kind, r.Object.Metadata.Name, r.Properties.UID) {
+				r.Properties.CreatedByPolicy = new(true)
 			}
 			next = append(next, r)
 		}
@@ -138,11 +127,15 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 	return next
 }
 
-// createdBefore reports whether the status recorded that the policy created this very object.
-func createdBefore(previous []policyv1beta2.RelatedObject, r *policyv1beta2.RelatedObject) bool {
-	return r.Properties.UID != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
-		return p.Object.Kind == r.Object.Kind && p.Object.Metadata.Name == r.Object.Metadata.Name &&
-			p.Properties != nil && p.Properties.UID == r.Properties.UID && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
+// createdByPolicy reports whether the status recorded that the policy created this very object, in whatever generation.
+func (in *Input) createdByPolicy(kind string, o *Object) bool {
+	return createdBefore(in.Policy.Status.RelatedObjects, kind, o.Name, o.UID)
+}
+
+func createdBefore(previous []policyv1beta2.RelatedObject, kind, name, uid string) bool {
+	return uid != "" && slices.ContainsFunc(previous, func(p policyv1beta2.RelatedObject) bool {
+		return p.Object.Kind == kind && p.Object.Metadata.Name == name &&
+			p.Properties != nil && p.Properties.UID == uid && p.Properties.CreatedByPolicy != nil && *p.Properties.CreatedByPolicy
 	})
 }
 

@@ -257,6 +257,19 @@ func TestFinishEventsAndHistory(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a message that passes is an event, and not kept", func(t *testing.T) {
+		in, events := finishing(), 0
+		for i := range 7 {
+			status, event := Finish(in, Outcome{Findings: saying(good(), TypeDeployment, metav1.ConditionFalse, fmt.Sprint("step ", i))}, 0)
+			if event != nil {
+				events++
+			}
+			in = later(t, in, status, time.Second)
+		}
+		if history := in.Policy.Status.History; events != 7 || len(history) != 2 || !strings.Contains(history[0].Message, "step 6") {
+			t.Errorf("%d events and %d entries, want 7 and 2", events, len(history))
+		}
+	})
 	t.Run("the history has a length", func(t *testing.T) {
 		for most, want := range map[int]int{-1: 10, 0: 10, 3: 3} {
 			in := finishing()
