@@ -49,7 +49,7 @@ var commands = []struct {
 	{document: "docs/install.md", begins: "kubectl label namespace",
 		why: "the tests' namespaces have no level; TestPodSecurity holds the pods to it"},
 	{document: "docs/install.md", begins: "kubectl apply --server-side -k", tests: []string{"TestUninstall", "TestOverlays"}},
-	{document: "docs/install.md", begins: "kubectl rollout status", tests: []string{"TestInstall", "TestReadme"}},
+	{document: "docs/install.md", begins: "kubectl rollout status", tests: []string{"TestInstall"}},
 	{document: "docs/install.md", begins: "kubectl get deployments", tests: []string{"TestReadme", "TestA1ChartFindsOLM"}},
 	{document: "docs/install.md", begins: "helm upgrade opgate manifests/chart/opgate --namespace opgate-system --reset-then-reuse-values   #",
 		why: "TestInstall upgrades with --reset-values and with --reuse-values; TestA1ChartFindsOLM has the UID"},

@@ -26,11 +26,7 @@ const (
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme := string(text)
+	readme := document(t, "README.md")
 	t.Run("a sample that is refused", func(t *testing.T) {
 		command := regexp.MustCompile(`(?m)^kubectl --context admin apply .*$`).FindString(readme)
 		want := block(t, readme, "namespace/policies configured\n")
@@ -64,11 +60,45 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s does not print what the README shows:\n%s", command, diff)
 		}
 	})
+	t.Run("break-glass", func(t *testing.T) {
+		plan := func(file string) string {
+			data, err := os.ReadFile(demo + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.ReplaceAll(string(data), "install-etcd-0.9.4", "install-x7")
+		}
+		harness.Kubectl(t, e.Cluster, cluster.OLM, plan("installplan-0.9.4.yaml"), "create", "-f", "-")
+		harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", "installplan", "install-x7", "-n", cluster.ShopNamespace, "--subresource=status",
+			"--type=merge", "--patch", plan("installplan-0.9.4-status.yaml"))
+		typed(t, e.Cluster, "docs/rules.md", "kubectl patch installplan install-x7 -n shop")
+	})
+	t.Run("rights", func(t *testing.T) {
+		for _, first := range []string{
+			"kubectl get deployments --all-namespaces",
+			"kubectl create rolebinding policy-authors",
+			"kubectl create clusterrolebinding constraint-authors",
+			"kubectl create clusterrole operator-break-glass",
+			"kubectl create clusterrolebinding prometheus-opgate",
+		} {
+			typed(t, e.Cluster, "docs/install.md", first)
+		}
+	})
 	t.Run("the policy and the constraint", func(t *testing.T) {
 		for _, first := range []string{"apiVersion: policy.open-cluster-management.io/v1beta2", "apiVersion: operators.coreos.com/v1\n"} {
 			harness.Kubectl(t, e.Cluster, cluster.Admin, block(t, readme, first), "apply", "--dry-run=server", "-f", "-")
 		}
 	})
+}
+
+// document returns the text of a file in the checkout.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // block returns the block of a document that begins with a text.
@@ -88,12 +118,22 @@ func refusal(output string) string {
 	return regexp.MustCompile(`(?m)^Error from server.*$`).FindString(output)
 }
 
-// terminal runs a command in the root of the checkout and returns what a terminal shows.
-func terminal(t *testing.T, c *cluster.Cluster, command string) string {
+// typed types the commands of the block of a document that begins with a text, as the admin. All must succeed.
+func typed(t *testing.T, c *cluster.Cluster, name, first string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
+	step := block(t, document(t, name), first)
+	if output := terminal(t, c, step+"echo done\n"); !strings.HasSuffix(output, "done\n") {
+		t.Errorf("%s of %s:\n%s", step, name, output)
+	}
+}
+
+// terminal runs commands in the root of the checkout, up to the first that fails, and returns what a terminal shows.
+func terminal(t *testing.T, c *cluster.Cluster, commands string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", commands)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir(), "PATH="+filepath.Dir(c.Assets().Kubectl())+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir(),
+		"PATH="+filepath.Dir(c.Assets().Kubectl())+":"+os.Getenv("PATH"))
 	output, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -105,7 +145,8 @@ func terminal(t *testing.T, c *cluster.Cluster, command string) string {
 func evaluated(t *testing.T, e *harness.LoopEnv, name string) {
 	t.Helper()
 	harness.Eventually(t, "the loop acts on the policy", func(ctx context.Context) error {
-		result, err := e.Kubectl(ctx, cluster.Admin, "", "get", "operatorpolicy", name, "-n", cluster.PolicyNamespace, "-o", "jsonpath={.status.compliant}")
+		result, err := e.Kubectl(ctx, cluster.Admin, "", "get", "operatorpolicy", name, "-n", cluster.PolicyNamespace,
+			"-o", "jsonpath={.status.compliant}")
 		if err == nil && result.Stdout == "" {
 			err = errors.New("it has no status")
 		}
