@@ -11,7 +11,11 @@ import (
 
 func createNamespaces(ctx context.Context, c client.Client, names []string) error {
 	for _, name := range names {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			// kubectl apply warns of objects without it, and samples include the namespaces that they need.
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"},
+		}}
 		if err := c.Create(ctx, namespace); err != nil {
 			return fmt.Errorf("create namespace: %w", err)
 		}

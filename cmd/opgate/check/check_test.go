@@ -70,27 +70,32 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// The output in the readme of the samples is the real one.
-func TestSamplesReadme(t *testing.T) {
+// TestReadmes: the output of "opgate check" in the README, and in that of the samples, is the real one.
+func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")
-	text, err := os.ReadFile("manifests/samples/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const command = "$ opgate check -f manifests/samples/plan-version-deny.yaml\n"
-	_, rest, found := strings.Cut(string(text), command)
-	want, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("the readme does not show %q", command)
-	}
-	var out bytes.Buffer
-	cmd := check.Command()
-	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"-f", "manifests/samples/plan-version-deny.yaml"})
-	if err := cmd.Execute(); err == nil {
-		t.Error("the sample is allowed")
-	}
-	if out.String() != want {
-		t.Errorf("the readme shows:\n%s\nthe command prints:\n%s", want, out.String())
+	for readme, command := range map[string]string{
+		"README.md":                   "$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold.yaml\n",
+		"manifests/samples/README.md": "$ opgate check -f manifests/samples/plan-version-deny.yaml\n",
+	} {
+		text, err := os.ReadFile(readme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, found := strings.Cut(string(text), command)
+		want, _, closed := strings.Cut(rest, "```")
+		if !found || !closed {
+			t.Fatalf("%s does not show %q", readme, command)
+		}
+		_, args, _ := strings.Cut(strings.TrimSpace(command), " check ")
+		var out bytes.Buffer
+		cmd := check.Command()
+		cmd.SetOut(&out)
+		cmd.SetArgs(strings.Fields(args))
+		if err := cmd.Execute(); err == nil {
+			t.Errorf("%s: all is allowed", readme)
+		}
+		if out.String() != want {
+			t.Errorf("%s shows:\n%s\nthe command prints:\n%s", readme, want, out.String())
+		}
 	}
 }

@@ -316,8 +316,16 @@ func TestEvaluateHealthy(t *testing.T) {
 	} {
 		s.run(t)
 	}
-	if got := Evaluate(input(running)).InstalledVersion; got != "etcd.v1.2.0" {
+	result := Evaluate(input(running))
+	if got := result.InstalledVersion; got != "etcd.v1.2.0" {
 		t.Errorf("installed version %q", got)
+	}
+	for _, f := range result.Findings {
+		for _, o := range f.Related {
+			if o.Cluster != "edge" {
+				t.Errorf("related %s is on cluster %q, want edge", o.Object.Kind, o.Cluster)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,117 @@
+package docs
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// commands are the blocks of shell commands in documents, each with the tests that run it, or run the same with other names, and where
+// there are none with the reason.
+var commands = []struct {
+	document, begins string
+	tests            []string
+	why              string
+}{
+	{document: "README.md", begins: "$ kubectl patch installplan install-etcd-0.9.4", tests: []string{"TestReadme"}},
+	{document: "README.md", begins: "git clone",
+		why: "make demo fails by itself if a step does not end as it says; its first run takes minutes"},
+	{document: "README.md", begins: "make up", tests: []string{"TestReadme"}},
+	{document: "README.md", begins: "$ kubectl get operatorpolicies -n policies", tests: []string{"TestPrinterColumns"}},
+	{document: "README.md", begins: "$ go run ./cmd/opgate check", tests: []string{"TestReadmes"}},
+	{document: "README.md", begins: "helm install opgate", tests: []string{"TestInstall"}},
+	{document: "README.md", begins: "kubectl apply --server-side -k manifests/overlays/self-managed",
+		tests: []string{"TestUninstall", "TestOverlays"}},
+	{document: "README.md", begins: "make test", why: "runs the tests"},
+	{document: "docs/certificates.md", begins: "kubectl annotate secret opgate-ca", tests: []string{"TestInstall"}},
+	{document: "docs/certificates.md", begins: "kubectl get secret opgate-ca", why: "needs openssl, which tests do not require"},
+	{document: "docs/certificates.md", begins: "kubectl patch secret opgate-ca", tests: []string{"TestCertificates"}},
+	{document: "docs/constraints.md", begins: "kubectl patch installplan -n shop install-x7", tests: []string{"TestReadme"}},
+	{document: "docs/constraints.md", begins: "$ kubectl get constraints", tests: []string{"TestPrinterColumns"}},
+	{document: "docs/constraints.md", begins: "kubectl patch constraint maintenance",
+		why: "it changes one value; TestRecipes judges with either"},
+	{document: "docs/conversion.md", begins: "kubectl patch customresourcedefinition", tests: []string{"TestConversionEmergency"}},
+	{document: "docs/emergency.md", begins: "kubectl -n opgate-system get", tests: []string{"TestInstall"}},
+	{document: "docs/image.md", begins: "make image  ", tests: []string{"TestImage", "TestBaseAndPush"}},
+	{document: "docs/image.md", begins: "docker buildx build", tests: []string{"TestDockerfileMakesTheSameImage"}},
+	{document: "docs/image.md", begins: "git checkout", why: "needs a release, its registry and crane"},
+	{document: "docs/image.md", begins: "helm upgrade --install", tests: []string{"TestInstall", "TestValues"}},
+	{document: "docs/image.md", begins: "crane copy", why: "needs two registries, crane and skopeo"},
+	{document: "docs/image.md", begins: "make image ARCHIVE", why: "needs kind; the archive is tested by TestImage"},
+	{document: "docs/install.md", begins: "helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace --set o",
+		tests: []string{"TestUninstall"}},
+	{document: "docs/install.md", begins: "helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace\n",
+		tests: []string{"TestInstall"}},
+	{document: "docs/install.md", begins: "helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace \\",
+		tests: []string{"TestInstallCertManager"}},
+	{document: "docs/install.md", begins: "helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace --take",
+		tests: []string{"TestUninstall"}},
+	{document: "docs/install.md", begins: "kubectl label namespace",
+		why: "the tests' namespaces have no level; TestPodSecurity holds the pods to it"},
+	{document: "docs/install.md", begins: "kubectl apply --server-side -k", tests: []string{"TestUninstall", "TestOverlays"}},
+	{document: "docs/install.md", begins: "kubectl rollout status", tests: []string{"TestInstall"}},
+	{document: "docs/install.md", begins: "kubectl get deployments", tests: []string{"TestReadme", "TestA1ChartFindsOLM"}},
+	{document: "docs/install.md", begins: "helm upgrade opgate manifests/chart/opgate --namespace opgate-system --reset-then-reuse-values   #",
+		why: "TestInstall upgrades with --reset-values and with --reuse-values; TestA1ChartFindsOLM has the UID"},
+	{document: "docs/install.md", begins: "helm upgrade opgate manifests/chart/opgate --namespace opgate-system --reset-then-reuse-values\n",
+		why: "TestInstall upgrades with --reset-values and with --reuse-values"},
+	{document: "docs/install.md", begins: "kubectl annotate policies", tests: []string{"TestDependency"}},
+	{document: "docs/install.md", begins: "kubectl annotate secret opgate-ca", tests: []string{"TestInstall"}},
+	{document: "docs/install.md", begins: "helm uninstall", tests: []string{"TestUninstall"}},
+	{document: "docs/install.md", begins: "kubectl delete -f manifests/base/webhooks.yaml", tests: []string{"TestUninstall"}},
+	{document: "docs/install.md", begins: "kubectl patch policies", tests: []string{"TestDependencyWatches"}},
+	{document: "docs/install.md", begins: "kubectl patch customresourcedefinition", tests: []string{"TestUninstall"}},
+	{document: "docs/install.md", begins: "kubectl delete clusterserviceversions",
+		why: "TestUninstall deletes the same kinds one at a time"},
+	{document: "docs/install.md", begins: "kubectl create rolebinding policy-authors", tests: []string{"TestReadme"}},
+	{document: "docs/install.md", begins: "kubectl create clusterrolebinding constraint-authors", tests: []string{"TestReadme"}},
+	{document: "docs/install.md", begins: "kubectl create clusterrole operator-break-glass", tests: []string{"TestReadme"}},
+	{document: "docs/install.md", begins: "kubectl create clusterrolebinding prometheus-opgate", tests: []string{"TestReadme"}},
+	{document: "docs/install.md", begins: "kubectl create secret docker-registry",
+		why: "needs a registry with passwords; TestValues has the values"},
+	{document: "docs/ordering.md", tests: []string{"TestDependency"}},
+	{document: "docs/performance.md", begins: "make bench", why: "measures for minutes; TestLoopRequests is a test itself"},
+	{document: "docs/performance.md", begins: "cd e2e", why: "measures for minutes"},
+	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
+}
+
+// TestCommands holds commands to the README and the documents: each block of shell commands is listed once, with tests that exist or with
+// a reason, and nothing is listed that no document has.
+func TestCommands(t *testing.T) {
+	exists := tests(t)
+	found := make([]int, len(commands))
+	block := regexp.MustCompile("(?sm)^```(sh|shell|console|text)\n(.*?)^```$")
+	for name, text := range source(t, ".md") {
+		if name != "README.md" && (!strings.HasPrefix(name, "docs/") || strings.HasPrefix(name, "docs/decisions/")) {
+			continue
+		}
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			if m[1] == "text" && !strings.HasPrefix(m[2], "$ ") {
+				continue // what something prints
+			}
+			listed := 0
+			for i, c := range commands {
+				if c.document == name && strings.HasPrefix(m[2], c.begins) {
+					found[i]++
+					listed++
+				}
+			}
+			if listed != 1 {
+				t.Errorf("%s has a block that is listed %d times:\n%s", name, listed, m[2])
+			}
+		}
+	}
+	for i, c := range commands {
+		if found[i] == 0 || found[i] > 1 && c.begins != "" {
+			t.Errorf("%s has %d blocks that begin with %q", c.document, found[i], c.begins)
+		}
+		if (len(c.tests) == 0) == (c.why == "") {
+			t.Errorf("%s, %q: want tests, or a reason where there are none", c.document, c.begins)
+		}
+		for _, name := range c.tests {
+			if !exists(name) {
+				t.Errorf("%s, %q names %s, which is no test", c.document, c.begins, name)
+			}
+		}
+	}
+}
