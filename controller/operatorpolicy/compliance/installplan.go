@@ -10,7 +10,6 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -83,10 +82,6 @@ func (e *evaluation) installPlan() Finding {
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"
-		if refused := rules.RefusedSteps(plan, e.Namespace); len(refused) > 0 {
-			f.Status, state, f.Reason = metav1.ConditionFalse, policyv1beta2.NonCompliant, "InstallPlanRefused"
-			f.Message = "the InstallPlan " + planName(plan) + " is approved, and what it brings is refused when OLM writes it; delete the plan to end that: " + sentences(refused)
-		}
 	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
