@@ -37,7 +37,7 @@ const (
 	fieldUpgradesProgressing = "upgradesProgressing"
 
 	automatic, none, never, manual = "Automatic", "None", "Never", "Manual"
-	defaultUpgradesProgressing     = "NonCompliant"
+	defaultUpgradesProgressing     = "Compliant"
 )
 
 // ToV1beta2 returns the content of a v1beta1 OperatorPolicy as v1beta2, without apiVersion. The argument is

@@ -99,16 +99,16 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a}, spec: {versionRange: ">=1.0.0 <2.0.0", statusConfig: {upgradesAvailable: Condition}, subscription: {}}}`, ""},
 		"the default of upgradesProgressing does not": {
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
-			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, ""},
-		"another value of upgradesProgressing does": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":"Compliant"}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, ""},
+		"another value of upgradesProgressing does": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":"NonCompliant"}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
+			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, ""},
 		"no upgradesProgressing where it is expected": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":null}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`, ""},
 		"upgradesProgressing alone": {
-			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":"NonCompliant"}'}}, spec: {complianceConfig: {}}}`,
-			`{metadata: {name: a}, spec: {complianceConfig: {upgradesProgressing: NonCompliant}}}`, ""},
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"upgradesProgressing":"Compliant"}'}}, spec: {complianceConfig: {}}}`,
+			`{metadata: {name: a}, spec: {complianceConfig: {upgradesProgressing: Compliant}}}`, ""},
 		"an annotation that nobody could have written stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: 'versionRange'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
@@ -117,13 +117,13 @@ func TestConvert(t *testing.T) {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Sometimes"}'}}, spec: {upgradeApproval: None, subscription: {}}}`, ""},
 		"complianceConfig was changed and statusConfig travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"statusConfig":{"catalogSourceUnhealthy":"Condition","upgradesAvailable":"NonCompliant"}}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
-			`{metadata: {name: a}, spec: {statusConfig: {catalogSourceUnhealthy: Condition}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, "to v1beta2"},
+			`{metadata: {name: a}, spec: {statusConfig: {catalogSourceUnhealthy: Condition}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, "to v1beta2"},
 		"all of what travels of statusConfig was changed": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"statusConfig":{"upgradesAvailable":"NonCompliant"}}'}}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
-			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, "to v1beta2"},
+			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, "to v1beta2"},
 		"statusConfig that complianceConfig contradicts stays": {
 			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant}}}`,
-			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: NonCompliant}}}`, ""},
+			`{metadata: {name: a}, spec: {statusConfig: {upgradesAvailable: NonCompliant}, complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, ""},
 		"a smuggled dialect stays, for admission to refuse": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"no"}'}}, spec: {subscription: {}}}`, ""},

@@ -128,17 +128,13 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 	}
 }
 
-// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused, as full sentences; none if they
-// are allowed. OLM repeats a refused step for as long as the plan exists.
-func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []string {
+// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused; none if they are allowed. OLM
+// repeats a refused step for as long as the plan exists.
+func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	if plan.Status.Phase != olm.PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
 		return nil
 	}
-	var why []string
-	for _, r := range refusedSteps(plan, ns) {
-		why = append(why, r.Message)
-	}
-	return why
+	return refusedSteps(plan, ns)
 }
 
 func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {

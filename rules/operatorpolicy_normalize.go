@@ -46,7 +46,7 @@ var configFields = []configField{
 			return &c.UpgradesProgressing
 		},
 		func(s *policyv1beta2.StatusConfig) policyv1beta2.StatusConfigAction { return s.UpgradesProgressing },
-		policyv1beta2.ConfigNonCompliant},
+		policyv1beta2.ConfigCompliant},
 	{"deprecationsPresent",
 		func(c *policyv1beta2.ComplianceConfig) *policyv1beta2.ComplianceConfigAction {
 			return &c.DeprecationsPresent

@@ -187,7 +187,7 @@ func listedPolicy(i int) *unstructured.Unstructured {
 		"versions":         []any{harness.AllowedCSV, harness.ForbiddenCSV},
 		"operatorGroup":    map[string]any{"name": "group", "target": map[string]any{"namespaces": []any{"shop"}}},
 		"subscription":     map[string]any{"channel": "alpha", "source": harness.GoodCatalog, "sourceNamespace": "olm", "startingCSV": harness.AllowedCSV},
-		"complianceConfig": map[string]any{"upgradesAvailable": "NonCompliant", "upgradesProgressing": "NonCompliant"},
+		"complianceConfig": map[string]any{"upgradesAvailable": "NonCompliant", "upgradesProgressing": "Compliant"},
 	}}).(map[string]any)
 	return p
 }

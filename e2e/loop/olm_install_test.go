@@ -157,7 +157,7 @@ spec:
 	e.OperatorGroup(t, namespace)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd2, "Manual")
 	install := e.WaitForPlan(t, namespace, harness.Etcd2)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An installation of "+harness.Etcd2))
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd2))
 	e.Approve(t, cluster.Tenant, install)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
 		says("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
@@ -244,11 +244,11 @@ func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(plan/version)", "allowed is "+harness.Etcd2))
+		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(plan/version)", "allowed is "+harness.Etcd2))
 	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.9.4"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", "(plan/version-range)"))
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "(plan/version-range)"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval"))
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, waiting.GetName()), `false`, "spec", "approved")
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))

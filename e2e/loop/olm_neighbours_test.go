@@ -37,7 +37,7 @@ func freeAreHeld(t *testing.T, e *harness.OLMEnv) {
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 	e.Apply(t, p) // it makes the OperatorGroup, so that OLM plans for both at once
 	both := e.WaitForPlan(t, namespace, harness.Etcd2, "prometheusoperator.v0.47.0")
-	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
+	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval",
 		"prometheusoperator.v0.47.0 is held: no policy governs package prometheus", "ungoverned: hold"))
 	harness.WantField(t, e.Get(t, harness.InstallPlans, namespace, both.GetName()), `false`, "spec", "approved")
 
@@ -72,7 +72,7 @@ func dependencyIsHeld(t *testing.T, e *harness.OLMEnv) {
 		pkg: "redis",
 		csv: "redisoperator.v1.1.0",
 	}} {
-		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval",
+		waitForPolicy(t, e, harness.GroupedPolicy(namespace, p.pkg), is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval",
 			"An installation of "+p.csv, "redisoperator.v1.1.0 is not allowed", "(plan/version)", "allowed is redisoperator.v1.0.0"))
 	}
 	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.1.0"]}}`)

@@ -138,8 +138,9 @@ type ComplianceConfig struct {
 	// +optional
 	DeploymentsUnavailable v1beta2.ComplianceConfigAction `json:"deploymentsUnavailable,omitempty"`
 
-	// An upgrade is offered and not approved: Compliant or NonCompliant. Filled in
-	// with Compliant when the policy is written.
+	// An upgrade is offered and not approved: Compliant or NonCompliant. A first
+	// installation is not an upgrade. Filled in with Compliant when the policy is
+	// written.
 	//
 	// +optional
 	UpgradesAvailable v1beta2.ComplianceConfigAction `json:"upgradesAvailable,omitempty"`

@@ -337,16 +337,16 @@ type ComplianceConfig struct {
 	// +optional
 	DeploymentsUnavailable ComplianceConfigAction `json:"deploymentsUnavailable,omitempty"`
 
-	// An upgrade is offered and not approved: Compliant or NonCompliant. Filled in
-	// when the policy is written: from statusConfig.upgradesAvailable if that is
-	// set, else Compliant.
+	// An upgrade is offered and not approved: Compliant or NonCompliant. A first
+	// installation is not an upgrade. Filled in when the policy is written: from
+	// statusConfig.upgradesAvailable if that is set, else Compliant.
 	//
 	// +optional
 	UpgradesAvailable ComplianceConfigAction `json:"upgradesAvailable,omitempty"`
 
 	// An InstallPlan is being carried out: Compliant or NonCompliant. Filled in
 	// when the policy is written: from statusConfig.upgradesProgressing if that is
-	// set, else NonCompliant.
+	// set, else Compliant.
 	// ---
 	// Requirement R-OP-14.
 	//

@@ -51,10 +51,7 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 			j.notes = append(subscriptionNotes(m, o), cluster.judgedBy(ns)...)
 		case o.plan != nil && !again && approvedBefore(o.plan):
 			j.alreadyApproved = true
-			j.verdict = rules.Verdict{Object: "installplan " + o.key()}
-			for _, why := range rules.RefusedSteps(o.plan, cluster.namespace(o.namespace)) {
-				j.verdict.Warnings = append(j.verdict.Warnings, rules.Reason{Message: why})
-			}
+			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.namespace(o.namespace))}
 			j.notes = []string{"approved before, its phase is " + o.plan.Status.Phase + ": not judged again; --as-if=" +
 				asIfApprovedNow + " judges it"}
 		case o.plan != nil:

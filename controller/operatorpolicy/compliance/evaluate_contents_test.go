@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -61,7 +60,7 @@ func TestA5RefusedPlanIsReported(t *testing.T) {
 	before := approved(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"))
 	before.Status.BundleLookups = []olm.BundleLookup{{Identifier: "etcd.v1.3.0", Catalog: olm.Catalog{Namespace: "olm", Name: "bargain"},
 		Properties: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"1.3.0"}}]}`}}
-	in := input(enforced, upgrading(before, "install-b"), config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant }))
+	in := input(enforced, upgrading(before, "install-b"))
 	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Plans: []*olm.InstallPlan{before}})
 	for _, f := range Evaluate(in).Findings {
 		if f.Type != TypeInstallPlan {

@@ -90,8 +90,21 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "a first installation waits", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+			want: map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
 			says: map[string]string{TypeInstallPlan: "An installation of etcd.v1.3.0 is available on the stable-1.2 channel, " +
 				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval"},
+		},
+		{
+			name: "a first installation is no upgrade", given: []given{ready, config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesAvailable = policyv1beta2.ConfigCompliant }),
+				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+			want:    map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is RequiresApproval"}},
+		},
+		{
+			name: "an allow-list requires no installation", given: []given{ready, config(nonCompliantUpgrades), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MayHave }),
+				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+			want:    map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval"},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
 			name: "9.7 the plan was approved a moment ago", given: []given{enforced, upgrading(waiting, "install-b"), config(nonCompliantUpgrades),
@@ -112,15 +125,15 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "R-ST-13 a plan is installing", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b")},
-			want:    map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
+			want:    map[string]string{TypeInstallPlan: "True InstallPlansInstalling"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b is installing"},
-			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Installing"}},
+			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Installing"}},
 		},
 		{
-			name: "R-ST-13 a plan is installing and that is fine", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
-				config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigCompliant })},
-			want:    map[string]string{TypeInstallPlan: "True InstallPlansInstalling"},
-			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is Installing"}},
+			name: "R-ST-13 a plan is installing and that counts", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b"),
+				config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesProgressing = policyv1beta2.ConfigNonCompliant })},
+			want:    map[string]string{TypeInstallPlan: "False InstallPlansInstalling"},
+			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is Installing"}},
 		},
 		{
 			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},

@@ -10,7 +10,6 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
 )
 
 const (
@@ -78,15 +77,10 @@ func (e *evaluation) installPlan() Finding {
 		f.Status, f.Reason, f.Message = e.pending(plan)
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
-		// An installation in progress is not a fault of the operator, but the default counts it as one (R-ST-13);
-		// upgradesProgressing overrides that.
+		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts elsewhere.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"
-		if refused := rules.RefusedSteps(plan, e.Namespace); len(refused) > 0 {
-			f.Status, state, f.Reason = metav1.ConditionFalse, policyv1beta2.NonCompliant, "InstallPlanRefused"
-			f.Message = "the InstallPlan " + planName(plan) + " is approved, and what it brings is refused when OLM writes it; delete the plan to end that: " + sentences(refused)
-		}
 	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
@@ -128,9 +122,10 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if approval.Done || plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
 	}
-	what := "An installation of "
+	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list permits (R-OP-13).
+	what, tolerated := "An installation of ", e.Policy.Spec.ComplianceType == policyv1beta2.MayHave
 	if sub.InstalledCSV != "" {
-		what = "An upgrade to "
+		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant
 	}
 	channel := "the default channel"
 	if name := either(sub.Channel, e.channel); name != "" {
@@ -148,5 +143,5 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if len(why) > 0 {
 		message += "; " + sentences(why)
 	}
-	return statusIf(e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant), "InstallPlanRequiresApproval", message
+	return statusIf(tolerated), "InstallPlanRequiresApproval", message
 }

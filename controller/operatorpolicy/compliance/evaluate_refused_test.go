@@ -1,0 +1,114 @@
+package compliance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// TestRefusedPlans covers approved plans with steps that are refused, such as a plan that OLM created as approved for an operator
+// without a policy, which requires one that this policy forbids.
+func TestRefusedPlans(t *testing.T) {
+	etcd, vault := aCSV("etcd", "0.9.4"), aCSV("vault", "1.0.0")
+	running := func(name string, edit ...func(*olm.InstallPlan)) *olm.InstallPlan {
+		p := aPlan(name, 1, vault, etcd)
+		p.Status.Phase = olm.PhaseInstalling
+		for _, e := range edit {
+			e(p)
+		}
+		return p
+	}
+	asks := Subscription{Object: Object{Namespace: "shop", Name: "vault"}, Package: "vault", InstallPlan: "install-x"}
+	const (
+		cannotFinish = "the InstallPlan shop/install-x is approved and cannot finish, since OLM repeats what is refused: "
+		forbidden    = "etcd.v0.9.4 is forbidden by OperatorPolicy policies/no-etcd (csv/policy): the policy is mustnothave for package etcd; " +
+			"InstallPlan install-x, which brings it, was approved all the same"
+		ends = "; to end that, change what refuses it, or delete the InstallPlan"
+	)
+	none := []string{"InstallPlan True/NoInstallPlansFound", "  shop/- Compliant There are no relevant InstallPlans in this namespace"}
+	refused := []string{"InstallPlan False/InstallPlanRefused", "  shop/install-x NonCompliant The InstallPlan is Installing uid-install-x"}
+	for name, c := range map[string]struct {
+		policy        func(*policyv1beta2.OperatorPolicySpec)
+		subscriptions []Subscription
+		plans         []*olm.InstallPlan
+		others        []*rules.OperatorPolicy
+		want          []string
+		message       string
+	}{
+		"a dependency of an operator without a policy": {
+			subscriptions: []Subscription{asks},
+			plans:         []*olm.InstallPlan{running("install-x")},
+			want:          refused,
+			message:       cannotFinish + forbidden + ends + " together with the Subscriptions that OLM would write another one for: shop/vault",
+		},
+		"no Subscription refers to the plan": {
+			plans:   []*olm.InstallPlan{running("install-x")},
+			want:    refused,
+			message: cannotFinish + forbidden + ends,
+		},
+		"two plans": {
+			plans: []*olm.InstallPlan{running("install-x"), running("install-y")},
+			want:  append(refused, "  shop/install-y NonCompliant The InstallPlan is Installing uid-install-y"),
+		},
+		"the policy allows an operator and installs none": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) {
+				s.ComplianceType, s.Versions = policyv1beta2.MayHave, []string{"etcd.v0.9.2"}
+			},
+			plans: []*olm.InstallPlan{running("install-x")},
+			want:  refused,
+			message: cannotFinish + "etcd.v0.9.4 is not allowed by OperatorPolicy policies/no-etcd (csv/policy): allowed is etcd.v0.9.2; " +
+				"InstallPlan install-x, which brings it, was approved all the same" + ends,
+		},
+		"the policy informs": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.RemediationAction = policyv1beta2.Inform },
+			plans:  []*olm.InstallPlan{running("install-x")},
+			want:   none,
+		},
+		"the policy forbids another version": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) {
+				s.Versions = []string{"etcd.v0.9.2"}
+			},
+			plans: []*olm.InstallPlan{running("install-x")},
+			want:  none,
+		},
+		"another policy refuses": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Name = "prometheus" },
+			plans:  []*olm.InstallPlan{running("install-x")},
+			others: []*rules.OperatorPolicy{rules.NewOperatorPolicy(installed(func(s *site) { s.policy.Name = "other" }).policy)},
+			want:   none,
+		},
+		"the plan is not approved": {
+			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Spec.Approved = false })},
+			want:  none,
+		},
+		"the plan has ended": {
+			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseFailed })},
+			want:  none,
+		},
+		"break-glass approved the plan": {
+			plans: []*olm.InstallPlan{running("install-x", func(p *olm.InstallPlan) { p.Metadata.Annotations.OverrideReason = "ticket 77" })},
+			want:  none,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := installed(nothing)
+			if c.policy != nil {
+				c.policy(&s.policy.Spec)
+			}
+			s.subscriptions = c.subscriptions
+			in := s.input()
+			in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: append(c.others, in.Rules), Plans: c.plans})
+			f := findingOf(t, Evaluate(in).Findings, TypeInstallPlan)
+			if diff := cmp.Diff(c.want, rows(Outcome{Findings: []Finding{f}})); diff != "" {
+				t.Error(diff)
+			}
+			if c.message != "" && f.Message != c.message {
+				t.Errorf("it says  %s\nwant     %s", f.Message, c.message)
+			}
+		})
+	}
+}

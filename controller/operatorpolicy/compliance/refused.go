@@ -1,0 +1,68 @@
+package compliance
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+const reasonRefused = "InstallPlanRefused"
+
+// refused adds the running plans that cannot finish to the finding on InstallPlans: the plan of the Subscription, whatever refuses its
+// steps, and those of other operators of which this policy refuses a step, such as a dependency. OLM repeats a refused step for as long as
+// the plan exists, so a forbidden operator would be installed as soon as no replica answers. That is why such a plan is NonCompliant.
+func (e *evaluation) refused(out Outcome) Outcome {
+	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
+	if i < 0 {
+		return out
+	}
+	f := &out.Findings[i]
+	followed, _ := e.plan()
+	var messages []string
+	for _, plan := range e.Namespace.Plans() {
+		var why []string
+		for _, r := range rules.RefusedSteps(plan, e.Namespace) {
+			if plan == followed || r.Source == e.Rules.Source() {
+				why = append(why, r.Message)
+			}
+		}
+		if len(why) == 0 {
+			continue
+		}
+		messages = append(messages, e.unfinished(plan, why))
+		f.Related = slices.DeleteFunc(f.Related, func(r policyv1beta2.RelatedObject) bool {
+			return r.Object.Metadata.Name == plan.Metadata.Name || r.Object.Metadata.Name == noName
+		})
+		f.Related = append(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+	}
+	if len(messages) > 0 {
+		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
+	}
+	return out
+}
+
+// unfinished says why an approved plan cannot finish, and what would end it. Deleting the plan is enough where a Subscription is Manual:
+// the next one has to be approved. OLM replaces a deleted plan of Automatic Subscriptions by one that it approves again.
+func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
+	message := "the InstallPlan " + planName(plan) + " is approved and cannot finish, since OLM repeats what is refused: " + sentences(why) +
+		"; to end that, change what refuses it, or delete the InstallPlan"
+	var automatic []string
+	for i := range e.Subscriptions {
+		if s := &e.Subscriptions[i]; s.InstallPlan == plan.Metadata.Name && s.Package != e.wanted.name {
+			automatic = append(automatic, s.Namespace+"/"+s.Name)
+		}
+	}
+	if len(automatic) > 0 {
+		message += " together with the Subscriptions that OLM would write another one for: " + text.Names(automatic, maxListed)
+	}
+	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" {
+		message += "; its approval gives the override reason " + text.Quote(reason)
+	}
+	return message
+}

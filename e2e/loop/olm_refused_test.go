@@ -1,0 +1,72 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// forbiddenDependency has an operator without a policy require one that a policy forbids. All Subscriptions of the namespace are
+// Automatic, so OLM creates the plan as approved, and only its steps can be refused. One dependency is in the catalog itself, the
+// other one an image.
+func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) {
+	etcd, redis := forbids(t, e, inline, "etcd"), forbids(t, e, image, "redis")
+	seen, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(inline).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seen.Stop()
+	e.Subscribe(t, inline, "vault", "", "Automatic")
+	e.Subscribe(t, image, "storefront", "", "Automatic")
+
+	refused := says("InstallPlanCompliant=False InstallPlanRefused", "is approved and cannot finish", harness.Etcd4+" is forbidden by OperatorPolicy ",
+		"(csv/policy)", "for: "+inline+"/vault")
+	related := relates("InstallPlan", policyv1beta2.NonCompliant, "The InstallPlan is Installing")
+	waitForPolicy(t, e, etcd, is(nonCompliant), has(""), refused, related)
+	waitForPolicy(t, e, redis, is(nonCompliant), has(""), related, says("InstallPlanCompliant=False InstallPlanRefused",
+		"redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "for: "+image+"/storefront"))
+	e.Eventually(t, "see OLM be refused the step", func(context.Context) error {
+		if !slices.ContainsFunc(e.RefusalsOfOLM(t), func(r harness.Refusal) bool {
+			return r.Object == "clusterserviceversion "+inline+"/"+harness.Etcd4 && slices.Equal(r.Rules, []string{"csv/policy"})
+		}) {
+			return fmt.Errorf("refusals are %v", e.RefusalsOfOLM(t))
+		}
+		return nil
+	})
+
+	// What the status says ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", inline, "vault")
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "installplans", "-n", inline, "--all")
+	waitForPolicy(t, e, etcd, is(compliant), has(""), says("InstallPlanCompliant=True NoInstallPlansFound"))
+	e.Edit(t, redis, `{"spec":{"versions":["redisoperator.v1.0.0"]}}`)
+	e.WaitForCSV(t, image, "redisoperator.v1.1.0")
+	e.WaitForCSV(t, image, "storefrontoperator.v2.0.0")
+	waitForPolicy(t, e, redis, is(compliant), has("redisoperator.v1.1.0"))
+
+	seen.Stop()
+	for event := range seen.ResultChan() {
+		if u, ok := event.Object.(*unstructured.Unstructured); ok && strings.HasPrefix(u.GetName(), "etcdoperator.") {
+			t.Errorf("%s was there for a while", u.GetName())
+		}
+	}
+}
+
+// forbids applies a mustnothave policy for a package in a namespace with an OperatorGroup that is not the policy's.
+func forbids(t *testing.T, e *harness.OLMEnv, namespace, pkg string) *unstructured.Unstructured {
+	t.Helper()
+	e.OperatorGroup(t, namespace)
+	p := harness.WithField(harness.GroupedPolicy(namespace, pkg), "mustnothave", "spec", "complianceType")
+	unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(compliant))
+	return p
+}
