@@ -1,6 +1,8 @@
 package compliance
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -31,7 +33,7 @@ func (e *evaluation) mayhave() Outcome {
 			Kind: kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"}, skipped("there is no Subscription"))
 		return out
 	}
-	out.Findings = append(append(append(out.Findings, e.catalogSource()), e.deprecations()...), e.minorChannel())
+	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(), []Finding{e.minorChannel()}, e.subscriptionConditions())
 	if mode, _ := e.Rules.Approval(e.Namespace); e.enforced && mode == olm.ApprovalManual {
 		out.Actions = madeToWait(e.subscription)
 	}
