@@ -72,7 +72,9 @@ func (e *evaluation) allowedSubscription() Finding {
 // allowedCSV reports whether the installed version is allowed and healthy. None need be installed.
 func (e *evaluation) allowedCSV() Finding {
 	if e.csv != nil {
-		return e.describeCSV(e.csv)
+		f := e.describeCSV(e.csv)
+		f.Message += e.besides()
+		return f
 	}
 	return csvFinding(metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
 		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+e.wanted.namespace+", and the policy requires none",
