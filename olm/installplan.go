@@ -1,6 +1,10 @@
 package olm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+)
 
 // InstallPlan is operators.coreos.com/v1alpha1 InstallPlan.
 type InstallPlan struct {
@@ -26,7 +30,9 @@ type InstallPlanSpec struct {
 
 // InstallPlanStatus is written by OLM in a separate request after the create.
 type InstallPlanStatus struct {
-	Phase         string         `json:"phase"`
+	Phase string `json:"phase"`
+	// Message is OLM's last error with the steps.
+	Message       string         `json:"message"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
 	Steps         []Step         `json:"plan"`
 	Conditions    []struct {
@@ -108,9 +114,12 @@ func (p *InstallPlan) KeepDigests() {
 }
 
 // Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
-// all steps.
+// all steps, and its message.
 func (p *InstallPlan) Trim() {
-	if p.Status.Phase != PhaseFailed {
+	if p.Status.Phase == PhaseFailed {
+		p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
+	} else {
+		p.Status.Message = ""
 		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
 			return s.Resource.Kind != KindClusterServiceVersion && !s.Resource.IsRBAC() && !s.WritesDefinition()
 		})

@@ -34,6 +34,9 @@ type SubscriptionStatus struct {
 	} `json:"installPlanRef"`
 }
 
+// StateUpgradePending is status.state while a plan for the Subscription is not complete.
+const StateUpgradePending = "UpgradePending"
+
 // The values of installPlanApproval. OLM treats everything that is not exactly Manual, empty included, as Automatic.
 const (
 	ApprovalAutomatic = "Automatic"

@@ -23,6 +23,8 @@ type Change struct {
 	Namespaces []string
 	// Workloads are those in which only kinds that the leader alone reads differ, sorted.
 	Workloads []string
+	// Packages are those that are installed for all namespaces in other namespaces than before, sorted.
+	Packages []string
 	// Constraints is set if Constraints, their annotations, or the cluster versions differ.
 	Constraints bool
 	// Objects are those in cluster scope that differ, in the order of their events.
@@ -256,21 +258,29 @@ func (d *draft) setNamespaces() {
 		case e.notify:
 			d.change.Workloads = append(d.change.Workloads, name)
 		}
+		last, known := d.next.namespaces.get(name)
+		if !known {
+			last = &entry{}
+		}
 		if len(e.objects) == 0 {
+			d.setGlobal(name, last.global, nil)
 			namespaces.remove(name)
 			continue
 		}
 		next := &entry{objects: slices.Clip(e.objects)}
-		if last, ok := d.next.namespaces.get(name); ok && !e.judged {
-			next.judged = last.judged
+		if known && !e.judged {
+			next.judged, next.global = last.judged, last.global
 		} else {
-			next.judged = d.judged(name, e.objects)
+			next.judged, next.global = d.judged(name, e.objects), next.globalPackages()
+			d.setGlobal(name, last.global, next.global)
 		}
 		namespaces.set(name, next)
 	}
 	d.next.namespaces = namespaces.next
 	slices.Sort(d.change.Namespaces)
 	slices.Sort(d.change.Workloads)
+	slices.Sort(d.change.Packages)
+	d.change.Packages = slices.Compact(d.change.Packages)
 }
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.

@@ -23,6 +23,8 @@ type Snapshot struct {
 	namespaces *table[*entry]
 	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
 	cluster [maxKinds]*table[*Object]
+	// global has the namespaces in which a package is installed for all namespaces, by package.
+	global *table[[]string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	constraintObjects []*constraintv1.Constraint
@@ -43,6 +45,8 @@ type entry struct {
 	judged *rules.Namespace
 	// objects are sorted by kind, namespace and name.
 	objects []*Object
+	// global are the packages that are installed here for all namespaces.
+	global []string
 }
 
 // of returns the objects of a kind. They must not be modified.

@@ -26,6 +26,9 @@ func (c *Controller) changed(change *snapshot.Change) {
 			c.queue.Add(name)
 		}
 	}
+	for _, pkg := range change.Packages {
+		c.queue.Add(governing(current, pkg)...)
+	}
 	for i := range change.Objects {
 		o := change.Objects[i].Object()
 		switch o.Kind() {
@@ -55,13 +58,17 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 
 // PackageChanged enqueues the namespaces with policies for a package. It does not block.
 func (c *Controller) PackageChanged(pkg string) {
-	current := c.Store.Load()
-	if current == nil {
-		return
+	if current := c.Store.Load(); current != nil {
+		c.queue.Add(governing(current, pkg)...)
 	}
+}
+
+// governing returns the namespaces with policies for a package.
+func governing(current *snapshot.Snapshot, pkg string) (namespaces []string) {
 	for _, namespace := range current.Governed() {
 		if slices.ContainsFunc(current.Namespace(namespace).Policies(), func(p *rules.OperatorPolicy) bool { return p.Package == pkg }) {
-			c.queue.Add(namespace)
+			namespaces = append(namespaces, namespace)
 		}
 	}
+	return namespaces
 }

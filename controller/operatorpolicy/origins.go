@@ -11,7 +11,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package.
+// withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with the originals in
+// other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies (disableCopiedCSVs).
 func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []compliance.CSV) []compliance.CSV {
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
@@ -22,22 +23,45 @@ func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []compliance.CSV)
 		if c.CopiedFrom == "" || c.CopiedFrom == c.Namespace || c.Package != "" && c.Package != p.Package {
 			continue
 		}
-		c.Origin = r.origin(c)
+		c.Origin = r.origin(c.CopiedFrom, c.Name, c.Namespace)
 	}
-	return csvs
+	return append(csvs, r.originals(p, csvs)...)
 }
 
-// origin returns the namespace that a copy names as its source; nil if it has no original.
-func (r *reconciler) origin(c *compliance.CSV) *compliance.Origin {
-	r.origins.add(c.CopiedFrom, c.Namespace) // before reading: a change in between triggers another evaluation
+// originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others, without those that
+// have a copy.
+func (r *reconciler) originals(p *rules.OperatorPolicy, copies []compliance.CSV) (originals []compliance.CSV) {
 	s := r.Store.Load()
-	original := s.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: c.CopiedFrom, Name: c.Name})
+	for _, namespace := range s.InstalledGlobally(p.Package) {
+		if namespace == p.Concerns() {
+			continue
+		}
+		for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
+			copied := func(c compliance.CSV) bool { return c.CopiedFrom == namespace && c.Name == o.Name }
+			if pkg, _ := o.Bundle(); pkg != p.Package || o.Copied() || o.VirtualOperator() || slices.ContainsFunc(copies, copied) {
+				continue
+			}
+			if origin := r.origin(namespace, o.Name, p.Concerns()); origin != nil {
+				c := origin.CSV
+				c.CopiedFrom, c.Origin = namespace, origin
+				originals = append(originals, c)
+			}
+		}
+	}
+	return originals
+}
+
+// origin returns the namespace of an original, for the evaluation of another one; nil if there is no such original.
+func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origin {
+	r.origins.add(namespace, dependent) // before reading: a change in between triggers another evaluation
+	s := r.Store.Load()
+	original := s.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: namespace, Name: name})
 	if original == nil {
 		return nil
 	}
-	ns := s.Namespace(c.CopiedFrom)
-	return &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(c.Name), Plans: ns.Plans(),
-		OperatorGroups: groups(s, c.CopiedFrom), Subscriptions: subscriptions(s, c.CopiedFrom)}
+	ns := s.Namespace(namespace)
+	return &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
+		OperatorGroups: groups(s, namespace), Subscriptions: subscriptions(s, namespace)}
 }
 
 // dependents records which namespaces were evaluated with the contents of another one. The zero value is ready for use.

@@ -101,12 +101,12 @@ func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Nam
 // refused reports whether OLM could not write the plan for a Subscription.
 func refused(s *compliance.Subscription) bool {
 	return slices.ContainsFunc(s.Conditions, func(c compliance.SubscriptionCondition) bool {
-		return c.Type == "BundleUnpackFailed" && c.Reason == "EnsureInstallPlanFailed" && c.Status == string(metav1.ConditionTrue)
+		return c.Type == compliance.TypeBundleUnpackFailed && c.Reason == "EnsureInstallPlanFailed" && c.Status == string(metav1.ConditionTrue)
 	})
 }
 
 // dangling reports whether OLM treats a deleted plan as pending.
 func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
-	return s.State == "UpgradePending" && s.InstallPlan != "" &&
+	return s.State == olm.StateUpgradePending && s.InstallPlan != "" &&
 		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
 }

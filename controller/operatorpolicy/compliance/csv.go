@@ -78,6 +78,7 @@ func (e *evaluation) installedCSV() Finding {
 			e.related(kindClusterServiceVersion, missing, policyv1beta2.NonCompliant, relatedMissing))
 	}
 	f := e.describeCSV(e.csv)
+	f.Message += e.besides()
 	if e.unlinked && f.Reason != reasonUnapproved && f.Reason != reasonChanged {
 		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
 		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace

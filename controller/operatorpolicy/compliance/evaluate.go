@@ -179,6 +179,7 @@ func (e *evaluation) musthave() Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	add(e.minorChannel(), nil)
+	out.Findings = append(out.Findings, e.subscriptionConditions()...)
 	out.InstalledVersion = e.installedVersion()
 	return out
 }

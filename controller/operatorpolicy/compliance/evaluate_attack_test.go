@@ -25,7 +25,7 @@ func TestEvaluateHostileText(t *testing.T) {
 	for _, text := range evil {
 		in := input(enforced, running, lost, func(in *Input) {
 			for i := range in.Subscriptions {
-				in.Subscriptions[i].Conditions = []SubscriptionCondition{{Type: resolutionFailed, Status: "True", Reason: text, Message: text}}
+				in.Subscriptions[i].Conditions = []SubscriptionCondition{{Type: TypeResolutionFailed, Status: "True", Reason: text, Message: text}}
 				in.Subscriptions[i].InstallPlan, in.Subscriptions[i].Channel = text, text
 			}
 			for i := range in.CSVs {

@@ -28,6 +28,15 @@ func copiedFrom(name string, changes ...func(*CSV)) given {
 	}}, changes...)...)
 }
 
+// uncopied adds such an operator of which OLM creates no copies.
+func uncopied(name string, changes ...func(*CSV)) given {
+	return copiedFrom(name, append(changes, func(c *CSV) {
+		original := c.Origin.CSV
+		original.Origin, original.CopiedFrom = c.Origin, original.Namespace
+		*c = original
+	})...)
+}
+
 // origin changes the origin of a copy.
 func origin(change func(*Origin)) func(*CSV) { return func(c *CSV) { change(c.Origin) } }
 
@@ -79,6 +88,28 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 			says: map[string]string{TypeSubscription: "the operator is installed in namespace operators and available here through its AllNamespaces mode"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant Copied"}, kindSubscription: nil, kindOperatorGroup: nil,
 				kindInstallPlan: {"- Compliant There are no relevant InstallPlans in this namespace"}},
+		},
+		{
+			name: "R-LP-11 the original counts where copies are disabled", given: []given{enforced, uncopied("etcd.v1.2.0"), manifest()},
+			want: map[string]string{TypeSubscription: "True ExistingInstallation", TypeClusterServiceVersion: "True InstallSucceeded"},
+			says: map[string]string{TypeSubscription: "the operator is installed in namespace operators and available here through its AllNamespaces mode"},
+		},
+		{
+			name: "R-LP-11 what has begun is withdrawn for an original", given: []given{enforced, uncopied("etcd.v1.2.0"),
+				subscription("etcd", func(s *Subscription) { s.InstalledCSV = "" }), mine},
+			want:    map[string]string{TypeSubscription: "True ExistingInstallation"},
+			actions: []string{"delete Subscription shop/etcd"},
+		},
+		{
+			name: "R-LP-11 what is being installed is not left without its Subscription", given: []given{enforced, running, mine, uncopied("etcd.v1.1.0"),
+				func(in *Input) { in.CSVs[0].Phase = "Installing" }},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
+		},
+		{
+			name: "R-LP-11 two installations are reported", given: []given{enforced, running, mine, uncopied("etcd.v1.1.0")},
+			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - install strategy completed with no errors; " +
+				"etcd.v1.1.0, installed in namespace operators, serves this namespace as well: remove one of them"},
 		},
 		{
 			name: "29.4 deprecations still count", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest(func(p *catalog.Package) { p.Deprecation = "old" })},
@@ -178,6 +209,12 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
 		stranger("it is not what its plan brought", origin(func(o *Origin) { o.Drifted = true })),
 		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *olm.InstallPlan) { p.Spec.Approved = false })),
+		{
+			name:  "an original without a copy, of another catalog",
+			given: []given{enforced, ready, manifest(), uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Name = "evil" }))},
+			want:  missing, actions: installs,
+			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
+		},
 		stranger("there is no original", func(c *CSV) { c.Origin = nil }),
 		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
 		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Deleting = true })),

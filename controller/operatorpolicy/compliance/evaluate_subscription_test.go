@@ -26,7 +26,7 @@ func failing(reason, message string) func(*Subscription) {
 	return func(s *Subscription) {
 		s.Conditions = []SubscriptionCondition{
 			{Type: "CatalogSourcesUnhealthy", Status: "False"},
-			{Type: resolutionFailed, Status: "True", Reason: reason, Message: message, LastTransitionTime: evaluatedAt.Add(-time.Hour)},
+			{Type: TypeResolutionFailed, Status: "True", Reason: reason, Message: message, LastTransitionTime: evaluatedAt.Add(-time.Hour)},
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// existingInstallation returns the copy of a ClusterServiceVersion that shows that the operator, installed
+// existingInstallation returns the copy of a ClusterServiceVersion, or the original without one, that shows that the operator, installed
 // for all namespaces in another one, serves this namespace too; nil if there is none, or if the policy
 // requires an installation for certain namespaces. A second installation would break both.
 // An operator that is installed in this namespace takes precedence.
@@ -24,8 +24,8 @@ func (e *evaluation) existingInstallation() *CSV {
 	var existing *CSV
 	for i := range e.CSVs {
 		c := e.CSVs[i] // a copy: version and phase are those of the original, not of the object here
-		if !e.served(&c) || !c.Origin.comesFrom(e.Rules) {
-			continue
+		if !e.served(&c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
+			continue // what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 		}
 		c.Version, c.Phase = c.Origin.CSV.Version, c.Origin.CSV.Phase
 		covered, _ := e.Rules.Covers(c.Name, c.Version)
@@ -39,7 +39,21 @@ func (e *evaluation) existingInstallation() *CSV {
 	return existing
 }
 
-// served reports whether a ClusterServiceVersion is a copy, of the package, that serves this namespace.
+// isOriginal reports whether this is an original in another namespace, of which this one has no copy.
+func (c *CSV) isOriginal() bool { return c.CopiedFrom == c.Namespace }
+
+// besides names the operators of the package that serve this namespace from another one, for a policy with an installation of its own.
+func (e *evaluation) besides() string {
+	message := ""
+	for i := range e.CSVs {
+		if c := &e.CSVs[i]; e.served(c) {
+			message += "; " + text.Name(c.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) + ", serves this namespace as well: remove one of them"
+		}
+	}
+	return message
+}
+
+// served reports whether a ClusterServiceVersion is of the package, and installed elsewhere for this namespace as well.
 func (e *evaluation) served(c *CSV) bool {
 	return c.CopiedFrom != "" && c.Origin.serves(e.wanted.namespace) && c.Origin.provides(e.wanted.name)
 }
@@ -56,7 +70,7 @@ func (e *evaluation) elsewhere() string {
 			message += "; " + text.Name(c.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
 				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
 		}
-		if e.subscription != nil && e.subscription.follows(c.Name) {
+		if e.subscription != nil && e.subscription.follows(c.Name) && !c.isOriginal() {
 			message += "; OLM cannot install " + text.Name(c.Name) + " here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
 		}
 	}

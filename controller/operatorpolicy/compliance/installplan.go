@@ -24,12 +24,11 @@ func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	if sub == nil || sub.CurrentCSV == "" && sub.InstalledCSV == "" {
 		return nil, ""
 	}
-	plans := e.Namespace.Plans()
-	if i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool { return sub.InstallPlan != "" && p.Metadata.Name == sub.InstallPlan }); i >= 0 {
-		return plans[i], ""
+	if plan := e.referred(); plan != nil {
+		return plan, ""
 	}
 	for _, csv := range []string{sub.CurrentCSV, sub.InstalledCSV} {
-		if plan := newestFor(plans, csv); plan != nil {
+		if plan := newestFor(e.Namespace.Plans(), csv); plan != nil {
 			return plan, sub.InstallPlan
 		}
 	}
@@ -85,6 +84,9 @@ func (e *evaluation) installPlan() Finding {
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
 			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"
+			if plan.Status.Message != "" {
+				f.Message += ": " + text.Truncate(plan.Status.Message, foreignText)
+			}
 		}
 	default:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
@@ -111,6 +113,11 @@ func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 	})
 }
 
+// approved reports whether a plan is approved, maybe in this reconciliation.
+func (e *evaluation) approved(plan *olm.InstallPlan) bool {
+	return plan.Spec.Approved || e.Approvals[plan.Metadata.Name].Done
+}
+
 // pending is for a plan in phase RequiresApproval.
 func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
@@ -119,7 +126,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	}
 	current := text.Name(sub.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
-	if approval.Done || plan.Spec.Approved {
+	if e.approved(plan) {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list permits (R-OP-13).

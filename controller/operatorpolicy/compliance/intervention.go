@@ -15,31 +15,18 @@ import (
 // interventionDelay is the time that OLM has to repair a stuck Subscription by itself.
 const interventionDelay = 30 * time.Second
 
-const (
-	reasonUnsatisfiable = "ConstraintsNotSatisfiable"
-	resolutionFailed    = "ResolutionFailed"
-)
-
-// failedResolution returns the live condition that OLM cannot resolve the Subscription, or nil.
-func (e *evaluation) failedResolution() *SubscriptionCondition {
-	for i := range e.subscription.Conditions {
-		if c := &e.subscription.Conditions[i]; c.Type == resolutionFailed && c.Status == string(metav1.ConditionTrue) {
-			return c
-		}
-	}
-	return nil
-}
+const reasonUnsatisfiable = "ConstraintsNotSatisfiable"
 
 // unresolved returns the finding on a Subscription that OLM cannot resolve, nil if it can. OLM writes
 // the failure of one Subscription to every other in the namespace; one that the constraints do not mention
 // is healthy (R-ST-14).
 func (e *evaluation) unresolved() *Finding {
-	c := e.failedResolution()
+	c := e.subscription.condition(TypeResolutionFailed)
 	if c == nil {
 		return nil
 	}
 	sub := e.subscription
-	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, resolutionFailed), "")
+	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
 		f.Since = metav1.NewTime(c.LastTransitionTime)
@@ -85,7 +72,7 @@ var unreferenced = regexp.MustCompile(`clusterserviceversion (\S+) exists and is
 // lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
 // is none. A copy is never returned: it is installed elsewhere.
 func (e *evaluation) lost() *CSV {
-	c := e.failedResolution()
+	c := e.subscription.condition(TypeResolutionFailed)
 	if c == nil || e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
 		return nil
 	}

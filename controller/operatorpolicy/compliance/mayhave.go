@@ -1,6 +1,8 @@
 package compliance
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -31,7 +33,7 @@ func (e *evaluation) mayhave() Outcome {
 			Kind: kindCatalogSource, Message: "the CatalogSource does not count, since there is no Subscription"}, skipped("there is no Subscription"))
 		return out
 	}
-	out.Findings = append(append(append(out.Findings, e.catalogSource()), e.deprecations()...), e.minorChannel())
+	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(), []Finding{e.minorChannel()}, e.subscriptionConditions())
 	if mode, _ := e.Rules.Approval(e.Namespace); e.enforced && mode == olm.ApprovalManual {
 		out.Actions = madeToWait(e.subscription)
 	}
@@ -82,7 +84,9 @@ func (e *evaluation) allowedSubscription() Finding {
 // allowedCSV reports whether the installed version is allowed and healthy. None need be installed.
 func (e *evaluation) allowedCSV() Finding {
 	if e.csv != nil {
-		return e.describeCSV(e.csv)
+		f := e.describeCSV(e.csv)
+		f.Message += e.besides()
+		return f
 	}
 	return csvFinding(metav1.ConditionTrue, "ClusterServiceVersionNotPresent",
 		"no ClusterServiceVersion of "+e.wanted.name+" is installed in namespace "+e.wanted.namespace+", and the policy requires none",

@@ -30,7 +30,7 @@ type Input struct {
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.
 	Namespace *rules.Namespace
 	// OperatorGroups, Subscriptions and CSVs are all those of the operator's namespace, sorted by name.
-	// CSVs include copies.
+	// CSVs include copies, and originals in other namespaces that serve this one without a copy.
 	OperatorGroups []OperatorGroup
 	Subscriptions  []Subscription
 	CSVs           []CSV
@@ -97,9 +97,9 @@ type CSV struct {
 	Phase, Reason, Message string
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
-	// CopiedFrom is the namespace of the original, "" for one that is installed here.
+	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is Namespace for an original without a copy.
 	CopiedFrom string
-	// Origin is the contents of CopiedFrom, for copies of the policy's package; nil if the original does not exist.
+	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does not exist.
 	Origin *Origin
 	// Deployments are the names in the install strategy.
 	Deployments []string

@@ -1,0 +1,198 @@
+package compliance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+)
+
+// absent is what a scenario wants of a type without a finding.
+const absent = " "
+
+// observed sets conditions of the Subscription, as OLM does, to True.
+func observed(conditions ...SubscriptionCondition) given {
+	return func(in *Input) {
+		for i := range conditions {
+			conditions[i].Status = "True"
+		}
+		in.Subscriptions[0].Conditions = conditions
+	}
+}
+
+func atLatest(in *Input) { in.Subscriptions[0].State = "AtLatestKnown" }
+
+func pendingUpgrade(in *Input) { in.Subscriptions[0].State = olm.StateUpgradePending }
+
+func failedWith(message string) *olm.InstallPlan {
+	p := plan("install-b", olm.PhaseFailed, "etcd.v1.3.0")
+	p.Status.Message = message
+	return p
+}
+
+func TestSubscriptionConditions(t *testing.T) {
+	waiting := plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")
+	pending := observed(SubscriptionCondition{Type: TypeInstallPlanPending, Reason: olm.PhaseRequiresApproval})
+	unpacking := SubscriptionCondition{Type: TypeBundleUnpacking, Reason: "UnpackingInProgress"}
+	unpackFailed := SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed",
+		Message: "bundle unpacking failed. Reason: DeadlineExceeded, and Message: Job was active longer than specified deadline"}
+	missing := observed(SubscriptionCondition{Type: TypeInstallPlanMissing, Reason: "ReferencedInstallPlanNotFound"})
+	for _, s := range []scenario{
+		{
+			name: "R-ST-16 a plan awaits approval", given: []given{upgrading(waiting, "install-b"), pending},
+			want: map[string]string{TypeInstallPlanPending: "True RequiresApproval", TypeInstallPlanFailed: absent, TypeInstallPlanMissing: absent},
+			says: map[string]string{TypeInstallPlanPending: "the Subscription shop/etcd has this condition, without a message"},
+		},
+		{
+			name: "R-ST-16 the plan is approved", given: []given{upgrading(approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b"), pending},
+			want: map[string]string{TypeInstallPlanPending: absent},
+		},
+		{
+			name: "R-ST-16 the plan was approved in this reconciliation", given: []given{enforced, upgrading(waiting, "install-b"), pending,
+				func(in *Input) { in.Approvals["install-b"] = Approval{Done: true} }},
+			want: map[string]string{TypeInstallPlanPending: absent},
+		},
+		{
+			name: "R-ST-16 the plan is in a later phase", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b"), pending},
+			want: map[string]string{TypeInstallPlanPending: absent},
+		},
+		{
+			name: "R-ST-16 the pending plan is not the one that is referred to", given: []given{upgrading(waiting, "install-a"), pending},
+			want: map[string]string{TypeInstallPlanPending: absent},
+		},
+		{
+			name: "a plan without a phase", given: []given{upgrading(plan("install-b", "", "etcd.v1.3.0"), "install-b"),
+				observed(SubscriptionCondition{Type: TypeInstallPlanPending, Reason: reasonNotYetReconciled})},
+			want: map[string]string{TypeInstallPlanPending: "True InstallPlanNotYetReconciled"},
+		},
+		{
+			name: "R-ST-16 a failed plan has OLM's error", given: []given{upgrading(failedWith("error creating csv\n: \u202etoo long"), "install-b"),
+				observed(SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed", Message: "error creating csv\n: \u202etoo long"})},
+			want: map[string]string{TypeInstallPlanFailed: "True InstallComponentFailed", TypeInstallPlan: "False InstallPlanFailed"},
+			says: map[string]string{
+				TypeInstallPlanFailed: `error creating csv : \u202etoo long`,
+				TypeInstallPlan:       `the InstallPlan shop/install-b has failed: error creating csv : \u202etoo long`,
+			},
+		},
+		{
+			name: "R-ST-16 the plan that failed was replaced", given: []given{upgrading(waiting, "install-b"),
+				observed(SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed"})},
+			want: map[string]string{TypeInstallPlanFailed: absent},
+		},
+		{
+			name: "R-ST-16 the plan is missing", given: []given{upgrading(waiting, "install-z"), missing},
+			want: map[string]string{TypeInstallPlanMissing: "True ReferencedInstallPlanNotFound"},
+		},
+		{
+			name: "R-ST-16 the plan is not missing any more", given: []given{upgrading(waiting, "install-b"), missing},
+			want: map[string]string{TypeInstallPlanMissing: absent},
+		},
+		{
+			name: "no plan is referred to", given: []given{upgrading(waiting, ""), missing},
+			want: map[string]string{TypeInstallPlanMissing: absent},
+		},
+		{
+			name: "R-ST-16 a bundle is being unpacked", given: []given{running, observed(unpacking)},
+			want: map[string]string{TypeBundleUnpacking: "True UnpackingInProgress", TypeBundleUnpackFailed: absent},
+		},
+		{
+			name: "R-ST-16 OLM has no bundle left to unpack", given: []given{running, observed(unpacking, unpackFailed)},
+			want: map[string]string{TypeBundleUnpacking: absent, TypeBundleUnpackFailed: "True BundleUnpackFailed"},
+			says: map[string]string{TypeBundleUnpackFailed: unpackFailed.Message},
+		},
+		{
+			name: "R-ST-16 what failed was written after all", given: []given{upgrading(waiting, "install-b"), pendingUpgrade, observed(unpacking,
+				SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "EnsureInstallPlanFailed", Message: "error ensuring InstallPlan: no endpoints"})},
+			want: map[string]string{TypeBundleUnpacking: absent, TypeBundleUnpackFailed: absent},
+		},
+		{
+			name: "the pending plan was deleted", given: []given{upgrading(waiting, "install-z"), pendingUpgrade, observed(unpackFailed)},
+			want: map[string]string{TypeBundleUnpackFailed: "True BundleUnpackFailed"},
+		},
+		{
+			name: "the next upgrade does not unpack", given: []given{upgrading(waiting, "install-b"), atLatest, observed(unpackFailed)},
+			want: map[string]string{TypeBundleUnpackFailed: "True BundleUnpackFailed"},
+		},
+		{
+			name: "R-ST-16 the constraints are in one order", given: []given{enforced, ready, subscription("etcd", failing(reasonUnsatisfiable,
+				"constraints not satisfiable: subscription etcd exists, no operators found in package etcd"))},
+			want: map[string]string{TypeResolutionFailed: "True ConstraintsNotSatisfiable"},
+			says: map[string]string{TypeResolutionFailed: "constraints not satisfiable: no operators found in package etcd, subscription etcd exists"},
+		},
+		{
+			name: "R-ST-14 another Subscription does not resolve", given: []given{enforced, ready,
+				subscription("etcd", failing(reasonUnsatisfiable, "constraints not satisfiable: subscription vault exists"))},
+			want: map[string]string{TypeResolutionFailed: absent},
+		},
+		{
+			name: "R-ST-6 a reason that no condition may have", given: []given{enforced, ready, subscription("etcd", failing("not a reason!", "größe"))},
+			want: map[string]string{TypeResolutionFailed: "True ResolutionFailed"},
+			says: map[string]string{TypeResolutionFailed: "größe"},
+		},
+		{
+			name: "conditions that are not True", given: []given{running, observed(unpacking), func(in *Input) { in.Subscriptions[0].Conditions[0].Status = "False" }},
+			want: map[string]string{TypeBundleUnpacking: absent},
+		},
+		{
+			name: "a condition twice", given: []given{running, observed(unpackFailed, unpackFailed)},
+			want: map[string]string{TypeBundleUnpackFailed: "True BundleUnpackFailed"},
+		},
+		{
+			name: "unknown types, and the one that has its own condition", given: []given{running, catalogState("READY"),
+				observed(SubscriptionCondition{Type: TypeCatalogSourcesUnhealthy, Reason: "UnhealthyCatalogSourceFound"}, SubscriptionCondition{Type: "Compliant"})},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound", TypeCompliant: absent},
+		},
+		{
+			name: "mayhave", given: []given{spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MayHave }),
+				upgrading(waiting, "install-b"), pending},
+			want: map[string]string{TypeInstallPlanPending: "True RequiresApproval"},
+		},
+		{
+			name: "mustnothave", given: []given{spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MustNotHave }),
+				upgrading(waiting, "install-b"), pending},
+			want: map[string]string{TypeInstallPlanPending: absent},
+		},
+	} {
+		s.run(t)
+	}
+}
+
+// Repeated conditions have OLM's time and do not count.
+func TestSubscriptionConditionsInform(t *testing.T) {
+	since := evaluatedAt.Add(-time.Hour)
+	in := input(running, observed(SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed", Message: "no image", LastTransitionTime: since}))
+	status, event := Finish(in, Evaluate(in), 0)
+	if status.Compliant != policyv1beta2.Compliant || strings.Contains(event.Message, "no image") {
+		t.Error(event.Message)
+	}
+	c := conditionOf(status.Conditions, TypeBundleUnpackFailed)
+	if c == nil || !c.LastTransitionTime.Time.Equal(since) || c.Message != "no image" {
+		t.Errorf("condition is %+v", c)
+	}
+
+	in.Policy.Status, in.Subscriptions[0].Conditions = status, nil
+	status, event = Finish(in, Evaluate(in), 0)
+	if conditionOf(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
+		t.Errorf("conditions are %v, event %v", status.Conditions, event)
+	}
+}
+
+func TestSorted(t *testing.T) {
+	for message, want := range map[string]string{
+		"": "", "constraints not satisfiable": "constraints not satisfiable", "x: ": "x: ",
+		"constraints not satisfiable: b: 1, a": "constraints not satisfiable: a, b: 1",
+	} {
+		if diff := cmp.Diff(want, sorted(message)); diff != "" {
+			t.Error(diff)
+		}
+	}
+	long := "x: " + strings.Join(slices.Repeat([]string{"b", "a"}, 500), ", ")
+	if got := sorted(long); len(got) != len(long) {
+		t.Errorf("%d bytes, want %d", len(got), len(long))
+	}
+}

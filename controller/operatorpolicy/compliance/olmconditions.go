@@ -1,0 +1,108 @@
+package compliance
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The conditions of Subscriptions that the status of a policy repeats (R-ST-16). They inform: compliance follows from the conditions on
+// the same subjects. CatalogSourcesUnhealthy is not repeated: the policy has its own condition of that name, on its own catalog.
+const (
+	TypeInstallPlanMissing = "InstallPlanMissing"
+	TypeInstallPlanPending = "InstallPlanPending"
+	TypeInstallPlanFailed  = "InstallPlanFailed"
+	TypeBundleUnpacking    = "BundleUnpacking"
+	TypeBundleUnpackFailed = "BundleUnpackFailed"
+	TypeResolutionFailed   = "ResolutionFailed"
+)
+
+var repeatedTypes = []string{TypeInstallPlanMissing, TypeInstallPlanPending, TypeInstallPlanFailed,
+	TypeBundleUnpacking, TypeBundleUnpackFailed, TypeResolutionFailed}
+
+// reasonNotYetReconciled is OLM's reason for a plan without a phase.
+const reasonNotYetReconciled = "InstallPlanNotYetReconciled"
+
+// condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is wrong or in
+// progress.
+func (s *Subscription) condition(conditionType string) *SubscriptionCondition {
+	i := slices.IndexFunc(s.Conditions, func(c SubscriptionCondition) bool {
+		return c.Type == conditionType && c.Status == string(metav1.ConditionTrue)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &s.Conditions[i]
+}
+
+// subscriptionConditions repeats the conditions of the Subscription that still apply.
+func (e *evaluation) subscriptionConditions() []Finding {
+	if e.subscription == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, conditionType := range repeatedTypes {
+		c := e.subscription.condition(conditionType)
+		if c == nil || !e.applies(c) {
+			continue
+		}
+		message := c.Message
+		if strings.EqualFold(c.Reason, reasonUnsatisfiable) {
+			message = sorted(message)
+		}
+		message = either(text.Truncate(message, foreignText), "the Subscription "+e.subscription.named()+" has this condition, without a message")
+		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonOr(c.Reason, conditionType),
+			Message: message, Since: metav1.NewTime(c.LastTransitionTime)})
+	}
+	return findings
+}
+
+// applies reports whether a condition holds now. OLM removes most conditions late, and sets no time for those on unpacking and resolution
+// (setSubsCond in operator-lifecycle-manager pkg/controller/operators/catalog/operator.go), so they are compared with the observed state.
+func (e *evaluation) applies(c *SubscriptionCondition) bool {
+	sub := e.subscription
+	plan := e.referred()
+	switch c.Type {
+	case TypeInstallPlanMissing:
+		return sub.InstallPlan != "" && plan == nil
+	case TypeInstallPlanPending: // its reason is the phase
+		return plan != nil && (c.Reason == plan.Status.Phase || c.Reason == reasonNotYetReconciled && plan.Status.Phase == "") &&
+			(c.Reason != olm.PhaseRequiresApproval || !e.approved(plan))
+	case TypeInstallPlanFailed:
+		return plan != nil && plan.Status.Phase == olm.PhaseFailed
+	case TypeBundleUnpacking, TypeBundleUnpackFailed:
+		// OLM resolves no further for a Subscription with a pending plan, and restores both conditions after it has written that plan.
+		return (plan == nil || sub.State != olm.StateUpgradePending) &&
+			(c.Type == TypeBundleUnpackFailed || sub.condition(TypeBundleUnpackFailed) == nil)
+	default:
+		return e.unresolved() != nil
+	}
+}
+
+// referred returns the plan that the Subscription refers to, nil if it does not exist.
+func (e *evaluation) referred() *olm.InstallPlan {
+	plans := e.Namespace.Plans()
+	i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool {
+		return e.subscription.InstallPlan != "" && p.Metadata.Name == e.subscription.InstallPlan
+	})
+	if i < 0 {
+		return nil
+	}
+	return plans[i]
+}
+
+// sorted sorts the constraints in a message of OLM's resolver, which lists them in a different order each time: that would count as a
+// change.
+func sorted(message string) string {
+	intro, list, found := strings.Cut(message, ": ")
+	if !found {
+		return message
+	}
+	constraints := strings.Split(list, ", ")
+	slices.Sort(constraints)
+	return intro + ": " + strings.Join(constraints, ", ")
+}

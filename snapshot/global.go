@@ -1,0 +1,63 @@
+package snapshot
+
+import (
+	"slices"
+
+	"github.com/opgate/opgate/olm"
+)
+
+// InstalledGlobally returns the namespaces, sorted, with a ClusterServiceVersion of a package and an OperatorGroup for all namespaces. The
+// slice must not be modified.
+func (s *Snapshot) InstalledGlobally(pkg string) []string {
+	namespaces, _ := s.global.get(pkg)
+	return namespaces
+}
+
+// globalPackages returns the packages, sorted, that are installed in a namespace for all namespaces.
+func (e *entry) globalPackages() []string {
+	var groups []*olm.OperatorGroup
+	for _, o := range e.of(OperatorGroups) {
+		if g, ok := o.value.(*olm.OperatorGroup); ok {
+			groups = append(groups, g)
+		}
+	}
+	if olm.ScopeOf(groups) != olm.ScopeCluster {
+		return nil
+	}
+	var packages []string
+	for _, o := range e.of(ClusterServiceVersions) {
+		if csv, ok := o.value.(*storedCSV); ok && csv.here && csv.installed.Package != "" {
+			packages = append(packages, csv.installed.Package)
+		}
+	}
+	slices.Sort(packages)
+	return slices.Compact(packages)
+}
+
+// setGlobal replaces the packages that are installed in a namespace for all namespaces.
+func (d *draft) setGlobal(namespace string, before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
+	global := d.next.global.edit()
+	for _, pkg := range before {
+		if !slices.Contains(after, pkg) {
+			others := slices.DeleteFunc(slices.Clone(d.next.InstalledGlobally(pkg)), func(name string) bool { return name == namespace })
+			if len(others) == 0 {
+				global.remove(pkg)
+			} else {
+				global.set(pkg, others)
+			}
+			d.change.Packages = append(d.change.Packages, pkg)
+		}
+	}
+	for _, pkg := range after {
+		if !slices.Contains(before, pkg) {
+			others := d.next.InstalledGlobally(pkg)
+			i, _ := slices.BinarySearch(others, namespace)
+			global.set(pkg, slices.Insert(slices.Clone(others), i, namespace))
+			d.change.Packages = append(d.change.Packages, pkg)
+		}
+	}
+	d.next.global = global.next
+}
