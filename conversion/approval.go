@@ -14,7 +14,7 @@ func joinApproval(spec map[string]any, shown string) rules.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
 	install, hasInstall := sub[fieldInstallPlanApproval]
-	meant, known := map[string]string{automatic: automatic, manual: none}[text(install)]
+	implied, known := map[string]string{automatic: automatic, manual: none}[text(install)]
 	valid := upgrade == automatic || upgrade == none
 	var dialect rules.Dialect
 	switch {
@@ -24,18 +24,18 @@ func joinApproval(spec map[string]any, shown string) rules.Dialect {
 		return ""
 	case !hasUpgrade:
 		dialect = rules.DialectInstallPlanApproval
-	case upgrade == meant:
+	case upgrade == implied:
 	case shown == "":
 		return ""
 	case install == shown:
-		dialect, meant = rules.DialectUpgradeApproval, text(upgrade)
+		dialect, implied = rules.DialectUpgradeApproval, text(upgrade)
 	default:
 		dialect = rules.DialectInstallPlanApproval
 	}
 	sub = maps.Clone(sub)
 	delete(sub, fieldInstallPlanApproval)
 	spec[fieldSubscription] = sub
-	spec[fieldUpgradeApproval] = meant
+	spec[fieldUpgradeApproval] = implied
 	return dialect
 }
 

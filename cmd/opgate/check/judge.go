@@ -77,7 +77,7 @@ type context struct {
 	constraints *constraint.Set
 	// alone has a set for each of the constraints, to find where it applies.
 	alone []*constraint.Set
-	// order are the dependencies.
+	// graph has the dependencies.
 	graph *dependency.Graph
 }
 

@@ -52,7 +52,8 @@ func (e *evaluation) groupsCreated() Finding {
 	return f
 }
 
-// allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions.
+// allowedSubscription compares the Subscription with the fields by which the policy refuses Subscriptions. Whether OLM resolves it is its
+// owner's concern, and no violation: OLM may report a failure for long after an upgrade, and the policy repairs nothing.
 func (e *evaluation) allowedSubscription() Finding {
 	sub := e.subscription
 	switch {
@@ -74,10 +75,11 @@ func (e *evaluation) allowedSubscription() Finding {
 			"the Subscription "+sub.named()+" is not one that the policy allows: "+differing(different),
 			e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
 	}
-	if f := e.unresolved(); f != nil {
-		return *f
+	message := "the Subscription " + sub.named() + " is one that the policy allows"
+	if c := e.subscription.condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) {
+		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) + "), as its condition ResolutionFailed explains"
 	}
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", "the Subscription "+sub.named()+" is one that the policy allows",
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", message,
 		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound))
 }
 
