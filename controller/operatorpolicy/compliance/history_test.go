@@ -33,6 +33,14 @@ func TestHistory(t *testing.T) {
 				{100, "NonCompliant; plan to be approved"}, {0, "Compliant; runs 1"},
 			},
 		},
+		"what was done for the policy is kept": {
+			reports: []said{
+				{0, "NonCompliant; a"}, {1, "NonCompliant; the Subscription shop/etcd was created"}, {2, "NonCompliant; b"}, {3, "Compliant; c"},
+			},
+			want: []said{
+				{3, "Compliant; c"}, {2, "NonCompliant; b"}, {1, "NonCompliant; the Subscription shop/etcd was created"}, {0, "NonCompliant; a"},
+			},
+		},
 		"a step that lasts is kept": {
 			reports: []said{{0, "NonCompliant; a"}, {1, "NonCompliant; b"}, {11, "NonCompliant; c"}, {12, "NonCompliant; d"}},
 			want:    []said{{12, "NonCompliant; d"}, {1, "NonCompliant; b"}, {0, "NonCompliant; a"}},
