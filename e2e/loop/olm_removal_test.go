@@ -23,8 +23,8 @@ func storyRemoval(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(nonCompliant), has("cassandraoperator.v1.1.0"),
 		says("SubscriptionCompliant=False SubscriptionPresent", "will not be deleted, because the policy is not enforced"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"enforce"}}`)
-	waitForPolicy(t, e, p, is(compliant), has(""), says("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept",
-		"InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
+	waitForPolicy(t, e, p, is(compliant), has(""), says("CustomResourceDefinitionCompliant=True CustomResourceDefinitionKept"),
+		says("InstallPlanCompliant=True InstallPlanNotApplicable", "kept, since spec.removalBehavior.installPlans is Keep"))
 	e.WantNames(t, harness.Subscriptions, namespace)
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.OperatorGroups, namespace)
