@@ -281,7 +281,7 @@ func manyPlans(t *testing.T, e *harness.LoopEnv) {
 	writing.Wait()
 	e.Sync(t)
 	e.Propose(t, namespace, "other", harness.ForbiddenVersion)
-	e.WaitCondition(t, namespace, "InstallPlanCompliant", "True", "is not allowed")
+	e.WaitCondition(t, namespace, "InstallPlanCompliant", "False", "is not allowed")
 	e.WaitCondition(t, namespace, "SubscriptionCompliant", "True", "matches")
 	rests(t, e, namespace)
 
@@ -303,7 +303,7 @@ func cycle(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.Propose(t, namespace, "install-1", harness.AllowedVersion, "etcd zookeeper", "zookeeper etcd", "kafka")
-	e.WaitCondition(t, namespace, "InstallPlanCompliant", "True", "kafka.v1.0.0 is held")
+	e.WaitCondition(t, namespace, "InstallPlanCompliant", "False", "kafka.v1.0.0 is held")
 	e.WantApproved(t, namespace, "install-1", false)
 	e.Propose(t, namespace, "install-2", harness.AllowedVersion, "etcd zookeeper", "zookeeper kafka", "kafka etcd kafka")
 	e.WaitApproved(t, namespace, "install-2")
@@ -360,7 +360,7 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 		e.WaitCondition(t, namespace, "SubscriptionCompliant", "False", "")
 	}
 	e.Propose(t, unwanted, "install-1", harness.ForbiddenVersion)
-	e.WaitCondition(t, unwanted, "InstallPlanCompliant", "True", "is not allowed")
+	e.WaitCondition(t, unwanted, "InstallPlanCompliant", "False", "is not allowed")
 	// There is no Subscription yet, so that this plan waits for nothing until Opgate is killed.
 	e.Write(t, harness.Subscription(wanted, "etcd", harness.GoodCatalog, "Manual"))
 	e.Write(t, harness.InstallPlan(wanted, "install-1", harness.AllowedVersion))

@@ -511,6 +511,9 @@ func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLas
 	if err != nil {
 		t.Fatal(err)
 	}
+	if namedLast && len(got) > 0 && got[0] == "get installplans waiting" {
+		got = got[1:] // the Subscription's event came before those of the plan, which it names: one question, whether there is more to come
+	}
 	if !slices.Equal(got, want) {
 		op := &policyv1beta2.OperatorPolicy{}
 		if err := e.Admin.Get(ctx, crclient.ObjectKey{
