@@ -94,6 +94,7 @@ type Gate struct {
 	approvalMode rules.ApprovalMode
 	log          logr.Logger
 	now          func() time.Time
+	admitted     admitted
 }
 
 // New returns a gate.
@@ -133,13 +134,13 @@ const (
 // Handlers returns the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
 	return map[string]http.Handler{
-		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", judge: g.mutateSubscription},
-		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlan, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
+		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", governed: true, judge: g.mutateSubscription},
+		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", governed: true, judge: g.validateSubscription},
+		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlan, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validateOperatorPolicy},
-		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", judge: g.validateCSV},
+		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", governed: true, judge: g.validateCSV},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutatePolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validatePolicy},
@@ -245,7 +246,11 @@ func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, r
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	return rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+	if concerns := rules.NewOperatorPolicy(p.policy).Concerns(); v.Decision == rules.Allow && req.stores() && concerns != "" {
+		g.admitted.add(snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, g.now())
+	}
+	return v
 }
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
@@ -270,7 +275,11 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 			in.Old = old
 		}
 	}
-	return rules.JudgeConstraint(in)
+	v := rules.JudgeConstraint(in)
+	if v.Decision == rules.Allow && req.stores() {
+		g.admitted.add(snapshot.Constraints, snapshot.InCluster(), in.Constraint, g.now())
+	}
+	return v
 }
 
 func (g *Gate) validatePolicySet(_ context.Context, s *snapshot.Snapshot, req *request[policyv1beta1.PolicySet, policyv1beta1.PolicySet]) rules.Verdict {

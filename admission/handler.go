@@ -23,7 +23,9 @@ type endpoint[New, Old any] struct {
 	// exempt answers before the snapshot is read; nil exempts nothing. It is for the writes of OLM that
 	// must never be refused, whatever state the gate is in.
 	exempt func(*request[New, Old]) bool
-	judge  func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
+	// governed is whether policies and Constraints judge the kind.
+	governed bool
+	judge    func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
 }
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
@@ -93,6 +95,9 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	current := e.gate.store.Load()
 	if current == nil {
 		return notReady(e.kind)
+	}
+	if e.governed {
+		current = e.gate.settled(ctx, current, req.Namespace)
 	}
 	verdict := e.judge(ctx, current, req)
 	if verdict.Decision != rules.Allow {

@@ -21,6 +21,8 @@ type request[New, Old any] struct {
 	UID         string                    `json:"uid"`
 	Operation   string                    `json:"operation"`
 	SubResource string                    `json:"subResource"`
+	Namespace   string                    `json:"namespace"`
+	DryRun      bool                      `json:"dryRun"`
 	User        authenticationv1.UserInfo `json:"userInfo"`
 	Object      *New                      `json:"object"`
 	OldObject   *Old                      `json:"oldObject"`
@@ -36,6 +38,9 @@ func (r *request[New, Old]) caller() *authenticationv1.UserInfo {
 	}
 	return &r.User
 }
+
+// stores reports whether the API server stores the object if it is allowed.
+func (r *request[New, Old]) stores() bool { return r.authenticated && !r.DryRun }
 
 // maxName bounds each name in a review, in bytes: all of them may be repeated in the answer (threat G18).
 const maxName = 253

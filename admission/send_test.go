@@ -17,6 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -226,6 +227,10 @@ func reviewOf(t testing.TB, user string, status bool, old *unstructured.Unstruct
 		UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Operation: admissionv1.Create,
 		UserInfo: authenticationv1.UserInfo{Username: user, Groups: []string{"system:authenticated"}},
 		Object:   runtime.RawExtension{Raw: object},
+	}
+	var head metav1.PartialObjectMetadata
+	if json.Unmarshal(object, &head) == nil { // some tests send what is no object
+		req.Namespace = head.Namespace
 	}
 	if old != nil {
 		data, err := json.Marshal(old.Object)
