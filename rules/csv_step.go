@@ -12,6 +12,8 @@ import (
 type csvStep struct {
 	planCSV
 	plan *olm.InstallPlan
+	// stored is set for a judgement of what OLM has written.
+	stored bool
 	// inline is set if the plan contains the manifest, exact if the written contents equal the manifest.
 	inline, exact bool
 }
@@ -106,6 +108,9 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
+		if c.stored && f.Outcome == constraint.Undecided && f.Attributes == constraint.Deprecation {
+			continue // packages are read for unfinished plans only
+		}
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
 		if !overridden || !visible {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
