@@ -61,7 +61,13 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	if s.Write != nil && s.Write.GetNamespace() != "" {
 		existing = append([]*unstructured.Unstructured{namespace(s.Write.GetNamespace())}, existing...) // one with labels comes later
 	}
-	gate := newGateWithCatalogs(t, storeOf(t, existing...), overrideBy{"admin"}, catalogsOf(t, s))
+	var catalogs Catalogs
+	var packages rules.Packages
+	if s.Catalog != nil {
+		known := catalogsOf(t, s)
+		catalogs, packages = known, known.Version
+	}
+	gate := newGateWithCatalogs(t, storeWith(t, packages, existing...), overrideBy{"admin"}, catalogs)
 	old, object := written(t, s, existing)
 	got := send(t, gate, s.User, s.Verb == "replace-status", old, object)
 
@@ -141,12 +147,9 @@ func namespace(name string) *unstructured.Unstructured {
 	return u
 }
 
-// catalogsOf returns the channels of a scenario's catalogs, fetched from a server that answers as the package server does.
-func catalogsOf(t *testing.T, s *scenario.Scenario) Catalogs {
+// catalogsOf returns the packages of a scenario's catalogs, fetched from a server that answers as the package server does.
+func catalogsOf(t *testing.T, s *scenario.Scenario) *cache.Cache {
 	t.Helper()
-	if s.Catalog == nil {
-		return nil
-	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, u := range s.Catalog {
 			if strings.HasSuffix(r.URL.Path, "/namespaces/"+u.GetNamespace()+"/packagemanifests/"+u.GetName()) {

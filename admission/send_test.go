@@ -27,6 +27,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
@@ -118,6 +119,12 @@ var versions = scenario.Versions{Kubernetes: "1.36.2", OpenShift: "4.19.3"}
 // labels that they have in the objects, if they are there.
 func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
+	return storeWith(t, nil, objects...)
+}
+
+// storeWith is storeOf with packages of catalogs.
+func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.Unstructured) *snapshot.Store {
+	t.Helper()
 	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
 	var all []*snapshot.Object
 	for _, name := range namespacesOf(objects) {
@@ -135,7 +142,7 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Stor
 		}
 		all = append(all, reader.Read(kinds[i], raw(t, u)))
 	}
-	var builder snapshot.Builder
+	builder := snapshot.Builder{Packages: packages}
 	builder.Put(time.Time{}, all...)
 	return snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
 }

@@ -3,6 +3,7 @@
 package catalog
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/opgate/opgate/olm"
@@ -42,6 +43,56 @@ type Entry struct {
 	Version string
 	// Deprecation is the catalog's message; "" if the version is not deprecated.
 	Deprecation string
+}
+
+// Deprecations returns what is deprecated of a version that a plan takes from channels; an empty name is the default channel. Without
+// channels, as for a dependency that has no Subscription yet, a channel is deprecated only if all that have the version are. Known is false
+// if the package is nil, or one of the channels does not have the version (yet).
+func (p *Package) Deprecations(csv string, channels []string) (d olm.Deprecations, known bool) {
+	if p == nil {
+		return d, false
+	}
+	d.Package = p.Deprecation
+	if len(channels) == 0 {
+		return p.deprecationsAnywhere(csv, d)
+	}
+	for _, name := range channels {
+		channel := p.Channel(name)
+		if channel == nil {
+			return olm.Deprecations{}, false
+		}
+		entry, ok := channel.Entry(csv)
+		if !ok {
+			return olm.Deprecations{}, false
+		}
+		d.Channel, d.Version = cmp.Or(d.Channel, channel.Deprecation), cmp.Or(d.Version, entry.Deprecation)
+	}
+	return d, true
+}
+
+func (p *Package) deprecationsAnywhere(csv string, d olm.Deprecations) (_ olm.Deprecations, known bool) {
+	recommended := false
+	for i := range p.Channels {
+		channel := &p.Channels[i]
+		entry, ok := channel.Entry(csv)
+		if !ok {
+			continue
+		}
+		known, recommended = true, recommended || channel.Deprecation == ""
+		d.Channel, d.Version = cmp.Or(d.Channel, channel.Deprecation), cmp.Or(d.Version, entry.Deprecation)
+	}
+	if recommended {
+		d.Channel = ""
+	}
+	return d, known
+}
+
+// Has reports whether a channel has a version.
+func (p *Package) Has(csv string) bool {
+	return slices.ContainsFunc(p.Channels, func(c Channel) bool {
+		_, ok := c.Entry(csv)
+		return ok
+	})
 }
 
 // Channel returns the channel with a name, or the default channel if the name is empty. It is nil if the package is

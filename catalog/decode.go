@@ -94,8 +94,18 @@ func name(from map[string]any, field string) string {
 	return value
 }
 
+// noMessage stands for the message of a deprecation that has none.
+const noMessage = "the catalog gives no reason"
+
 func deprecation(from map[string]any) string {
-	text, _ := child(from, "deprecation")["message"].(string)
+	stated, is := from["deprecation"].(map[string]any)
+	if !is {
+		return ""
+	}
+	text, _ := stated["message"].(string)
+	if text == "" {
+		return noMessage
+	}
 	for i := range text { // at the start of a character, so that none is split
 		if i >= maxText {
 			return text[:i]

@@ -43,7 +43,7 @@ func TestDecode(t *testing.T) {
 		"wrong types all over": {`{"status":{` + identity + `,"defaultChannel":{},"deprecation":"x","channels":[7,null,"x",[],{},{"name":7},
 			{"name":"a","deprecation":7,"currentCSVDesc":[],"entries":{}},{"name":"b","currentCSVDesc":{"annotations":7,"installModes":"x"},
 			"entries":[7,{},{"name":[]},{"name":"e","version":7,"deprecation":{"message":7}}]}]}}`,
-			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a"}, {Name: "b", Entries: []Entry{{Name: "e"}}}}}},
+			&Package{Name: "etcd", Catalog: community, Channels: []Channel{{Name: "a"}, {Name: "b", Entries: []Entry{{Name: "e", Deprecation: noMessage}}}}}},
 		"channels is an object":           {`{"status":{` + identity + `,"channels":{"a":{}}}}`, &minimal},
 		"a channel without a usable name": {`{"status":{` + identity + `,"channels":[{"name":"` + long + `"}]}}`, &minimal},
 		"a message that is too long is cut between characters": {`{"status":{` + identity + `,"deprecation":{"message":"` + strings.Repeat("é", maxText) + `"}}}`,

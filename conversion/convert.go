@@ -19,6 +19,7 @@ type beyond struct {
 	// InstallPlanApproval is the value that conversion has set there, so that a later change of either form can be recognised.
 	InstallPlanApproval string          `json:"installPlanApproval,omitempty"`
 	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
+	Deprecated          json.RawMessage `json:"deprecated,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
@@ -32,6 +33,7 @@ const (
 	fieldInstallPlanApproval = "installPlanApproval"
 	fieldUpgradeApproval     = "upgradeApproval"
 	fieldVersionRange        = "versionRange"
+	fieldDeprecated          = "deprecated"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
@@ -64,6 +66,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 		spec[fieldUpgradeApproval] = extra.UpgradeApproval
 	}
 	putBack(spec, fieldVersionRange, extra.VersionRange)
+	putBack(spec, fieldDeprecated, extra.Deprecated)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -111,6 +114,7 @@ func ToV1beta1(content map[string]any) map[string]any {
 	}
 	extra.InstallPlanApproval = splitApproval(spec, dialect)
 	extra.VersionRange = takeOut(spec, fieldVersionRange)
+	extra.Deprecated = takeOut(spec, fieldDeprecated)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

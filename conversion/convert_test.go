@@ -97,6 +97,9 @@ func TestConvert(t *testing.T) {
 		"versionRange and statusConfig travel": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"versionRange":">=1.0.0 <2.0.0","statusConfig":{"upgradesAvailable":"Condition"}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {versionRange: ">=1.0.0 <2.0.0", statusConfig: {upgradesAvailable: Condition}, subscription: {}}}`, ""},
+		"deprecated travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"deprecated":"Hold"}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {deprecated: Hold, subscription: {}}}`, ""},
 		"the default of upgradesProgressing does not": {
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, ""},
@@ -287,6 +290,9 @@ func (r random) v1beta2() map[string]any {
 		spec["versionRange"] = pick[any](r, "<1.0.0", "", nil, r.anything(0))
 	}
 	if r.chance(20) {
+		spec["deprecated"] = pick[any](r, "Hold", "Allow", "", nil, r.anything(0))
+	}
+	if r.chance(20) {
 		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
@@ -340,7 +346,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

@@ -10,6 +10,9 @@ type CatalogSource struct {
 	Healthy bool
 }
 
+// Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.
+type Deprecations struct{ Package, Channel, Version string }
+
 // connectionReady is the state of a connection that OLM resolves from.
 const connectionReady = "READY"
 

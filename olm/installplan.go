@@ -121,7 +121,7 @@ func (p *InstallPlan) Trim() {
 	} else {
 		p.Status.Message = ""
 		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
-			return s.Resource.Kind != KindClusterServiceVersion && !s.Resource.IsRBAC() && !s.WritesDefinition()
+			return s.Resource.Kind != KindClusterServiceVersion && s.Resource.Kind != KindSubscription && !s.Resource.IsRBAC() && !s.WritesDefinition()
 		})
 		p.Status.Steps = append([]Step(nil), read...) // else the array of all steps stays
 	}
@@ -130,6 +130,7 @@ func (p *InstallPlan) Trim() {
 		if r.IsRBAC() {
 			r.Manifest.grants = r.Grants()
 		}
+		r.Manifest.subscription = r.Subscription()
 		r.Manifest.text = nil
 	}
 }

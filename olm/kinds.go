@@ -13,6 +13,7 @@ const (
 	KindCatalogSource         = "CatalogSource"
 	KindOperatorGroup         = "OperatorGroup"
 	KindOperatorCondition     = "OperatorCondition"
+	KindPackageManifest       = "PackageManifest"
 )
 
 // The versions of OLM's API: V1 is that of OperatorGroup, V2 that of OperatorCondition, V1alpha1 that of the other kinds.

@@ -29,7 +29,7 @@ func (s *Step) WritesCSV(name string) bool {
 // it.
 func SameStep(a, b Step) bool {
 	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
-		m.Spec, m.text, m.grants = nil, nil, nil
+		m.Spec, m.text, m.grants, m.subscription = nil, nil, nil, nil
 	}
 	return a == b
 }
@@ -58,9 +58,10 @@ type Manifest struct {
 	// Unreadable is set if the manifest should have properties and does not decode.
 	Unreadable bool
 
-	// text is the manifest as written in the object's JSON, until Trim; grants is what Trim read of it.
-	text   *[]byte
-	grants *Grants
+	// text is the manifest as written in the object's JSON, until Trim; grants and subscription are what Trim read of it.
+	text         *[]byte
+	grants       *Grants
+	subscription *Subscription
 }
 
 // UnmarshalJSON keeps the digest and decodes the manifest only if the annotation occurs, which is in ClusterServiceVersions and hardly
@@ -87,4 +88,21 @@ func (m *Manifest) read(raw []byte) error {
 	m.Properties, m.AuthorProperties = csv.Metadata.Annotations.Properties, csv.Metadata.Annotations.AuthorProperties
 	m.Spec = &csv.Spec
 	return nil
+}
+
+// Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another kind, and for a
+// manifest that cannot be read.
+func (r *StepResource) Subscription() *Subscription {
+	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
+		return r.Manifest.subscription
+	}
+	var text string
+	if kjson.UnmarshalCaseSensitivePreserveInts(*r.Manifest.text, &text) != nil {
+		return nil
+	}
+	sub, err := DecodeSubscription([]byte(text))
+	if err != nil {
+		return nil
+	}
+	return sub
 }

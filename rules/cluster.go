@@ -12,6 +12,8 @@ type Cluster struct {
 	Definitions []*constraint.Definition
 	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
+	// Packages are those of every Namespace.
+	Packages Packages
 
 	contents map[string]*NamespaceContents
 }
@@ -78,7 +80,7 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {
-		contents.Constraints = c.Constraints
+		contents.Constraints, contents.Packages = c.Constraints, c.Packages
 		namespaces[name] = NewNamespace(name, *contents)
 	}
 	return namespaces

@@ -33,6 +33,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""
 		if step, ok := in.stepOf(plan); ok {
+			step.stored = true
 			steps = append(steps, step)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 type csvStep struct {
 	planCSV
 	plan *olm.InstallPlan
+	// stored is set for a judgement of what OLM has written.
+	stored bool
 	// inline is set if the plan contains the manifest, exact if the written contents equal the manifest.
 	inline, exact bool
 }
@@ -106,6 +108,9 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
+		if c.stored && f.Outcome == constraint.Undecided && f.Attributes == constraint.Deprecation {
+			continue // packages are read for unfinished plans only
+		}
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
 		if !overridden || !visible {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
@@ -128,13 +133,31 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 	}
 }
 
-// RefusedSteps returns why the ClusterServiceVersions that an approved plan still has to write are refused; none if they are allowed. OLM
-// repeats a refused step for as long as the plan exists.
+// RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are refused; none if they
+// are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	if plan.Status.Phase != olm.PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
 		return nil
 	}
-	return refusedSteps(plan, ns)
+	return append(refusedSteps(plan, ns), refusedSubscriptions(plan, ns)...)
+}
+
+// refusedSubscriptions judges the Subscriptions that OLM generates for dependencies, as they are judged when it writes them.
+func refusedSubscriptions(plan *olm.InstallPlan, ns *Namespace) (reasons []Reason) {
+	for i := range plan.Status.Steps {
+		sub := plan.Status.Steps[i].Resource.Subscription()
+		if sub == nil || slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Metadata.Name == sub.Metadata.Name }) {
+			continue
+		}
+		generated := *sub
+		generated.Metadata.Namespace, generated.Metadata.Annotations.GeneratedBy = plan.Metadata.Namespace, plan.Metadata.Name
+		v := JudgeSubscription(SubscriptionInput{Subscription: &generated, Namespace: ns, ByOLM: true, Mode: MutateApproval})
+		for _, r := range v.Reasons {
+			r.Message = "Subscription " + text.Name(sub.Metadata.Name) + " to package " + text.Name(sub.Spec.Package) + ": " + r.Message
+			reasons = append(reasons, r)
+		}
+	}
+	return reasons
 }
 
 func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
@@ -24,6 +25,8 @@ type Namespace struct {
 	deleting       bool
 	graph          *dependency.Graph
 	groups         []*olm.OperatorGroup
+	// packages are those that plans are judged by; nil where one is not known.
+	packages map[packageKey]*catalog.Package
 }
 
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
@@ -45,6 +48,8 @@ type NamespaceContents struct {
 	Labels   map[string]string
 	// Constraints are those of the cluster, with the facts about it.
 	Constraints *constraint.Set
+	// Packages are called once, for what plans are judged by. Default: none is known.
+	Packages Packages
 }
 
 // NewNamespace indexes the objects of a namespace.
@@ -73,6 +78,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	for i := range n.installed {
 		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].CSV], n.installed[i].NotUpgradeable)
 	}
+	n.readPackages(c.Packages)
 	return n
 }
 
@@ -255,6 +261,7 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
+	contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package { return n.packages[packageKey{pkg, source}] }
 	return NewNamespace(n.name, contents)
 }
 

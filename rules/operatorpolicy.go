@@ -33,6 +33,8 @@ type OperatorPolicy struct {
 	Catalog              olm.Catalog
 	// ApproveUpgrades is false if the policy holds every upgrade of an installed operator.
 	ApproveUpgrades bool
+	// HoldDeprecated is set if the policy holds what the catalog deprecates.
+	HoldDeprecated bool
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
 	// While it is set, nothing that the policy governs is approved.
@@ -73,6 +75,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		Catalog:         olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source},
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
+		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		versions:        SplitVersions(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
@@ -153,6 +156,8 @@ func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 		return olm.ApprovalManual, "the policy is mustnothave"
 	case !p.ApproveUpgrades:
 		return olm.ApprovalManual, "spec.upgradeApproval is not Automatic"
+	case p.HoldDeprecated:
+		return olm.ApprovalManual, "spec.deprecated is Hold"
 	case ns.constrained():
 		return olm.ApprovalManual, ns.applicableText()
 	}

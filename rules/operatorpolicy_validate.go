@@ -39,6 +39,9 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	}
 	errs = append(errs, oneOf(specPath.Child("upgradeApproval"), spec.UpgradeApproval,
 		policyv1beta2.UpgradeApprovalAutomatic, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalNever)...)
+	if spec.Deprecated != "" {
+		errs = append(errs, oneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold, policyv1beta2.DeprecatedAllow)...)
+	}
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))

@@ -14,6 +14,9 @@ const RulePlanConstraint RuleID = "plan/constraint"
 
 var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) whether it does is not known"}
 
+// maxDeprecation bounds a catalog's message, in bytes.
+const maxDeprecation = 256
+
 // planJudge holds what is computed once for all ClusterServiceVersions of a plan.
 type planJudge struct {
 	PlanInput
@@ -65,6 +68,14 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 	} else {
 		b.Unknown |= constraint.CatalogSource
 	}
+	deprecated, known := c.deprecations(ns)
+	if !known {
+		b.Unknown |= constraint.Deprecation
+	}
+	for _, message := range []*string{&deprecated.Package, &deprecated.Channel, &deprecated.Version} {
+		*message = text.Truncate(*message, maxDeprecation) // a long text makes every rule more expensive
+	}
+	b.Deprecated = deprecated
 	// A dependency of another operator follows no channel until it has a Subscription.
 	for _, s := range ns.subscribers(c.pkg) {
 		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
@@ -78,7 +89,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 // bundle returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
-		Channel: c.Channel, Catalog: c.Catalog}
+		Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes

@@ -32,6 +32,8 @@ var progressChecks = []struct {
 	{RulePlanUpgrade, heldUpgrade},
 	// A version that OLM resolved from another channel is not what the policy wants.
 	{RulePlanChannel, foreignPlanChannel},
+	// What the catalog deprecates gets no fixes.
+	{RulePlanDeprecated, heldDeprecated},
 }
 
 func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {

@@ -117,8 +117,8 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 
 // passesByName reports whether a policy allows a CSV by its name alone.
 func (p *OperatorPolicy) passesByName(csv string) bool {
-	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && p.Catalog.Name == "" && p.Catalog.Namespace == "" &&
-		p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
+	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated &&
+		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
 }
 
 // PlanUpdateInput is the input of JudgePlanUpdate.

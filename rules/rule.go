@@ -44,7 +44,7 @@ var (
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
 		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
-		planNotUpgradeable,
+		planNotUpgradeable, planDeprecated,
 	}
 	csvRules            = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator}
 	operatorPolicyRules = []Rule{

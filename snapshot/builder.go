@@ -57,6 +57,8 @@ type event struct {
 	key       types.NamespacedName
 	// cluster has the cluster versions.
 	cluster *constraint.Cluster
+	// pkg is a package of which the content has changed in a catalog.
+	pkg string
 	// synced is a kind of which all objects have been read.
 	synced *Kind
 }
@@ -68,6 +70,8 @@ type Builder struct {
 	Unjudged []string
 	// Needed reports whether a policy depends on the cluster. Default: none does.
 	Needed func(*policyv1beta2.OperatorPolicy) bool
+	// Packages are those of catalogs. Default: none is known.
+	Packages rules.Packages
 
 	last *Snapshot
 	// incomplete are the policies that depend on the cluster.
@@ -104,6 +108,8 @@ type draft struct {
 	// constraints is set if a Constraint, or a fact about the cluster, is new.
 	constraints  bool
 	graphChanges []ObjectChange
+	// packages are those of which the content has changed in a catalog.
+	packages []string
 	// scopeChanged is set if the set of cluster-scoped kinds changed.
 	scopeChanged bool
 }
@@ -134,6 +140,7 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 	if d.constraints {
 		d.setConstraints()
 	}
+	d.rejudgePackages()
 	d.setNamespaces()
 	b.last = d.next
 	return d.next, d.change
@@ -145,6 +152,8 @@ func (d *draft) apply(e *event) {
 		d.next.synced[e.synced.index] = true
 	case e.cluster != nil:
 		d.versions, d.constraints = *e.cluster, true
+	case e.pkg != "":
+		d.packages = append(d.packages, e.pkg)
 	case e.completed != nil:
 		d.complete(e.key, e.completed)
 	default:
@@ -285,7 +294,7 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
-	cluster := rules.Cluster{Constraints: d.next.constraints}
+	cluster := rules.Cluster{Constraints: d.next.constraints, Packages: d.Packages}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
 	}

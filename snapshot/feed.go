@@ -52,6 +52,8 @@ type FeedOptions struct {
 	// Completer completes policies that depend on the cluster. Default: none; such policies hold
 	// what they govern, as far as they state that.
 	Completer Completer
+	// Packages are those of catalogs. Whoever changes them calls PackageChanged. Default: none is known.
+	Packages Packages
 	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
 	// not block. Default: not called.
 	Interrupted func()
@@ -68,6 +70,9 @@ func NewFeed(o FeedOptions) *Feed {
 	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged}}
 	if o.Completer != nil {
 		f.builder.Needed = o.Completer.Needed
+	}
+	if o.Packages != nil {
+		f.builder.Packages = o.Packages.Version
 	}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
 		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
@@ -283,6 +288,7 @@ func (f *Feed) build() {
 	}
 	next, change := f.builder.build(f.Now(), events)
 	f.Store.replace(next, change)
+	f.catalogsChanged(change)
 	f.Log.V(1).Info("snapshot built", "generation", next.generation, "namespaces", change.Namespaces)
 	next.judgeWaiting(change.Namespaces)
 }

@@ -35,6 +35,8 @@ const (
 	absences = 7
 	// maxEntries bounds the memory; beyond it the package that was requested least recently is dropped.
 	maxEntries = 1000
+	// maxLacking bounds the versions that a package is fetched again for.
+	maxLacking = 100
 	// maxFetches is the number of concurrent requests, so that a slow one does not delay the others.
 	maxFetches = 4
 )
@@ -82,6 +84,8 @@ type entry struct {
 	pending bool
 	// refetchAt is when to fetch once more; zero for never.
 	refetchAt time.Time
+	// lacking are versions that the content does not have, although a plan does: the package server lags behind its catalog.
+	lacking map[string]bool
 	// abandoned reports whether retries ended because the package was not wanted any more.
 	abandoned bool
 	problem   string // the last one that was logged
@@ -107,7 +111,38 @@ func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if e := c.get(query{pkg, source}); e != nil {
+		return e.content
+	}
+	return nil
+}
+
+// Version is Get for a reader that needs a version of a package. If the known content does not have it, it is fetched again, with
+// exponential backoff while the version is wanted.
+func (c *Cache) Version(pkg, csv string, source olm.Catalog) *catalog.Package {
+	if pkg == "" || max(len(pkg), len(csv)) > catalog.MaxName {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	q := query{pkg, source}
+	e := c.get(q)
+	if e == nil {
+		return nil
+	}
+	if e.content == nil || e.lacking[csv] || len(e.lacking) == maxLacking || e.content.Has(csv) {
+		return e.content
+	}
+	if e.lacking == nil {
+		e.lacking = map[string]bool{}
+	}
+	e.lacking[csv], e.pending = true, true
+	c.queue.AddRateLimited(q)
+	return e.content
+}
+
+// get returns the entry of a query, which may be fetched first; nil if there is no room for it. The caller holds the lock.
+func (c *Cache) get(q query) *entry {
 	e := c.entries[q]
 	if e == nil {
 		if c.queue.Len() >= maxEntries {
@@ -122,7 +157,7 @@ func (c *Cache) Get(pkg string, source olm.Catalog) *catalog.Package {
 		e.abandoned, e.pending = false, true
 		c.queue.Add(q)
 	}
-	return e.content
+	return e
 }
 
 // Channel returns a channel of a package, or its default channel if the name is empty. It never sends a request: the
@@ -209,7 +244,7 @@ func (c *Cache) begin(q query) bool {
 	}
 	if c.queue.NumRequeues(q) > 0 && !e.wanted(now) {
 		c.queue.Forget(q)
-		e.pending, e.abandoned = false, true
+		e.pending, e.abandoned, e.lacking = false, true, nil
 		if e.content == nil {
 			delete(c.entries, q)
 			return false
@@ -253,7 +288,17 @@ func (c *Cache) update(q query, content *catalog.Package, err error) (changed bo
 		e.content = nil
 		return true
 	}
-	c.queue.Forget(q)
+	for csv := range e.lacking {
+		if content.Has(csv) {
+			delete(e.lacking, csv)
+		}
+	}
+	if len(e.lacking) > 0 {
+		e.pending = true
+		c.queue.AddRateLimited(q)
+	} else {
+		c.queue.Forget(q)
+	}
 	if reflect.DeepEqual(e.content, content) {
 		return false
 	}

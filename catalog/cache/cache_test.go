@@ -379,3 +379,43 @@ func TestManyAskAtOnce(t *testing.T) {
 	cancel()
 	all.Wait()
 }
+
+// A plan can have a version before the package server, which follows its catalog with a delay, does.
+func TestVersionThatTheServerDoesNotHaveYet(t *testing.T) {
+	having := func(csvs ...string) func(query) (*catalog.Package, error) {
+		return func(q query) (*catalog.Package, error) {
+			channel := catalog.Channel{Name: "stable"}
+			for _, name := range csvs {
+				channel.Entries = append(channel.Entries, catalog.Entry{Name: name})
+			}
+			return &catalog.Package{Name: q.pkg, Catalog: community, Channels: []catalog.Channel{channel}}, nil
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, s := start(t, having("etcd.v1"))
+		c.Version("etcd", "etcd.v1", community)
+		pass(time.Hour)
+		for range 3 {
+			c.Version("etcd", "etcd.v2", community)
+		}
+		pass(7 * time.Second)
+		if requests, changed := s.seen(); len(requests) != 4 || len(changed) != 1 {
+			t.Errorf("requests %v, changes %v; want four requests, with growing pauses, and one change", requests, changed)
+		}
+		s.say(having("etcd.v2", "etcd.v1"))
+		pass(time.Minute)
+		if p := c.Version("etcd", "etcd.v2", community); !p.Has("etcd.v2") {
+			t.Errorf("got %v", p)
+		}
+		s.seen()
+		pass(time.Hour)
+		if requests, _ := s.seen(); len(requests) > 0 {
+			t.Errorf("requests although nothing is missing: %v", requests)
+		}
+		c.Version("etcd", "etcd.v3", community)
+		pass(24 * time.Hour)
+		if requests, _ := s.seen(); len(requests) > 15 {
+			t.Errorf("%d requests for a version that is not wanted any more", len(requests))
+		}
+	})
+}

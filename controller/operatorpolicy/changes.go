@@ -3,7 +3,6 @@ package operatorpolicy
 import (
 	"slices"
 
-	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -33,7 +32,6 @@ func (c *Controller) changed(change *snapshot.Change) {
 		o := change.Objects[i].Object()
 		switch o.Kind() {
 		case snapshot.CatalogSources:
-			c.Packages.CatalogChanged(olm.Catalog{Namespace: o.Namespace, Name: o.Name})
 			c.queue.Add(current.Governed()...)
 		case snapshot.CustomResourceDefinitions:
 			c.queue.Add(ownersOf(current, o)...)

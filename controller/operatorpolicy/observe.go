@@ -21,6 +21,7 @@ type observed struct {
 	subscriptions []compliance.Subscription
 	csvs          []compliance.CSV
 	deployments   map[string]compliance.Deployment
+	catalogs      []olm.Catalog
 }
 
 // observe reads a namespace from a snapshot, without requests to the API server.
@@ -38,6 +39,12 @@ func observe(s *snapshot.Snapshot, namespace string) *observed {
 	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
 		w.deployments[o.Name] = deployment(o.Unstructured())
 	}
+	for o := range s.Each(snapshot.CatalogSources) {
+		w.catalogs = append(w.catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
+	}
+	slices.SortFunc(w.catalogs, func(a, b olm.Catalog) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return w
 }
 

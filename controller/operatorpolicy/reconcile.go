@@ -94,6 +94,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
 		CatalogSource: func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
+		Catalogs:      w.catalogs,
 		Package:       func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
 	}
 	if overlap := rules.Overlapping(ns, p.Package); p.Enforced && len(overlap) > 1 {

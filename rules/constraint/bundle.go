@@ -12,7 +12,9 @@ type Bundle struct {
 	// dependency that a plan installs without a Subscription.
 	CSV, Package, Version, Channel string
 	Catalog                        olm.Catalog
-	Properties                     []olm.Property
+	// Deprecated has the catalog's messages.
+	Deprecated olm.Deprecations
+	Properties []olm.Property
 	// Manifest is what the ClusterServiceVersion requests; nil if nothing.
 	Manifest Manifest
 	// Unknown are the attributes that are not known; rules that depend on them are Undecided.

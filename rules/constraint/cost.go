@@ -160,8 +160,8 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return max(up(s.shape.elements), ruleListNames)
 		}
 		return up(s.shape.text)
-	case varNamespace, varCatalog:
-		return max(up(s.shape.text), up(s.shape.elements), 2)
+	case varNamespace, varCatalog, varDeprecated:
+		return max(up(s.shape.text), up(s.shape.elements), 3)
 	case "":
 	default:
 		return up(s.shape.text)
@@ -218,7 +218,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 			return s.propertyWeight(path[2:], up(s.shape.cluster), item)
 		}
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
-	case varNamespace, varCatalog:
+	case varNamespace, varCatalog, varDeprecated:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
 	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
 		return s.typeWeight(node.Type())

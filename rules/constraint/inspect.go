@@ -18,6 +18,7 @@ import (
 // knownFields are the keys of the map variables with fixed keys. CEL would report a misspelled one only at run time.
 var knownFields = map[string][]string{
 	varCatalog:                 {"name", "namespace"},
+	varDeprecated:              {"package", "channel", "version"},
 	varCluster:                 {"version", "openshift", "properties"},
 	varNamespace:               {"metadata"},
 	varNamespace + ".metadata": {"name", "labels"},

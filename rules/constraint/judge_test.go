@@ -241,10 +241,11 @@ func TestRemembered(t *testing.T) {
 		"webhooks": func(b *Bundle, _ *Namespace) {
 			b.Manifest = manifestOf{webhooks: []map[string][]string{{"apiGroups": {"*"}}}}
 		},
-		"unknown":   func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
-		"namespace": func(_ *Bundle, ns *Namespace) { ns.Name = "other" },
-		"label":     func(_ *Bundle, ns *Namespace) { ns.Labels = map[string]string{"tier": "x"} },
-		"labels":    func(_ *Bundle, ns *Namespace) { ns.Unknown = true },
+		"unknown":    func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
+		"deprecated": func(b *Bundle, _ *Namespace) { b.Deprecated.Version = "x" },
+		"namespace":  func(_ *Bundle, ns *Namespace) { ns.Name = "other" },
+		"label":      func(_ *Bundle, ns *Namespace) { ns.Labels = map[string]string{"tier": "x"} },
+		"labels":     func(_ *Bundle, ns *Namespace) { ns.Unknown = true },
 	}
 	for name, change := range changed {
 		b, ns, budget := etcd(), shop, NewBudget(nil)

@@ -237,7 +237,8 @@ func digest(b *Bundle, ns Namespace) factsKey {
 			buffer = append(buffer, part...)
 		}
 	}
-	text(b.CSV, b.Package, b.Version, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name)
+	text(b.CSV, b.Package, b.Version, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
+		b.Deprecated.Package, b.Deprecated.Channel, b.Deprecated.Version)
 	unknown := b.Unknown
 	if ns.Unknown {
 		unknown |= NamespaceLabels

@@ -33,18 +33,21 @@ const (
 	Annotations
 	// CatalogState is what the CatalogSource itself says; it is unknown for one that does not exist.
 	CatalogState
+	// Deprecation is what the catalog says is deprecated.
+	Deprecation
 )
 
 // InCSV are the attributes that only the ClusterServiceVersion itself contains.
 const InCSV = Contents | Annotations
 
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
-	"annotations of the ClusterServiceVersion", "state of the CatalogSource"}
+	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
+	"deprecations in the catalog"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -65,6 +68,7 @@ const (
 	varVersion    = "version"
 	varChannel    = "channel"
 	varCatalog    = "catalog"
+	varDeprecated = "deprecated"
 	varNamespace  = "namespaceObject"
 	varCluster    = "cluster"
 
@@ -118,6 +122,12 @@ var variables = []variable{
 		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
+	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
+			d := &b.Deprecated
+			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
+				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel), "version": m.seen(d.Version)})
+		}},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
@@ -180,12 +190,16 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
 			" does not exist or is not known)"
 	}
+	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
+		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
+			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " + text.Name(b.CSV) + ")"
+	}
 	names := a.Names()
 	if len(names) == 0 {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

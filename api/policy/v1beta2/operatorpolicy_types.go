@@ -63,6 +63,15 @@ const (
 	UpgradeApprovalNever UpgradeApproval = "Never"
 )
 
+// DeprecatedAction says what happens to what the catalog deprecates.
+type DeprecatedAction string
+
+// Values of DeprecatedAction.
+const (
+	DeprecatedHold  DeprecatedAction = "Hold"
+	DeprecatedAllow DeprecatedAction = "Allow"
+)
+
 // RemovalAction says what happens to one kind of object when an operator is
 // removed.
 // ---
@@ -228,13 +237,31 @@ type OperatorPolicySpec struct {
 	//
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
-	// Automatic, versions and versionRange are empty and no cluster constraint
-	// applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// Automatic, versions and versionRange are empty, deprecated is not Hold and no
+	// cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
 	// +required
 	UpgradeApproval UpgradeApproval `json:"upgradeApproval"`
+
+	// What happens to InstallPlans with a version that is deprecated in its
+	// catalog, or whose channel or package is. Optional.
+	//
+	// - Allow, the default: deprecations are reported in the status and refuse
+	//   nothing.
+	// - Hold: such a plan is not approved, also if versions or startingCSV name
+	//   the version, nor is one while its PackageManifest is not known. What is
+	//   installed already stays.
+	//
+	// Like versions, Hold makes the Subscription's installPlanApproval Manual in
+	// an enforced policy. It has no effect with complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +kubebuilder:validation:Enum=Hold;Allow
+	// +optional
+	Deprecated DeprecatedAction `json:"deprecated,omitempty"`
 
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the

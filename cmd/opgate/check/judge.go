@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -81,8 +82,17 @@ type context struct {
 	graph *dependency.Graph
 }
 
+// packageKey identifies a package in a catalog.
+type packageKey struct {
+	name   string
+	source olm.Catalog
+}
+
 func clusterOf(m *manifests, versions constraint.Cluster) *context {
-	c := rules.Cluster{Facts: versions}
+	packages := map[packageKey]*catalog.Package{}
+	c := rules.Cluster{Facts: versions, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+		return packages[packageKey{pkg, source}]
+	}}
 	for _, o := range m.objects {
 		switch {
 		case o.definition != nil:
@@ -93,6 +103,8 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 			c.AddSubscription(o.subscription)
 		case o.plan != nil:
 			c.AddPlan(o.plan)
+		case o.pkg != nil:
+			packages[packageKey{o.pkg.Name, o.pkg.Catalog}] = o.pkg
 		case o.context != nil:
 			o.context(&c)
 		case o.labels != nil:

@@ -14,6 +14,7 @@ import (
 	constraintv2 "github.com/opgate/opgate/api/constraint/v2"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -43,6 +44,7 @@ var kinds = withContext(
 	watched(snapshot.InstallPlans, readPlan),
 	kind{GroupVersionKind: olm.V1.WithKind(olm.KindOperatorCondition), read: reader(snapshot.OperatorConditions), unchecked: true},
 	contextual(snapshot.Namespaces, readNamespace),
+	kind{GroupVersionKind: olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), read: readPackage, unchecked: true},
 )
 
 // withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
@@ -163,6 +165,17 @@ func readPlan(raw []byte, o *object) []fieldFault {
 	o.plan = p
 	o.identify(&p.Metadata)
 	return faults
+}
+
+// readPackage reads what a catalog says of a package. It does not identify the object: a package in several catalogs is several objects of
+// one name.
+func readPackage(raw []byte, o *object) []fieldFault {
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+		return []fieldFault{wrongType(raw, &content, err)}
+	}
+	o.pkg = catalog.Decode(content)
+	return nil
 }
 
 // reader returns the function that reads objects of a kind as context.

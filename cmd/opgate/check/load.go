@@ -12,6 +12,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -42,6 +43,8 @@ type object struct {
 
 	subscription *olm.Subscription
 	plan         *olm.InstallPlan
+	// pkg is that of a PackageManifest.
+	pkg *catalog.Package
 	// context adds an object that is not judged to those of the cluster.
 	context func(to *rules.Cluster)
 	// labels are those of a Namespace; nil for everything else.

@@ -73,6 +73,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		return nil, nil, err
 	}
 	catalogs := cache.New(cache.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
+		feed.PackageChanged(pkg)
 		resolver.PackageChanged(pkg)
 		if loop != nil {
 			loop.PackageChanged(pkg)
@@ -88,8 +89,8 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
 	feed = snapshot.NewFeed(snapshot.FeedOptions{
-		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Panics: recorder, Log: log.WithName("snapshot"), Now: time.Now,
-		Interrupted: versions.Refresh,
+		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Panics: recorder,
+		Log: log.WithName("snapshot"), Now: time.Now, Interrupted: versions.Refresh,
 	})
 	runnables := []ctrlmanager.Runnable{catalogs, resolver, feed, versions}
 	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 )
+
+// connectionReady is the state of a CatalogSource that OLM resolves from.
+const connectionReady = "READY"
 
 // catalogSource reports whether the catalog of the operator is healthy. The condition is True if it
 // is not.
@@ -33,14 +37,44 @@ func (e *evaluation) catalogSource() Finding {
 	case live.State == "":
 		// Nothing was observed of it yet. Tools would ignore another condition type (R-ST-8).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
-	case live.State != "READY":
+	case live.State != connectionReady:
 		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.State), relatedUnhealthy
 	default:
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
 		state, reason = policyv1beta2.Compliant, relatedFound
 	}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindCatalogSource, o, state, reason)}
+	for _, other := range e.blocking() {
+		f.Status, f.Reason = statusIf(!tolerated), "CatalogSourcesFoundUnhealthy"
+		f.Message += "; CatalogSource " + other.named() + " is unhealthy: its state is " + text.Quote(other.State) + ", and OLM resolves nothing in namespace " +
+			e.wanted.namespace + " until it is healthy or deleted"
+		f.Related = append(f.Related, e.related(kindCatalogSource, other.Object, compliantIf(tolerated), relatedUnhealthy))
+	}
 	return f
+}
+
+// blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the Subscription. OLM resolves from
+// all catalogs in the namespace and in the one for global catalogs, or not at all. The global one is that of the operator's catalog, if it
+// is another namespace; else only OLM's message names it ("error using catalogsource olm/community: ...").
+func (e *evaluation) blocking() []CatalogSource {
+	if e.subscription == nil || e.CatalogSource == nil {
+		return nil
+	}
+	failed := e.subscription.condition(TypeResolutionFailed)
+	if failed == nil || strings.EqualFold(failed.Reason, reasonUnsatisfiable) {
+		return nil
+	}
+	var found []CatalogSource
+	for _, c := range e.Catalogs {
+		counts := c.Namespace == e.wanted.namespace || c.Namespace == e.catalog.Namespace || strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":")
+		if !counts || c == e.catalog {
+			continue
+		}
+		if live := e.CatalogSource(c); live != nil && live.State != connectionReady {
+			found = append(found, *live)
+		}
+	}
+	return found
 }
 
 // manifestChannel is the channel of the Subscription in the catalog, nil if it is not known.

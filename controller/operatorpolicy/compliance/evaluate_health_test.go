@@ -1,10 +1,12 @@
 package compliance
 
 import (
+	"strings"
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 )
 
 func TestEvaluateCSV(t *testing.T) {
@@ -125,7 +127,30 @@ func TestEvaluateWorkload(t *testing.T) {
 	}
 }
 
+// prevented is a Subscription that OLM does not resolve.
+func prevented(message string) given {
+	return func(in *Input) { failing("ErrorPreventedResolution", message)(&in.Subscriptions[0]) }
+}
+
+// others are further CatalogSources that are not ready.
+func others(catalogs ...string) given {
+	return func(in *Input) {
+		own := in.CatalogSource
+		for _, c := range append(catalogs, "olm/community") {
+			namespace, name, _ := strings.Cut(c, "/")
+			in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: namespace, Name: name})
+		}
+		in.CatalogSource = func(c olm.Catalog) *CatalogSource {
+			if c.Name == "community" {
+				return own(c)
+			}
+			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name}, State: "CONNECTING"}
+		}
+	}
+}
+
 func TestEvaluateCatalog(t *testing.T) {
+	const blocks = ` is unhealthy: its state is "CONNECTING", and OLM resolves nothing in namespace shop until it is healthy or deleted`
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
 	for _, s := range []scenario{
 		{
@@ -138,6 +163,41 @@ func TestEvaluateCatalog(t *testing.T) {
 			name: "8.4 unhealthy", given: []given{running, catalogState("TRANSIENT_FAILURE")},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
 			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected but is unhealthy"}},
+		},
+		{
+			name: "M-14 others keep OLM from resolving", given: []given{running, prevented("error using catalogsource olm/broken: no connection"),
+				others("olm/broken", "shop/local", "elsewhere/unseen")},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource olm/broken" + blocks + "; CatalogSource shop/local" + blocks},
+			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected",
+				"broken Compliant Resource found as expected but is unhealthy", "local Compliant Resource found as expected but is unhealthy"}},
+		},
+		{
+			name: "M-14 and it matters", given: []given{running, prevented("error using catalogsource olm/broken: no connection"), others("olm/broken"), matters},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "True CatalogSourcesFoundUnhealthy"},
+			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected",
+				"broken NonCompliant Resource found as expected but is unhealthy"}},
+		},
+		{
+			name: "M-14 a global catalog that only the message names", given: []given{running, prevented("error using catalogsource market/global: no connection"),
+				others("market/global", "market/glob")},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource market/global" + blocks},
+		},
+		{
+			name: "M-14 its own is unhealthy too", given: []given{running, prevented("down"), catalogState("TRANSIENT_FAILURE"), others("olm/broken")},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: `CatalogSource olm/community was found but is unhealthy: its state is "TRANSIENT_FAILURE"; ` +
+				"CatalogSource olm/broken" + blocks},
+		},
+		{
+			name: "M-14 OLM resolves all the same", given: []given{running, others("olm/broken")},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound"},
+		},
+		{
+			name: "M-14 OLM fails for another reason", given: []given{running, others("olm/broken"),
+				func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(&in.Subscriptions[0]) }},
+			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound"},
 		},
 		{
 			name: "8.5 unhealthy, and it matters", given: []given{running, catalogState("TRANSIENT_FAILURE"), matters},

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,23 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
+
+// generating adds the step for a Subscription that OLM generates, as the store holds it.
+func generating(t *testing.T, manifest string) func(*olm.InstallPlan) {
+	t.Helper()
+	return func(p *olm.InstallPlan) {
+		step := olm.Step{Resource: olm.StepResource{Kind: olm.KindSubscription, Name: "etcd"}}
+		raw, err := json.Marshal(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := step.Resource.Manifest.UnmarshalJSON(raw); err != nil {
+			t.Fatal(err)
+		}
+		p.Status.Steps = append(p.Status.Steps, step)
+		p.Trim()
+	}
+}
 
 // TestRefusedPlans covers approved plans with steps that are refused, such as a plan that OLM created as approved for an operator
 // without a policy, which requires one that this policy forbids.
@@ -76,6 +94,27 @@ func TestRefusedPlans(t *testing.T) {
 			},
 			plans: []*olm.InstallPlan{running("install-x")},
 			want:  ignored,
+		},
+		"only the Subscription of the dependency is refused": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) {
+				s.ComplianceType, s.Subscription.Channel = policyv1beta2.MayHave, "stable"
+			},
+			plans: []*olm.InstallPlan{running("install-x", generating(t, `{"metadata":{"name":"etcd-alpha"},"spec":{"name":"etcd","channel":"alpha"}}`))},
+			want:  refused,
+			message: cannotFinish + `Subscription etcd-alpha to package etcd: spec.channel "alpha" is not allowed by OperatorPolicy policies/no-etcd ` +
+				`(subscription/channel): allowed is stable` + ends,
+		},
+		"the Subscription of the dependency is allowed": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) {
+				s.ComplianceType, s.Subscription.Channel = policyv1beta2.MayHave, "stable"
+			},
+			plans: []*olm.InstallPlan{running("install-x", generating(t, `{"metadata":{"name":"etcd-stable"},"spec":{"name":"etcd","channel":"stable"}}`))},
+			want:  none,
+		},
+		"the Subscription of the dependency cannot be read": {
+			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MayHave },
+			plans:  []*olm.InstallPlan{running("install-x", generating(t, `{"spec":7}`))},
+			want:   none,
 		},
 		"another policy refuses": {
 			policy: func(s *policyv1beta2.OperatorPolicySpec) { s.Subscription.Name = "prometheus" },

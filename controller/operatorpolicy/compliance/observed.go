@@ -40,6 +40,8 @@ type Input struct {
 	Deployments map[string]Deployment
 	// CatalogSource returns a CatalogSource, or nil if it does not exist.
 	CatalogSource func(olm.Catalog) *CatalogSource
+	// Catalogs are all CatalogSources, sorted by namespace and name.
+	Catalogs []olm.Catalog
 	// Package returns the policy's package in a catalog; a catalog with an empty name or namespace stands for
 	// any that has the package. It returns nil if that is not known (yet): PackageManifests cannot
 	// be watched, and their server may be absent.
