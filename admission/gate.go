@@ -179,6 +179,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		InstalledElsewhere: s.InstalledElsewhere(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	moves := old != nil && (old.Spec.Channel != sub.Spec.Channel || old.Catalog() != sub.Catalog())
 	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (moves || spec.StartingCSV != "" || !s.Constraints().Empty()) {
