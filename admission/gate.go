@@ -180,6 +180,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		InstalledElsewhere: s.InstalledElsewhere(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	moves := old != nil && (old.Spec.Channel != sub.Spec.Channel || old.Catalog() != sub.Catalog())
 	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (moves || spec.StartingCSV != "" || !s.Constraints().Empty()) {
@@ -211,7 +212,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 }
 
 func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
-	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
+	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
 }
 
 func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {
@@ -253,11 +254,14 @@ func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, r
 	return v
 }
 
+// byOpgate reports whether a request comes from Opgate's own identity.
+func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
+	return g.identity != nil && user.Username != "" && user.Username == g.identity()
+}
+
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
-	user := req.User.Username
-	byOpgate := g.identity != nil && user != "" && user == g.identity()
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
-		ByOLM: g.olm.Is(&req.User), ByOpgate: byOpgate, User: user, Interrupt: ctx.Done()})
+		ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {

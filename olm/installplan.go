@@ -114,12 +114,10 @@ func (p *InstallPlan) KeepDigests() {
 }
 
 // Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
-// all steps, and its message.
+// all steps.
 func (p *InstallPlan) Trim() {
-	if p.Status.Phase == PhaseFailed {
-		p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
-	} else {
-		p.Status.Message = ""
+	p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
+	if p.Status.Phase != PhaseFailed {
 		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {
 			return s.Resource.Kind != KindClusterServiceVersion && s.Resource.Kind != KindSubscription && !s.Resource.IsRBAC() && !s.WritesDefinition()
 		})

@@ -21,7 +21,7 @@ const (
 	maxPlanValues = 131_072
 	// MaxPlanEntries bounds the total of names, steps and bundle lookups of a plan. The largest plans in use have some 400.
 	MaxPlanEntries = 16_384
-	// maxMessage bounds the message of a failed plan, as stored, in bytes.
+	// maxMessage bounds the message of a plan, as stored, in bytes.
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536

@@ -137,6 +137,49 @@ func TestStartingAnApprovedPlan(t *testing.T) {
 	}
 }
 
+// TestRepeatingAnInterruptedPlan is the one phase transition that Opgate alone may write. Each case differs from it in one thing.
+func TestRepeatingAnInterruptedPlan(t *testing.T) {
+	ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))}})
+	for _, c := range []struct {
+		name   string
+		byUser bool
+		before func(*olm.InstallPlan)
+		after  func(*olm.InstallPlan)
+		want   Decision
+	}{
+		{name: "as it is", want: Allow},
+		{name: "a step was a Subscription", want: Allow, before: func(p *olm.InstallPlan) {
+			p.Status.Message = `error creating subscription etcd: Internal error occurred: failed calling webhook "subscriptions.opgate.io": failed to call webhook`
+		}},
+		{name: "by a user", byUser: true, want: Deny},
+		{name: "not approved", want: Deny, before: func(p *olm.InstallPlan) { p.Spec.Approved = false }},
+		{name: "OLM writes the steps itself", want: Deny, before: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "" }},
+		{name: "it failed for another reason", want: Deny, before: func(p *olm.InstallPlan) { p.Status.Message = "api-server resource not found" }},
+		{name: "a webhook of others failed", want: Deny, before: func(p *olm.InstallPlan) {
+			p.Status.Message = `Internal error occurred: failed calling webhook "clusterserviceversions.example.org": failed to call webhook`
+		}},
+		{name: "it is complete", want: Deny, before: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }},
+		{name: "with other contents", want: Deny, after: func(p *olm.InstallPlan) { p.Status.BundleLookups = nil }},
+		{name: "as another account", want: Deny, after: func(p *olm.InstallPlan) { p.Status.ServiceAccount.Name = "strong" }},
+	} {
+		old := pendingPlan("etcd 0.9.2")
+		old.Spec.Approved, old.Status.Phase, old.Status.ServiceAccount.Name = true, olm.PhaseFailed, "weak"
+		old.Status.Message = `error creating csv etcd.v0.9.2: Internal error occurred: failed calling webhook "clusterserviceversions.opgate.io": failed to call webhook`
+		if c.before != nil {
+			c.before(old)
+		}
+		repeated := *old
+		repeated.Status.Phase = olm.PhaseInstalling
+		if c.after != nil {
+			c.after(&repeated)
+		}
+		v := JudgePlanStatusUpdate(PlanStatusInput{New: &repeated, Old: old, Namespace: ns, ByOpgate: !c.byUser})
+		if v.Decision != c.want {
+			t.Errorf("%s: %s, want %s (%s)", c.name, v.Decision, c.want, v.Refusal())
+		}
+	}
+}
+
 // TestOverrideNeeds requires the verb on each policy that refuses, and on all of the namespace if the refusal has no single source. A blank
 // reason counts as none.
 func TestOverrideNeeds(t *testing.T) {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -174,8 +175,8 @@ func frozen(v *Verdict, ns *Namespace, field string) {
 type PlanStatusInput struct {
 	New, Old  *olm.InstallPlan
 	Namespace *Namespace
-	// ByOLM reports whether the write comes from OLM's own identity.
-	ByOLM bool
+	// ByOLM and ByOpgate report whether the write comes from OLM's or from Opgate's own identity.
+	ByOLM, ByOpgate bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -186,7 +187,7 @@ func (in *PlanStatusInput) NeverRefused() bool { return in.ByOLM }
 
 // JudgePlanStatusUpdate decides on a write to an InstallPlan's status. Only OLM may change what the plan will write or its phase, since OLM
 // runs a plan in phase Installing without checking spec.approved (threats O1, O2). The one transition allowed to others is from
-// RequiresApproval to Installing, for an approved plan that passes.
+// RequiresApproval to Installing, for an approved plan that passes; Opgate repeats interrupted plans, of which each step is judged again.
 func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.NeverRefused() || !in.Namespace.judged() {
@@ -210,6 +211,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	}
 	accepted := "only OLM moves the phase of a plan"
 	if to == olm.PhaseInstalling {
+		if in.ByOpgate && Interrupted(in.Old) {
+			return v.sorted()
+		}
 		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
 		switch {
 		case approval.Decision != Allow:
@@ -227,3 +231,14 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 		what: "changing status.phase from " + text.Quote(from) + " to " + text.Quote(to) + " is not allowed", accepted: accepted})
 	return v.sorted()
 }
+
+// Interrupted reports whether an approved plan failed because no replica answered when OLM wrote a step as the ServiceAccount that the
+// plan names. That account belongs to a tenant, so its writes are refused then, unlike those of OLM itself, and OLM fails a plan whose steps
+// have failed for a minute. OLM repeats such a plan by itself only when rights in the namespace change.
+func Interrupted(p *olm.InstallPlan) bool {
+	return p.Status.Phase == olm.PhaseFailed && p.Spec.Approved && p.Status.ServiceAccount.Name != "" &&
+		slices.ContainsFunc(stepWebhooks, func(name string) bool { return strings.Contains(p.Status.Message, `failed calling webhook "`+name+`"`) })
+}
+
+// stepWebhooks are the webhooks that receive what such an account writes.
+var stepWebhooks = []string{"clusterserviceversions.opgate.io", "subscriptions.opgate.io"}

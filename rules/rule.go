@@ -38,7 +38,7 @@ var (
 	subscriptionRules = []Rule{
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
 		subscriptionStartingCSV, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
-		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOlderChannel,
+		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
 	}
 	planRules = []Rule{
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,

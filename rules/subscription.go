@@ -18,6 +18,7 @@ const (
 	RuleSubscriptionStartingCSV   RuleID = "subscription/starting-csv"
 	RuleSubscriptionContradiction RuleID = "subscription/contradiction"
 	RuleSubscriptionDuplicate     RuleID = "subscription/duplicate"
+	RuleSubscriptionOwnerConflict RuleID = "subscription/owner-conflict"
 )
 
 var (
@@ -35,6 +36,8 @@ var (
 		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
 	subscriptionDuplicate = Rule{RuleSubscriptionDuplicate, OutcomeWarn,
 		"another Subscription in the namespace follows the same package, so OLM resolves neither"}
+	subscriptionOwnerConflict = Rule{RuleSubscriptionOwnerConflict, OutcomeWarn,
+		"another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"}
 )
 
 // SubscriptionInput is the input of JudgeSubscription.
@@ -47,6 +50,8 @@ type SubscriptionInput struct {
 	Namespace *Namespace
 	// ByOLM reports whether the write comes from OLM's own identity.
 	ByOLM bool
+	// InstalledElsewhere reports whether another namespace has the package installed for all namespaces.
+	InstalledElsewhere bool
 	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil if not known.
 	Channel *catalog.Channel
 	// Interrupt is that of PlanInput.
@@ -89,6 +94,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		judgePackageChange(&in, &v)
 		judgeChannel(&in, &v)
 		judgeDuplicate(&in, &v)
+		judgeOwnerConflict(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
@@ -154,6 +160,18 @@ func judgeDuplicate(in *SubscriptionInput, v *Verdict) {
 			"package "+text.Quote(pkg)+" has another Subscription in this namespace, "+text.Names(others, maxListed),
 			RuleSubscriptionDuplicate, "OLM resolves nothing here while there are two; keep one of them")})
 	}
+}
+
+// judgeOwnerConflict warns of a second operator that owns the APIs of one whose OperatorGroup is for all namespaces, and so shares
+// namespaces with every other group (R-OP-16). The other namespace may be another tenant's: it is not named.
+func judgeOwnerConflict(in *SubscriptionInput, v *Verdict) {
+	pkg := in.Subscription.Spec.Package
+	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {
+		return
+	}
+	v.warn(Reason{Rule: RuleSubscriptionOwnerConflict, Field: "spec.name", Message: sentence(
+		"package "+text.Quote(pkg)+" is installed for all namespaces, from another one",
+		RuleSubscriptionOwnerConflict, "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
 }
 
 func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) finding {

@@ -13,6 +13,11 @@ func (s *Snapshot) InstalledGlobally(pkg string) []string {
 	return namespaces
 }
 
+// InstalledElsewhere reports whether another namespace has a package installed for all namespaces.
+func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
+	return slices.ContainsFunc(s.InstalledGlobally(pkg), func(name string) bool { return name != namespace })
+}
+
 // globalPackages returns the packages, sorted, that are installed in a namespace for all namespaces.
 func (e *entry) globalPackages() []string {
 	var groups []*olm.OperatorGroup

@@ -44,6 +44,9 @@ func TestInstalledGlobally(t *testing.T) {
 		if got := next.InstalledGlobally("etcd"); !slices.Equal(got, step.want) || !slices.Equal(change.Packages, step.changed) {
 			t.Errorf("%s: installed in %q and changed are %q, want %q and %q", step.name, got, change.Packages, step.want, step.changed)
 		}
+		if got, want := next.InstalledElsewhere("etcd", "shop"), slices.Contains(step.want, "bank"); got != want {
+			t.Errorf("%s: for namespace shop it is installed elsewhere: %t, want %t", step.name, got, want)
+		}
 		if last != nil && !slices.Equal(last.InstalledGlobally("etcd"), before) {
 			t.Errorf("%s: the last snapshot has changed", step.name)
 		}

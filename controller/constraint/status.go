@@ -155,6 +155,9 @@ func (in *statusInput) operators() (status metav1.ConditionStatus, reason, messa
 	if in.Missing > 0 {
 		return metav1.ConditionFalse, reasonPending, of(in.Missing) + " ClusterServiceVersion " + in.Operator.Name + " is still to be made"
 	}
+	if in.Wanted == 0 {
+		return metav1.ConditionTrue, reasonCurrent, "the selector names no namespace with a Subscription, so OLM is shown the properties nowhere"
+	}
 	return metav1.ConditionTrue, reasonCurrent, "the selector names " + count(in.Wanted, "namespace") + " with Subscriptions, and OLM is shown the properties there"
 }
 

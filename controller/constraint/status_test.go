@@ -72,6 +72,8 @@ func TestConditions(t *testing.T) {
 			strings.Repeat(`spec.constraints[0].value.rule (1 +) does not compile; `, 3) + "and 2 more"}},
 		{"ineffective is no fault", faulty(constraint.Fault{Kind: constraint.Ineffective, Message: "stands alone"}), []string{valid}},
 		{"shown", asking(2, 2, 0, nil), []string{valid, "VirtualOperators=True Current: the selector names 2 namespaces with Subscriptions, and OLM is shown the properties there"}},
+		{"the selector names nothing", asking(0, 0, 0, nil), []string{valid,
+			"VirtualOperators=True Current: the selector names no namespace with a Subscription, so OLM is shown the properties nowhere"}},
 		{"still to be made", asking(2, 1, 1, nil), []string{valid, "VirtualOperators=False Pending: in 1 of 2 namespaces ClusterServiceVersion opgate-properties-one is still to be made"}},
 		{"name taken", asking(3, 2, 1, map[string]int{nameTaken: 1}), []string{valid, "VirtualOperators=False NameTaken: in 1 of 3 namespaces there is another ClusterServiceVersion " +
 			"opgate-properties-one, without label opgate.io/virtual-operator, which is left alone: delete or rename it"}},

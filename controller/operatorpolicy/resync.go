@@ -67,35 +67,47 @@ func (s *resyncs) due(namespace string, failing bool, now time.Time) (due bool, 
 	return due, entry.next.Sub(now)
 }
 
-// resync makes OLM resolve again if it has no plan. It returns the delay until the namespace is reconciled again
-// without an event, 0 for never.
+// resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns the delay until the
+// namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
 	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
-	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool { return refused(&s) || dangling(&s, ns) })
+	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool {
+		return refused(&s) || dangling(&s, ns) || interrupted(&s, ns) != nil
+	})
 	now := r.Now()
 	due, after := r.resyncs.due(namespace, i >= 0 && enforced, now)
 	if !due {
 		return after, nil
 	}
 	sub := &w.subscriptions[i]
-	key := types.NamespacedName{Namespace: namespace, Name: sub.Name}
-	if dangling(sub, ns) {
-		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
-		err = r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, key), apply.Merge(map[string]any{
-			"metadata": map[string]any{"uid": sub.UID, "resourceVersion": text(&unstructured.Unstructured{Object: sub.Content}, "metadata", "resourceVersion")},
-			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now.UTC().Format(time.RFC3339)},
-		}), "status")
-	} else {
-		err = r.writer.Resync(ctx, key, now)
-	}
-	switch {
+	switch err := r.repair(ctx, sub, ns, now); {
 	case apply.Outdated(err):
 		return after, nil // the object changed, which is the purpose
 	case err != nil:
-		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s: %w", key, err)
+		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s/%s: %w", namespace, sub.Name, err)
 	}
 	log.FromContext(ctx).Info("triggered OLM re-resolution", "namespace", namespace, "name", sub.Name)
 	return after, nil
+}
+
+// repair makes OLM work on a Subscription again.
+func (r *reconciler) repair(ctx context.Context, sub *compliance.Subscription, ns *rules.Namespace, now time.Time) error {
+	key := types.NamespacedName{Namespace: sub.Namespace, Name: sub.Name}
+	if plan := interrupted(sub, ns); plan != nil {
+		// As OLM does when the rights of the account change.
+		return r.writer.Patch(ctx, apply.Head(snapshot.InstallPlans, types.NamespacedName{Namespace: sub.Namespace, Name: plan.Metadata.Name}), apply.Merge(map[string]any{
+			"metadata": map[string]any{"uid": plan.Metadata.UID, "resourceVersion": plan.Metadata.ResourceVersion},
+			"status":   map[string]any{"phase": olm.PhaseInstalling},
+		}), "status")
+	}
+	if dangling(sub, ns) {
+		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
+		return r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, key), apply.Merge(map[string]any{
+			"metadata": map[string]any{"uid": sub.UID, "resourceVersion": text(&unstructured.Unstructured{Object: sub.Content}, "metadata", "resourceVersion")},
+			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now.UTC().Format(time.RFC3339)},
+		}), "status")
+	}
+	return r.writer.Resync(ctx, key, now)
 }
 
 // refused reports whether OLM could not write the plan for a Subscription.
@@ -109,4 +121,13 @@ func refused(s *compliance.Subscription) bool {
 func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
 	return s.State == olm.StateUpgradePending && s.InstallPlan != "" &&
 		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
+}
+
+// interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are outdated.
+func interrupted(s *compliance.Subscription, ns *rules.Namespace) *olm.InstallPlan {
+	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan && rules.Interrupted(p) })
+	if i < 0 {
+		return nil
+	}
+	return ns.Plans()[i]
 }

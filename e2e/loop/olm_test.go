@@ -48,6 +48,7 @@ func loopOperators(t *testing.T) {
 		"an operator refuses its upgrade, an admin overrules it":   upgradeOverruled,
 		"an operator refuses its upgrade, break-glass":             upgradeForced,
 		"an allow-list":                                            allowList,
+		"an account that OLM installs as":                          installsAsAccount,
 	})
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
 	wantNoRefusalOfOLM(t, e.Env)
@@ -61,7 +62,8 @@ func loopTrouble(t *testing.T) {
 	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, slipped) }) {
 		return // the loop may not run
 	}
-	inline, image := e.NewNamespace(t), e.NewNamespace(t)
+	inline, image, account := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
+	installed := accountPolicy(t, e, account, "etcd", harness.Etcd4)
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"a dependency that is forbidden":                          func(t *testing.T, e *harness.OLMEnv) { forbiddenDependency(t, e, inline, image) },
 		"a pinned operator and free ones share a namespace":       pinnedAndFree,
@@ -75,6 +77,7 @@ func loopTrouble(t *testing.T) {
 		"a Subscription that lost its ClusterServiceVersion":      lostLink,
 	})
 	wantNoRefusalOfOLM(t, e.Env, inline, image)
+	t.Run("Opgate is away while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })
 	t.Run("Opgate is away while OLM works", func(t *testing.T) { opgateAway(t, e) })
 }
 

@@ -48,7 +48,8 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.graph})
 		case o.subscription != nil:
 			ns := cluster.namespace(o.namespace)
-			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode})
+			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode,
+				InstalledElsewhere: cluster.installedElsewhere(o.subscription.Spec.Package, o.namespace)})
 			j.notes = append(subscriptionNotes(m, o), cluster.judgedBy(ns)...)
 		case o.plan != nil && !again && approvedBefore(o.plan):
 			j.alreadyApproved = true
@@ -136,6 +137,16 @@ func (c *context) all() iter.Seq[*rules.Namespace] {
 			}
 		}
 	}
+}
+
+// installedElsewhere reports whether another namespace has a package installed for all namespaces.
+func (c *context) installedElsewhere(pkg, namespace string) bool {
+	for name, ns := range c.namespaces {
+		if name != namespace && ns.InstallsGlobally(pkg) {
+			return true
+		}
+	}
+	return false
 }
 
 func policyNotes(p *rules.OperatorPolicy) []string {

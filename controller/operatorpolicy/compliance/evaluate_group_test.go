@@ -143,6 +143,24 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 			name: "001 what a selector selects is not guessed", given: []given{present, channelModes(allNamespaces),
 				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}})},
 			want: map[string]string{TypeOperatorGroup: "True PreexistingOperatorGroupFound"},
+			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
+				"assuming that OperatorGroup is correct; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"},
+		},
+		{
+			name: "001 a selector of the policy that selects nothing", given: []given{enforced, present, policyGroup(func(g *policyv1beta2.OperatorGroupTemplate) {
+				g.Selector = raw(`{"matchLabels":{"env":"prod"}}`)
+			}), group("scoped", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"env": "prod"}}})},
+			want: map[string]string{TypeOperatorGroup: "True OperatorGroupMatches"},
+			says: map[string]string{TypeOperatorGroup: "the OperatorGroup matches what is required by the policy; " +
+				"OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"},
+		},
+		{
+			name: "001 a selector that selects something", given: []given{present,
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *OperatorGroup) {
+					g.Content["status"] = targetsStatus("a", "b")
+				})},
+			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
+				"assuming that OperatorGroup is correct"},
 		},
 		{
 			name: "001 a selector counts for what OLM found by it", given: []given{present, channelModes(allNamespaces),

@@ -79,14 +79,11 @@ func (e *evaluation) installPlan() Finding {
 		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts elsewhere.
 		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
-		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"
+		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+olmError(plan)
 	case olm.PhaseFailed:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 		if e.failed(plan) { // R-ST-12
-			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"
-			if plan.Status.Message != "" {
-				f.Message += ": " + text.Truncate(plan.Status.Message, foreignText)
-			}
+			f.Status, f.Reason, f.Message = metav1.ConditionFalse, "InstallPlanFailed", "the InstallPlan "+planName(plan)+" has failed"+olmError(plan)
 		}
 	default:
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
@@ -102,6 +99,14 @@ func (e *evaluation) installPlan() Finding {
 const noneRequiringApproval = "no InstallPlans requiring approval were found"
 
 func planName(p *olm.InstallPlan) string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
+
+// olmError returns OLM's last error with the steps of a plan, to follow a sentence; "" if it has none.
+func olmError(p *olm.InstallPlan) string {
+	if p.Status.Message == "" {
+		return ""
+	}
+	return ": " + text.Truncate(p.Status.Message, foreignText)
+}
 
 // failed reports whether a failed plan failed for this operator: with several, it may have failed for another.
 func (e *evaluation) failed(plan *olm.InstallPlan) bool {

@@ -71,9 +71,9 @@ func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool
 	related := as(policyv1beta2.Compliant, relatedFound)
 	if e.wanted.group == nil && group.GenerateName != e.wanted.namespace+"-" {
 		return groupFinding(metav1.ConditionTrue, "PreexistingOperatorGroupFound",
-			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct", related), nil, true
+			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(group), related), nil, true
 	}
-	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy", related), nil, true
+	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy"+selectsNothing(group), related), nil, true
 }
 
 // madeTooEarly reports whether this policy created a group for all namespaces before it was known that the operator
@@ -206,6 +206,17 @@ func targetsOf(group *OperatorGroup) (targets []string, known bool) {
 	}
 	targets = stringsIn(object(group.Content, "status")["namespaces"])
 	return targets, len(targets) > 0
+}
+
+// selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for others. OLM then leaves
+// approved plans where they are, and says why on the plan only.
+func selectsNothing(group *OperatorGroup) string {
+	spec := object(group.Content, "spec")
+	_, known := targetsOf(group)
+	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) || stream.Withheld(object(group.Content, "status")["namespaces"]) {
+		return ""
+	}
+	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"
 }
 
 func modeOf(own string, targets []string) string {
