@@ -78,7 +78,9 @@ func (w *world) addPolicies() {
 		if w.chance(10) {
 			op.Annotations = map[string]string{dependency.AnnotationPending: "policies/first"}
 		}
-		w.policies = append(w.policies, rules.NewOperatorPolicy(op))
+		p := rules.NewOperatorPolicy(op)
+		p.Incomplete = false // one with template text is one that could not be completed
+		w.policies = append(w.policies, p)
 	}
 }
 

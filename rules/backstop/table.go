@@ -70,7 +70,7 @@ func (t *table) add(p *rules.OperatorPolicy) {
 		t.rows[namespace] = append(t.rows[namespace], strings.Join([]string{word(p.Package), check, word(p.Namespace) + "/" + word(p.Name), mark}, " "))
 		mark = "-"
 	}
-	if r.Manual && !slices.Contains(t.manual[namespace], word(p.Package)) {
+	if r.Manual && !p.Incomplete && !slices.Contains(t.manual[namespace], word(p.Package)) {
 		t.manual[namespace] = append(t.manual[namespace], word(p.Package))
 	}
 }
@@ -87,6 +87,9 @@ func word(name string) string {
 
 // checksOf returns the checks of a policy; there is always one.
 func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
+	if p.Incomplete { // what it says is known to the gate soon, or only there
+		return []string{checkNothing}
+	}
 	var checks []string
 	if r.Unreadable {
 		checks = append(checks, checkUnreadable)
