@@ -25,60 +25,54 @@ func member(contents, key string) string {
 // candidates is an expression for the candidates of a governed package, from a list of pairs of a name and the contents of a property.
 func candidates(pairs string) string {
 	return pairs + ".filter(b, b[1] != '').map(b, [b[0], " + member("b[1]", "packageName") + ", " + member("b[1]", "version") +
-		"]).filter(c, c[1] in variables.policies)"
+		"]).filter(c, variables.rules.exists(r, r[0] == c[1]))"
 }
 
-// checksOf is an expression for the checks in an entry of the table, and policyOf for the policy.
-func checksOf(entry string) string { return entry + ".split(' ')[0].split('+')" }
-func policyOf(entry string) string { return entry + ".split(' ')[1]" }
-
-// refuses is an expression that reports whether check i refuses candidate c.
+// refuses is an expression that reports whether row r refuses candidate c.
 func (p *program) refuses(plan bool) string {
-	names := p.names.get("i", "[]")
-	e := "i == '" + checkUnreadable + "' || i == '" + checkForbidAll + "'"
+	const named = "('" + prefixName + "' + c[0]) in r"
+	e := "r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'"
 	if plan {
-		e += " || i == '" + checkPending + "'" // a ClusterServiceVersion that is written now waits for nothing
+		e += " || r[1] == '" + checkPending + "'" // a ClusterServiceVersion that is written now waits for nothing
 	}
-	e += " || i.startsWith('" + checkAllow + "') && !(c[0] in " + names + ")" +
-		" || i.startsWith('" + checkForbid + "') && c[0] in " + names
+	e += " || r[1].startsWith('" + checkAllow + "') && !(" + named + ") || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
-		in := inRange("c[2]", p.ranges.get("i", "[]"))
-		e += " || i.startsWith('" + checkAllowIn + "') && !(c[0] in " + names + ") && !" + in +
-			" || i.startsWith('" + checkForbidIn + "') && (size(" + names + ") == 0 || c[0] in " + names + ") && " +
-			"(!isSemver(c[2]) || " + in + ")"
+		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && !" + inRange("c[2]", "r") +
+			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
+			"(!isSemver(c[2]) || " + inRange("c[2]", "r") + ")"
 	}
-	return e
+	return "r[0] == c[1] && (" + e + ")"
 }
 
-// offends is an expression that reports whether a policy, entry r, refuses candidate c.
+// offends is an expression that reports whether a policy refuses candidate c.
 func (p *program) offends(plan bool) string {
-	return checksOf("r") + ".exists(i, " + p.refuses(plan) + ")"
+	return "variables.rules.exists(r, " + p.refuses(plan) + ")"
 }
 
 // reasons is an expression for why the policies refuse candidate c.
 func (p *program) reasons(plan bool) string {
-	return "variables.policies[c[1]].filter(r, " + p.offends(plan) + ").map(r, " +
-		checksOf("r") + ".filter(i, " + p.refuses(plan) + ").map(i, " + p.reason(plan) + ").join('; ')).join('; ')"
+	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason(plan) + ").join('; ')"
 }
 
-// reason is an expression for why check i of entry r refuses candidate c, in the words of the gate.
+// reason is an expression for why row r refuses candidate c, in the words of the gate.
 func (p *program) reason(plan bool) string {
-	names, more := p.names.get("i", "[]"), p.texts.get("i", "''")
-	list := "(" + more + " != '' ? " + more + " : " + names + ".join(', '))"
+	more := p.data.value("r[1]") + ".split('|', 2)[?1].orValue('')"
+	list := "[" + more + "].map(m, m != '' ? m : r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1)).join(', '))[0]"
 	id := func(id rules.RuleID) string {
 		if !plan {
 			id = rules.RuleCSVPolicy
 		}
-		return by(policyOf("r"), id)
+		return by("r[2]", id)
 	}
-	name := show("c[0]")
-	says := func(check, what, end string) string { return "i.startsWith('" + check + "') ? " + name + " + " + what + " + " + end + " : " }
-	forbidden := "' is forbidden' + " + id(rules.RulePlanMustNotHave)
-	e := says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion), "(size("+names+") == 1 ? 'allowed is ' : 'allowed are ') + "+list) +
-		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange), "'allowed is versionRange ' + "+list) +
-		says(checkForbidAll, forbidden, "'the policy is mustnothave for package ' + c[1]") +
-		says(checkForbid, forbidden, "'the policy is mustnothave for ' + "+list) +
-		says(checkForbidIn, forbidden, "'the policy is mustnothave for ' + "+list) +
-		says(checkUnreadable, "' is held' + "+by(policyOf("r"), rules.RulePolicyUnreadable), "'waits until the policy can be read'")
-	return e + name + " + ' is held' + " + id(rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met'"
+	allowed := "(size(r.filter(x, x.startsWith('" + prefixName + "'))) == 1 ? 'allowed is ' : 'allowed are ') + " + list
+	forbidden := "' is forbidden' + " + id(rules.RulePlanMustNotHave) + " + 'the policy is mustnothave for ' + "
+	says := func(check, what string) string { return "r[1].startsWith('" + check + "') ? " + what + " : " }
+	return show("c[0]") + " + (" +
+		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
+		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+" + 'allowed is versionRange ' + "+list) +
+		says(checkForbidAll, forbidden+"'package ' + c[1]") +
+		says(checkForbid, forbidden+list) +
+		says(checkForbidIn, forbidden+list) +
+		says(checkUnreadable, "' is held' + "+by("r[2]", rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
+		"' is held' + " + by("r[2]", rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met')"
 }

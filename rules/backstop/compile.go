@@ -107,7 +107,7 @@ func fits(kind string, object any, t *table) error {
 		return fmt.Errorf("encode the %s: %w", kind, err)
 	}
 	if len(raw) > maxObject {
-		return &TooLargeError{Kind: kind, Size: len(raw), Limit: maxObject, Namespaces: len(t.namespaces)}
+		return &TooLargeError{Kind: kind, Size: len(raw), Limit: maxObject, Namespaces: len(t.rows)}
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ func (p *program) addCSVs() {
 	properties := func(object string) string {
 		return "string(" + object + ".metadata.?annotations[?" + quote(olm.PropertiesAnnotation) + "].orValue(''))"
 	}
-	copied := func(object string) string { return object + ".metadata.?labels[?" + quote(olm.CopiedFromLabel) + "].orValue('')" }
+	copied := func(object string) string {
+		return object + ".metadata.?labels[?" + quote(olm.CopiedFromLabel) + "].orValue('')"
+	}
 	p.set("csv", "variables.governed && variables.resource == 'clusterserviceversions' && "+
 		"request.userInfo.username != "+quote(p.in.Opgate))
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
@@ -27,7 +29,7 @@ func (p *program) addCSVs() {
 	p.set("candidatesBefore", "variables.redescribes ? "+candidates(own("oldObject"))+" : []")
 	p.set("offendingCSV", "variables.candidatesNow.filter(c, (variables.installs || variables.redescribes && "+
 		member(described(properties("oldObject"), false), "packageName")+" != '' && "+
-		member(described(properties("oldObject"), false), "packageName")+" != c[1]) && variables.policies[c[1]].exists(r, "+p.offends(false)+"))")
+		member(described(properties("oldObject"), false), "packageName")+" != c[1]) && "+p.offends(false)+")")
 	object := "'clusterserviceversion ' + variables.name + ': ' + "
 	p.refuse(rules.RuleCSVPolicy, "size(variables.offendingCSV) > 0 && !(variables.installs && variables.stepAccount) && !variables.olm",
 		"(size(variables.offendingCSV) > 0 ? "+object+"variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ') : '')",
@@ -35,7 +37,7 @@ func (p *program) addCSVs() {
 	p.refuse(rules.RuleCSVFrozen, "size(variables.candidatesBefore) > 0 && !variables.olm",
 		"(size(variables.candidatesBefore) > 0 ? "+object+"'changing metadata.annotations["+olm.PropertiesAnnotation+"] of ' + "+
 			show("variables.candidatesBefore[0][0]")+" + ' is not allowed' + "+
-			by(policyOf("variables.policies[variables.candidatesBefore[0][1]][0]"), rules.RuleCSVFrozen)+
+			by("variables.rules.filter(r, r[0] == variables.candidatesBefore[0][1])[0][2]", rules.RuleCSVFrozen)+
 			" + 'it stays as OLM installed it; let OLM install another version' : '')",
 		"changing a governed ClusterServiceVersion is not allowed")
 }
@@ -47,13 +49,11 @@ func (p *program) stepAccount() string {
 	if p.in.Accounts == nil {
 		return "request.userInfo.username.startsWith(" + prefix + ")"
 	}
-	entries := map[string]string{}
+	entries := map[string][]string{}
 	for namespace, names := range p.in.Accounts {
-		if len(names) > 0 {
-			entries[namespace] = quoteList(sorted(names))
-		}
+		entries[namespace] = sorted(names)
 	}
-	accounts := shard("s", entries, "['']")
+	accounts := shard("s", lines(entries))
 	p.variables = append(p.variables, accounts.variables...)
-	return "request.userInfo.username in " + accounts.get("request.namespace", "[]") + ".map(a, " + prefix + " + a)"
+	return "request.userInfo.username in " + accounts.values("request.namespace") + ".map(a, " + prefix + " + a)"
 }

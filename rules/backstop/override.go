@@ -17,8 +17,8 @@ func (p *program) addOverride() {
 	p.set("reasonAdded", "variables.reason != '' && (!variables.update || variables.reason != "+reason("oldObject")+")")
 	p.set("planted", "variables.reasonAdded && !(variables.update && !variables.wasApproved && object.?spec.?approved.orValue(false) == true)")
 	p.set("overrideAsked", "variables.approves && variables.reasonAdded")
-	p.set("refusing", "variables.policies.map(p, variables.policies[p].filter(r, variables.offending.exists(c, c[1] == p && "+
-		p.offends(true)+")).map(r, "+policyOf("r")+").join(' ')).filter(s, s != '').join(' ').split(' ')")
+	p.set("refusingRows", "variables.rules.filter(r, variables.offending.exists(c, "+p.refuses(true)+"))")
+	p.set("refusing", "variables.rules.filter(r, r[3] == '*' && variables.refusingRows.exists(q, q[2] == r[2])).map(r, r[2])")
 	rights := fmt.Sprintf("size(variables.refusing) <= %d", maxPolicies)
 	for i := 0; i < maxPolicies; i += 2 {
 		name := fmt.Sprintf("right%d", i/2)

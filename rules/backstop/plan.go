@@ -85,7 +85,7 @@ func (p *program) addPlanVariables() {
 	manifest := "s.resource.?manifest.orValue('').split(" + quote(planProperties) + `, 2)[?1].orValue('').split('","', 2)[0].split('"},"', 2)[0]`
 	p.set("candidates", candidates("(variables.lookups.map(l, [string(l.?identifier.orValue('')), "+lookup+"]) + "+
 		"variables.csvSteps.map(s, [string(s.resource.?name.orValue('')), "+described(manifest, true)+"]))"))
-	p.set("offending", "variables.judged ? variables.candidates.filter(c, variables.policies[c[1]].exists(r, "+p.offends(true)+")) : []")
+	p.set("offending", "variables.judged ? variables.candidates.filter(c, "+p.offends(true)+") : []")
 	p.set("frozen", "!variables.governed || !variables.update ? [] : variables.resource == 'installplans' ? "+
 		frozenSpec+" : variables.resource == 'installplans/status' ? "+frozenStatus+" : []")
 }

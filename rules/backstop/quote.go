@@ -11,6 +11,8 @@ func quote(s string) string {
 	b.WriteByte('\'')
 	for _, r := range s {
 		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
 		case r == '\'' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)

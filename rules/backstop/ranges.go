@@ -6,14 +6,15 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// compileRange returns a literal with the intervals of a version range, for inRange.
-func compileRange(r *olm.VersionRange) string {
+// compileRange returns the intervals of a version range as "LOW,=,HIGH,=", for inRange. A bound is empty if there is none, and an equals
+// sign follows one that belongs to the interval.
+func compileRange(r *olm.VersionRange) []string {
 	intervals := r.Intervals()
-	literals := make([]string, len(intervals))
+	columns := make([]string, len(intervals))
 	for i, in := range intervals {
-		literals[i] = quoteList([]string{in.Low, inclusive(in.HasLow), in.High, inclusive(in.HasHigh)})
+		columns[i] = strings.Join([]string{in.Low, inclusive(in.HasLow), in.High, inclusive(in.HasHigh)}, ",")
 	}
-	return "[" + strings.Join(literals, ",") + "]"
+	return columns
 }
 
 func inclusive(has bool) string {
@@ -23,9 +24,9 @@ func inclusive(has bool) string {
 	return ""
 }
 
-// inRange is an expression that reports whether a version, an expression, is in one of the intervals of a range.
-func inRange(version, intervals string) string {
-	return "(isSemver(" + version + ") && " + intervals + ".exists(v, " +
+// inRange is an expression that reports whether a version, an expression, is in one of the intervals in a row.
+func inRange(version, row string) string {
+	return "(isSemver(" + version + ") && " + row + ".filter(x, x.startsWith('" + prefixInterval + "')).map(x, x.substring(1).split(',')).exists(v, " +
 		"(v[0] == '' || semver(" + version + ").compareTo(semver(v[0])) >= (v[1] == '=' ? 0 : 1)) && " +
 		"(v[2] == '' || semver(" + version + ").compareTo(semver(v[2])) <= (v[3] == '=' ? 0 : -1))))"
 }

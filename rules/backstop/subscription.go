@@ -12,13 +12,12 @@ import (
 // webhook change it before, so this refuses what is still wrong, and everything that is wrong in mode deny. What OLM generates for
 // dependencies is changed only: OLM would repeat a refused one for ever.
 func (p *program) addSubscriptions() {
-	const manualChecks = "!(" + "i == '" + checkNothing + "')"
+	const deciding = "r[0] == object.spec.name && r[1] != '" + checkNothing + "'"
 	p.set("automatic", "variables.governed && variables.resource == 'subscriptions' && "+changedSubscription+" && "+notManual+
-		" && variables.policies[?string(object.?spec.?name.orValue(''))].orValue([]).exists(r, "+checksOf("r")+".exists(i, "+manualChecks+"))")
+		" && has(object.spec.name) && variables.rules.exists(r, "+deciding+")")
 	p.refuse(rules.RuleSubscriptionApproval, "variables.automatic && !variables.olm",
 		"(variables.automatic ? 'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string("+approval+
-			")) + ' is not allowed' + "+by(policyOf("variables.policies[object.spec.name].filter(r, "+checksOf("r")+".exists(i, "+manualChecks+"))[0]"),
-		rules.RuleSubscriptionApproval)+" + 'write "+olm.ApprovalManual+", since the policy has to judge each plan first' : '')",
+			")) + ' is not allowed' + "+by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval)+" + 'write "+olm.ApprovalManual+", since the policy has to judge each plan first' : '')",
 		"spec.installPlanApproval is not allowed: write "+olm.ApprovalManual)
 }
 
@@ -30,7 +29,7 @@ const (
 
 // mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual.
 func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
-	manual := shard("m", t.quotedManual(), "['']")
+	manual := shard("m", lines(t.manual))
 	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual}}
 	if in.ApprovalMode == rules.DenyApproval {
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "generated-by-olm", Expression: in.byOLM()})
@@ -51,7 +50,7 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 			MatchConditions: conditions,
 			Variables:       manual.variables,
 			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "string(object.?spec.?name.orValue('')) in " + manual.get("request.namespace", "[]") +
+				Expression: "object.?spec.?name.orValue('') in " + manual.values("request.namespace") +
 					" ? [JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] : []"}}},
 		},
 	}

@@ -2,13 +2,10 @@ package backstop
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
@@ -30,26 +27,33 @@ const (
 	checkNothing    = "n" // nothing is refused by name and version
 )
 
-// table is what the policies say, as it is stored in the objects.
+// Prefixes of the data of a check: names and intervals of versions. No other column of a row begins with them.
+const (
+	prefixName     = "="
+	prefixInterval = "~"
+)
+
+// table is what the policies say, in lines: a literal list or map of this size would take the API server seconds to compile.
 type table struct {
-	// namespaces has for each governed namespace and package the policies, sorted, as "CHECK+CHECK NAMESPACE/NAME".
-	namespaces map[string]map[string][]string
-	// manual has for each namespace the packages of which Subscriptions are Manual.
+	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*" in the first row of a
+	// policy and "-" in the others.
+	rows map[string][]string
+	// data is "=NAME =NAME ~INTERVAL|TEXT" by check; the text, for messages, is there if the names are not enough.
+	data map[string][]string
+	// manual are, by namespace, the packages of which Subscriptions are Manual.
 	manual map[string][]string
-	// names, ranges and texts are the data of checks: names of ClusterServiceVersions, the alternatives of a version range, and what a message
-	// says is allowed or forbidden where names do not.
-	names, ranges, texts map[string]string
 
 	checks map[string]string
 	semver bool
 }
 
 func newTable(in *Input) *table {
-	t := &table{namespaces: map[string]map[string][]string{}, manual: map[string][]string{}, names: map[string]string{},
-		ranges: map[string]string{}, texts: map[string]string{}, checks: map[string]string{}, semver: in.Features.Semver}
+	t := &table{rows: map[string][]string{}, data: map[string][]string{}, manual: map[string][]string{},
+		checks: map[string]string{}, semver: in.Features.Semver}
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b *rules.OperatorPolicy) int {
-		return cmp.Or(cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
+		return cmp.Or(cmp.Compare(a.TargetNamespace, b.TargetNamespace), cmp.Compare(a.Package, b.Package),
+			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	for _, p := range policies {
 		if p.Enforced && p.Concerns() != "" && !slices.Contains(in.ExcludedNamespaces, p.Concerns()) {
@@ -61,18 +65,31 @@ func newTable(in *Input) *table {
 
 func (t *table) add(p *rules.OperatorPolicy) {
 	namespace, r := p.Concerns(), p.NameRules()
-	if t.namespaces[namespace] == nil {
-		t.namespaces[namespace] = map[string][]string{}
+	mark := "*"
+	for _, check := range t.checksOf(p, &r) {
+		t.rows[namespace] = append(t.rows[namespace], strings.Join([]string{word(p.Package), check, word(p.Namespace) + "/" + word(p.Name), mark}, " "))
+		mark = "-"
 	}
-	entry := strings.Join(t.checksOf(p, &r), "+") + " " + p.Namespace + "/" + p.Name
-	t.namespaces[namespace][p.Package] = append(t.namespaces[namespace][p.Package], entry)
-	if r.Manual && !slices.Contains(t.manual[namespace], p.Package) {
-		t.manual[namespace] = append(t.manual[namespace], p.Package)
+	if r.Manual && !p.Incomplete && !slices.Contains(t.manual[namespace], word(p.Package)) {
+		t.manual[namespace] = append(t.manual[namespace], word(p.Package))
 	}
+}
+
+// word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold one.
+func word(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r == '|' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "?"))
 }
 
 // checksOf returns the checks of a policy; there is always one.
 func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
+	if p.Incomplete { // what it says is known to the gate soon, or only there
+		return []string{checkNothing}
+	}
 	var checks []string
 	if r.Unreadable {
 		checks = append(checks, checkUnreadable)
@@ -80,7 +97,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	if r.Pending {
 		checks = append(checks, checkPending)
 	}
-	within := ""
+	var within []string
 	if r.Range != nil && t.semver {
 		within = compileRange(r.Range)
 	}
@@ -88,8 +105,8 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	case r.Forbid && r.Range == nil && len(r.Names) == 0:
 		checks = append(checks, checkForbidAll)
 	case r.Forbid && r.Range == nil:
-		checks = append(checks, t.check(checkForbid, r.Names, "", listText(r.Names)))
-	case r.Forbid && within != "":
+		checks = append(checks, t.check(checkForbid, r.Names, nil, listText(r.Names)))
+	case r.Forbid && within != nil:
 		scope := "package " + p.Package
 		if len(r.Names) > 0 {
 			scope = text.Names(r.Names, maxListed)
@@ -101,10 +118,13 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 			start = []string{r.Start}
 		}
 		if len(r.Names) > 0 {
-			names := slices.Compact(append(slices.Clone(r.Names), start...))
-			checks = append(checks, t.check(checkAllow, names, "", listText(names)))
+			names := slices.Clone(r.Names)
+			if r.Start != "" && !slices.Contains(names, r.Start) {
+				names = append(names, r.Start)
+			}
+			checks = append(checks, t.check(checkAllow, names, nil, listText(names)))
 		}
-		if within != "" {
+		if within != nil {
 			checks = append(checks, t.check(checkAllowIn, start, within, text.Quote(r.Range.String())))
 		}
 	}
@@ -118,7 +138,7 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	return checks
 }
 
-// listText returns the text for a list of names that a message cannot show as it is; "" for the others.
+// listText returns the text for a list of names that is too long to show; "" for the others.
 func listText(names []string) string {
 	if len(names) <= maxListed {
 		return ""
@@ -127,90 +147,28 @@ func listText(names []string) string {
 }
 
 // check returns the check of a kind with some data, and stores the data.
-func (t *table) check(kind string, names []string, within, show string) string {
-	list := quoteList(names)
-	key := kind + list + within
-	id, ok := t.checks[key]
-	if ok {
-		return id
+func (t *table) check(kind string, names, intervals []string, show string) string {
+	columns := make([]string, 0, len(names)+len(intervals))
+	for _, name := range names {
+		columns = append(columns, prefixName+word(name))
 	}
-	id = kind + strconv.Itoa(len(t.checks))
-	t.checks[key], t.names[id] = id, list
-	if within != "" {
-		t.ranges[id] = within
+	for _, interval := range intervals {
+		columns = append(columns, prefixInterval+interval)
 	}
-	if show != "" {
-		t.texts[id] = quote(show)
+	line := strings.Join(columns, " ") + "|" + show
+	id, ok := t.checks[kind+line]
+	if !ok {
+		id = kind + strconv.Itoa(len(t.checks))
+		t.checks[kind+line], t.data[id] = id, []string{line}
 	}
 	return id
 }
 
-// quoted returns the namespaces as CEL literals.
-func (t *table) quoted() map[string]string {
-	entries := make(map[string]string, len(t.namespaces))
-	for namespace, packages := range t.namespaces {
-		parts := make([]string, 0, len(packages))
-		for _, pkg := range slices.Sorted(maps.Keys(packages)) {
-			parts = append(parts, quote(pkg)+":"+quoteList(packages[pkg]))
-		}
-		entries[namespace] = "{" + strings.Join(parts, ",") + "}"
+// lines returns all lines, "KEY VALUE", sorted by key.
+func lines(values map[string][]string) []line {
+	var all []line
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, line{key, values[key]})
 	}
-	return entries
-}
-
-// quotedManual returns the packages with Manual Subscriptions, by namespace, as CEL literals.
-func (t *table) quotedManual() map[string]string {
-	entries := make(map[string]string, len(t.manual))
-	for namespace, packages := range t.manual {
-		slices.Sort(packages)
-		entries[namespace] = quoteList(packages)
-	}
-	return entries
-}
-
-// maxExpression is the size in characters of the longest expression that the compiler of CEL reads, with some room.
-const maxExpression = 90_000
-
-// shards is a map literal, split into as many variables as its size needs.
-type shards struct {
-	name string
-	// first are the least keys of the shards, after the first one.
-	first     []string
-	variables []admissionv1.Variable
-}
-
-// shard makes the variables of a map from strings, of which the values are literals of one type; empty is the type's empty literal.
-func shard(name string, entries map[string]string, empty string) shards {
-	s := shards{name: name}
-	var b strings.Builder
-	flush := func() {
-		s.variables = append(s.variables, admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)), Expression: "{" + b.String() + "}"})
-		b.Reset()
-	}
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		entry := quote(key) + ":" + entries[key]
-		if b.Len() > 0 && b.Len()+len(entry) > maxExpression {
-			flush()
-			s.first = append(s.first, key)
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(entry)
-	}
-	if b.Len() == 0 { // an empty literal would have no type
-		b.WriteString("'':" + empty)
-	}
-	flush()
-	return s
-}
-
-// get returns an expression for the value of a key, which is an expression too; missing is that for a missing key.
-func (s *shards) get(key, missing string) string {
-	at := func(i int) string { return fmt.Sprintf("variables.%s%d[?%s]", s.name, i, key) }
-	e := at(0)
-	for i, least := range s.first {
-		e = fmt.Sprintf("(%s < %s ? %s : %s)", key, quote(least), e, at(i+1))
-	}
-	return e + ".orValue(" + missing + ")"
+	return all
 }

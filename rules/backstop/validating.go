@@ -17,22 +17,18 @@ const OverrideAnnotation = "override"
 // program is the ValidatingAdmissionPolicy while it is built.
 type program struct {
 	in *Input
-	// policies are the policies of a namespace, names, ranges and texts the data of checks.
-	policies, names, ranges, texts shards
-	variables                      []admissionv1.Variable
-	validations                    []admissionv1.Validation
+	// rows are those of the table, by namespace, data those of its checks.
+	rows, data  shards
+	variables   []admissionv1.Variable
+	validations []admissionv1.Validation
 }
 
 // validating returns the ValidatingAdmissionPolicy. Variables are evaluated when an expression needs them, at most once for all
 // validations, and once more for all messages, which also are evaluated for writes that are admitted: so each says first whether it is
 // about this write.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in,
-		policies: shard("t", t.quoted(), "{'':['']}"), names: shard("n", t.names, "['']"),
-		ranges: shard("g", t.ranges, "[['']]"), texts: shard("x", t.texts, "''")}
-	for _, s := range []shards{p.policies, p.names, p.ranges, p.texts} {
-		p.variables = append(p.variables, s.variables...)
-	}
+	p := &program{in: in, rows: shard("t", lines(t.rows)), data: shard("n", lines(t.data))}
+	p.variables = append(p.rows.variables, p.data.variables...)
 	p.addRequest()
 	p.addPlans()
 	p.addCSVs()
@@ -60,8 +56,9 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 			Variables:   p.variables,
 			Validations: p.validations,
 			AuditAnnotations: []admissionv1.AuditAnnotation{{Key: OverrideAnnotation,
-				ValueExpression: "variables.overrideAsked && size(variables.offending) > 0 && variables.mayOverride ? " +
-					"'overridden: ' + variables.refusing.join(', ') + ' with reason ' + variables.reason : ''"}},
+				// Audit annotations cannot ask for rights. The event tells by its response whether the override was accepted.
+				ValueExpression: "variables.overrideAsked && size(variables.offending) > 0 ? 'override of ' + " +
+					"variables.refusing.join(', ') + ' with reason ' + strings.quote(variables.reason) : ''"}},
 		},
 	}
 	actions := []admissionv1.ValidationAction{admissionv1.Deny}
@@ -122,15 +119,16 @@ const subresource = "request.?subResource.orValue('') == 'status'"
 
 // addRequest adds what all kinds of requests need.
 func (p *program) addRequest() {
-	p.set("policies", p.policies.get("request.namespace", "{}"))
-	p.set("governed", "size(variables.policies) > 0")
+	// The rows of the namespace, each a list of its columns, and then the data of its check.
+	p.set("rules", p.rows.values("request.namespace")+".map(v, v.split(' ')).map(r, r + "+p.data.value("r[1]")+".split('|', 2)[0].split(' '))")
+	p.set("governed", "size(variables.rules) > 0")
 	p.set("resource", "request.resource.resource + ("+subresource+" ? '/status' : '')")
 	p.set("update", "request.operation == 'UPDATE'")
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")
 	// The first of the policies, in whose name the gate refuses what no single policy is about.
-	p.set("first", "variables.policies.map(p, variables.policies[p].map(r, r.split(' ')[1]).min()).min()")
+	p.set("first", "variables.rules.map(r, r[2]).min()")
 }
 
 // byOLM is an expression that reports whether OLM writes. It is a superset of the gate's OLM, which also verifies the account.
@@ -157,5 +155,5 @@ func show(name string) string {
 		".substring(0, 120)) + '...' : strings.quote(" + name + "))"
 }
 
-// lines joins expressions of booleans.
+// all is the conjunction of expressions.
 func all(conditions ...string) string { return strings.Join(conditions, " && ") }
