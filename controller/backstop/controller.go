@@ -169,7 +169,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 			c.features.Store(nil) // the API server may have been upgraded since this replica led
 			c.Metrics.set(statePending)
 		},
-		Stopped:    c.Metrics.stopped,
+		Stopped: c.Metrics.stopped,
 	}.AddTo(mgr)
 }
 

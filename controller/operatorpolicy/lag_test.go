@@ -13,8 +13,8 @@ func TestRefusedByBackstop(t *testing.T) {
 	plans := schema.GroupResource{Group: "operators.coreos.com", Resource: "installplans"}
 	for text, want := range map[string]bool{
 		"ValidatingAdmissionPolicy 'opgate-backstop' with binding 'opgate-backstop' denied request: installplan shop/install-x7: etcd.v0.9.4 ...": true,
-		"ValidatingAdmissionPolicy 'another' with binding 'opgate-backstop' denied request: no":                                                 false,
-		"admission webhook \"installplans.opgate.io\" denied the request: installplan shop/install-x7: ...":                                    false,
+		"ValidatingAdmissionPolicy 'another' with binding 'opgate-backstop' denied request: no":                                                   false,
+		"admission webhook \"installplans.opgate.io\" denied the request: installplan shop/install-x7: ...":                                       false,
 	} {
 		if got := refusedByBackstop(apierrors.NewForbidden(plans, "install-x7", errors.New(text))); got != want {
 			t.Errorf("%q: got %t", text, got)
