@@ -114,7 +114,7 @@ func stored(t *testing.T, text string) *object {
 		t.Fatal(err)
 	}
 	o := k.registrations[0].object
-	if err := o.informer.GetStore().Add(u); err != nil {
+	if err := o.Informer.GetStore().Add(u); err != nil {
 		t.Fatal(err)
 	}
 	return o

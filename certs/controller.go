@@ -118,7 +118,7 @@ func (k *Controller) run(ctx context.Context) {
 	defer running.Wait()
 	defer cancel()
 	for _, r := range k.registrations {
-		running.Go(func() { r.informer.RunWithContext(ctx) })
+		running.Go(func() { r.Informer.RunWithContext(ctx) })
 	}
 	turn := k.runWithLease
 	if k.secret == nil {
@@ -192,10 +192,10 @@ func (k *Controller) lead(ctx context.Context) error {
 	defer k.options.Metrics.stopped()
 	var synced []cache.InformerSynced
 	for _, r := range l.registrations {
-		synced = append(synced, r.synced)
+		synced = append(synced, r.Synced)
 	}
 	if k.secret != nil {
-		synced = append(synced, k.secret.synced)
+		synced = append(synced, k.secret.Synced)
 	}
 	k.options.Log.Info("leading certificate controller")
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {

@@ -95,7 +95,7 @@ func (m *Managed) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	running.Go(func() { m.secret.informer.RunWithContext(ctx) })
+	running.Go(func() { m.secret.Informer.RunWithContext(ctx) })
 	running.Go(func() { m.controller.run(ctx) })
 	select {
 	case <-ctx.Done():

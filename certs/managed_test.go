@@ -95,8 +95,8 @@ func TestManaged(t *testing.T) {
 	store := func(s *state, change func(*corev1.Secret)) {
 		t.Helper()
 		if s == nil {
-			for _, held := range m.secret.informer.GetStore().List() {
-				if err := m.secret.informer.GetStore().Delete(held); err != nil {
+			for _, held := range m.secret.Informer.GetStore().List() {
+				if err := m.secret.Informer.GetStore().Delete(held); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -112,7 +112,7 @@ func TestManaged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := m.secret.informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
+			if err := m.secret.Informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -236,7 +236,7 @@ func TestRegistrations(t *testing.T) {
 	if !owned.unowned("uid") {
 		t.Error("an object without owners is owned")
 	}
-	owned.get().SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}, {UID: "uid"}})
+	owned.Get().SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}, {UID: "uid"}})
 	if owned.unowned("uid") {
 		t.Error("an object with the owner is not owned")
 	}
@@ -253,7 +253,7 @@ func observed(t *testing.T, u *unstructured.Unstructured) *object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.informer.GetStore().Add(u); err != nil {
+	if err := o.Informer.GetStore().Add(u); err != nil {
 		t.Fatal(err)
 	}
 	return o

@@ -101,9 +101,9 @@ func (l *leadership) writeSecret(ctx context.Context, secret *corev1.Secret) (*c
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if secret.ResourceVersion == "" {
-		u, err = l.secret.client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
+		u, err = l.secret.Client.Create(ctx, u, metav1.CreateOptions{FieldManager: bundleManager})
 	} else {
-		u, err = l.secret.client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
+		u, err = l.secret.Client.Update(ctx, u, metav1.UpdateOptions{FieldManager: bundleManager})
 	}
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret
 	var failed []error
 	verified := false
 	for _, r := range l.registrations {
-		if current := r.get(); current != nil && len(r.bundles(current)) == 0 && !l.reported[r.label] {
+		if current := r.Get(); current != nil && len(r.bundles(current)) == 0 && !l.reported[r.label] {
 			l.reported[r.label] = true
 			l.options.Log.Info("object has no webhook, skipped", "kind", r.kind.Kind, "name", r.name)
 		}
@@ -126,7 +126,7 @@ func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret
 			continue
 		}
 		if !verified {
-			live, err := l.secret.client.Get(ctx, secretName, metav1.GetOptions{})
+			live, err := l.secret.Client.Get(ctx, secretName, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) || err == nil && live.GetResourceVersion() != stored.ResourceVersion {
 				return nil // the watch will deliver it
 			}
@@ -221,7 +221,7 @@ func (l *leadership) updateMetrics() {
 	now := l.options.Now()
 	for _, r := range l.registrations {
 		callers := r.callers()
-		if len(callers) == 0 && r.get() != nil {
+		if len(callers) == 0 && r.Get() != nil {
 			l.options.Metrics.unused(r.label)
 			continue
 		}

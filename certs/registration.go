@@ -91,7 +91,7 @@ func bundleOf(fields map[string]any, path ...string) []byte {
 
 // callers returns the caBundles as last observed; none if the object does not exist.
 func (r *registration) callers() []caller {
-	if current := r.get(); current != nil {
+	if current := r.Get(); current != nil {
 		return r.bundles(current)
 	}
 	return nil
@@ -100,7 +100,7 @@ func (r *registration) callers() []caller {
 // outdated reports whether a caBundle differs from the desired one. Where the annotation makes cert-manager write them, it adds its CA
 // to the existing ones, so that CAs overlap when the source of certificates changes.
 func (r *registration) outdated(bundle []byte) bool {
-	if current := r.get(); current == nil || current.GetAnnotations()[injected] != "" {
+	if current := r.Get(); current == nil || current.GetAnnotations()[injected] != "" {
 		return false
 	}
 	for _, c := range r.callers() {
@@ -120,7 +120,7 @@ type operation struct {
 
 // write sets the caBundles, and reports whether it did.
 func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
-	current := r.get()
+	current := r.Get()
 	if current == nil {
 		return false, nil
 	}
@@ -133,7 +133,7 @@ func (r *registration) write(ctx context.Context, bundle []byte) (bool, error) {
 
 // endpoints returns the paths and URLs of the object as last observed.
 func (r *registration) endpoints() []endpoint {
-	current := r.get()
+	current := r.Get()
 	if current == nil || r.verb == "" {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (r *registration) token() string {
 
 // route writes the path of every endpoint with a token, or with none for "", and reports whether it did.
 func (r *registration) route(ctx context.Context, token string) (bool, error) {
-	current := r.get()
+	current := r.Get()
 	if current == nil {
 		return false, nil
 	}
@@ -184,13 +184,13 @@ func (r *registration) patch(ctx context.Context, current *unstructured.Unstruct
 	if err != nil {
 		return false, err
 	}
-	_, err = r.client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: bundleManager})
+	_, err = r.Client.Patch(ctx, r.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: bundleManager})
 	return r.wrote(what, err)
 }
 
 // unowned reports whether the object would remain when a namespace is deleted.
 func (r *registration) unowned(namespace types.UID) bool {
-	current := r.get()
+	current := r.Get()
 	if current == nil || !r.owned {
 		return false
 	}
@@ -204,7 +204,7 @@ func (r *registration) unowned(namespace types.UID) bool {
 
 // own adds a namespace as an owner of the object and reports whether it did.
 func (r *registration) own(ctx context.Context, namespace string, uid types.UID) (bool, error) {
-	current := r.get()
+	current := r.Get()
 	if current == nil {
 		return false, nil
 	}
@@ -215,7 +215,7 @@ func (r *registration) own(ctx context.Context, namespace string, uid types.UID)
 	patch.SetUID(current.GetUID())
 	patch.SetResourceVersion(current.GetResourceVersion())
 	patch.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid}})
-	_, err := r.client.Apply(ctx, r.name, patch, metav1.ApplyOptions{FieldManager: ownerManager, Force: true})
+	_, err := r.Client.Apply(ctx, r.name, patch, metav1.ApplyOptions{FieldManager: ownerManager, Force: true})
 	return r.wrote("make the namespace an owner of", err)
 }
 

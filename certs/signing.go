@@ -69,11 +69,11 @@ func (k *SigningKey) NeedLeaderElection() bool { return false }
 func (k *SigningKey) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { k.secret.informer.RunWithContext(ctx) })
+	running.Go(func() { k.secret.Informer.RunWithContext(ctx) })
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-k.secret.informer.HasSyncedChecker().Done():
+	case <-k.secret.Informer.HasSyncedChecker().Done():
 	}
 	for {
 		var retry <-chan time.Time
@@ -129,7 +129,7 @@ func (k *SigningKey) create(ctx context.Context) error {
 	if err != nil {
 		return errors.New("encode the Secret") // err could show it
 	}
-	_, err = k.secret.client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{FieldManager: bundleManager})
+	_, err = k.secret.Client.Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{FieldManager: bundleManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create the Secret: %w", err)
 	}

@@ -62,23 +62,76 @@ var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*])
 // satisfiable searches for a version in the range. What a range accepts is a union of intervals, and each non-empty interval contains its
 // own lowest version: the smallest of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
 func (r *VersionRange) satisfiable() bool {
-	candidates := []semver.Version{lowest(0, 0, 0)}
+	return slices.ContainsFunc(r.bounds(), func(v semver.Version) bool { return r.contains(v) || r.contains(next(v)) })
+}
+
+// bounds returns all versions at which the range may begin or end, and the smallest of all versions.
+func (r *VersionRange) bounds() []semver.Version {
+	bounds := []semver.Version{lowest(0, 0, 0)}
 	for _, m := range versionInRange.FindAllStringSubmatch(r.text, -1) {
 		major, minor, patch := number(m[1]), number(m[2]), number(m[3])
 		v := semver.Version{Major: major, Minor: minor, Patch: patch}
 		if pre := m[4]; pre != "" {
 			if full, err := semver.Parse(fmt.Sprintf("%d.%d.%d-%s", major, minor, patch, pre)); err == nil {
-				after := full
-				after.Pre = append(slices.Clone(full.Pre), semver.PRVersion{IsNum: true})
-				candidates = append(candidates, full, after)
+				bounds = append(bounds, full)
 			}
 			continue
 		}
 		// A wildcard 1.x means >=1.0.0 <2.0.0, so the version after its last one counts too.
-		candidates = append(candidates, v, lowest(major, minor, patch+1),
-			semver.Version{Major: major, Minor: minor + 1}, semver.Version{Major: major + 1})
+		bounds = append(bounds, v, semver.Version{Major: major, Minor: minor + 1}, semver.Version{Major: major + 1})
 	}
-	return slices.ContainsFunc(candidates, func(v semver.Version) bool { return r.contains(v) })
+	return bounds
+}
+
+// next returns the version right after another one.
+func next(v semver.Version) semver.Version {
+	if len(v.Pre) == 0 {
+		return lowest(v.Major, v.Minor, v.Patch+1)
+	}
+	v.Build, v.Pre = nil, append(slices.Clone(v.Pre), semver.PRVersion{IsNum: true})
+	return v
+}
+
+// Interval is a part of a VersionRange without gaps. Low and High are versions, "" for no bound; they belong to it if so noted.
+type Interval struct {
+	Low, High       string
+	HasLow, HasHigh bool
+}
+
+// Intervals returns the intervals of the range in ascending order. Together they contain the same versions.
+func (r *VersionRange) Intervals() []Interval {
+	bounds := r.bounds()
+	slices.SortFunc(bounds, semver.Version.Compare)
+	bounds = slices.CompactFunc(bounds, semver.Version.EQ)
+	var found []Interval
+	inside := false
+	enter := func(low string, has bool) {
+		if !inside {
+			found, inside = append(found, Interval{Low: low, HasLow: has}), true
+		}
+	}
+	leave := func(high string, has bool) {
+		if inside {
+			found[len(found)-1].High, found[len(found)-1].HasHigh, inside = high, has, false
+		}
+	}
+	for i, bound := range bounds {
+		if r.contains(bound) {
+			enter(bound.String(), true)
+		} else {
+			leave(bound.String(), false)
+		}
+		after := next(bound)
+		switch {
+		case i+1 < len(bounds) && after.EQ(bounds[i+1]): // nothing is between the two
+		case after.LT(bound): // no number is larger
+		case r.contains(after):
+			enter(bound.String(), false)
+		default:
+			leave(bound.String(), true)
+		}
+	}
+	return found
 }
 
 // lowest returns the smallest of all versions with these numbers: its first pre-release.

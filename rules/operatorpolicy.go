@@ -143,28 +143,37 @@ func (p *OperatorPolicy) restrictsVersions() bool {
 // Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why. With Automatic OLM
 // approves by itself, so it is right only if every version and every upgrade is allowed (R-OP-11).
 func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
-	switch {
-	case p.faults != "":
-		return olm.ApprovalManual, "the policy cannot be read"
-	case p.Pending != "":
-		return olm.ApprovalManual, "the policy waits for what it depends on"
-	case len(p.versions) > 0:
-		return olm.ApprovalManual, "spec.versions is set"
-	case p.versionRange != nil:
-		return olm.ApprovalManual, "spec.versionRange is set"
-	case p.MustNotHave:
-		return olm.ApprovalManual, "the policy is mustnothave"
-	case !p.ApproveUpgrades:
-		return olm.ApprovalManual, "spec.upgradeApproval is not Automatic"
-	case p.HoldDeprecated:
-		return olm.ApprovalManual, "spec.deprecated is Hold"
-	case ns.constrained():
+	if because, manual := p.wantsManual(); manual {
+		return olm.ApprovalManual, because
+	}
+	if ns.constrained() {
 		return olm.ApprovalManual, ns.applicableText()
 	}
 	if c := ns.notUpgradeable(p.Package, ""); c != nil {
 		return olm.ApprovalManual, text.Name(c.CSV) + " is not upgradeable now"
 	}
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
+}
+
+// wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.
+func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
+	switch {
+	case p.faults != "":
+		return "the policy cannot be read", true
+	case p.Pending != "":
+		return "the policy waits for what it depends on", true
+	case len(p.versions) > 0:
+		return "spec.versions is set", true
+	case p.versionRange != nil:
+		return "spec.versionRange is set", true
+	case p.MustNotHave:
+		return "the policy is mustnothave", true
+	case !p.ApproveUpgrades:
+		return "spec.upgradeApproval is not Automatic", true
+	case p.HoldDeprecated:
+		return "spec.deprecated is Hold", true
+	}
+	return "", false
 }
 
 // lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a look-alike is another name (threat

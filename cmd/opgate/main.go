@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/compile"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
 )
 
@@ -34,12 +35,12 @@ func root() *cobra.Command {
 
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
 same rules; "opgate explain" says what a rule in a refusal means; "opgate migrate" rewrites policies that are
-stored in an earlier version.`,
+stored in an earlier version; "opgate compile" prints policies as admission policies of the API server.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 120"))
-	cmd.AddCommand(serveCommand(), check.Command(), migrate.Command(), explainCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explainCommand(), versionCommand())
 	return cmd
 }
 

@@ -20,6 +20,8 @@ type approvals struct {
 	done []*olm.InstallPlan
 	// stale is set if a plan has changed since it was judged. Its event enqueues the namespace.
 	stale bool
+	// lagging is set if the API server itself still judges by earlier policies.
+	lagging bool
 }
 
 // approve approves the plans of a namespace that the rules let the loop approve, and returns the result for each pending
@@ -43,12 +45,18 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			case apply.Outdated(err):
 				all.stale = true
 				continue
+			case refusedByBackstop(err) && r.lags.begun(ns.Name(), r.Now()) < backstopLag:
+				all.lagging = true
+				continue
 			default:
 				a.Problem = err.Error()
 				errs = append(errs, err)
 			}
 		}
 		all.byPlan[plan.Metadata.Name] = a
+	}
+	if !all.lagging && len(errs) == 0 {
+		r.lags.end(ns.Name())
 	}
 	return all, errors.Join(errs...)
 }

@@ -29,6 +29,7 @@ type reconciler struct {
 	known   knownPolicies
 	resyncs resyncs
 	asked   plansAsked
+	lags    lags
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -46,6 +47,9 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace))
 	if approvals.stale {
 		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+	}
+	if approvals.lagging { // a status of what a moment will change would be outdated at once
+		return reconcile.Result{RequeueAfter: backstopRetry}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	if len(ns.Policies()) == 0 {
 		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))

@@ -26,6 +26,7 @@ var orderingDefinitions = []string{"policies.policy.open-cluster-management.io",
 func serverCases() []valueCase {
 	return []valueCase{
 		flagCase("approvalMode", "deny", "approval-mode"),
+		flagCase("backstop", "audit", "backstop"),
 		flagCase("ungoverned", "hold", "ungoverned"),
 		flagCase("escapes", "remove", "escapes"),
 		flagCase("defaultNamespace", "operators", "operator-policy-default-namespace"),
@@ -74,11 +75,23 @@ webhooks:
 				same(t, "--background-loop", flagsOf(t, o)["background-loop"], []string{"false"})
 				gone[*rbacv1.ClusterRole](t, o, "opgate-loop")
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-loop")
+				same(t, "--backstop", flagsOf(t, o)["backstop"], []string{"off"})
+				gone[*rbacv1.ClusterRole](t, o, "opgate-backstop")
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-backstop")
 				for _, rule := range one[*rbacv1.Role](t, o, "opgate").Rules {
 					if slices.Contains(rule.ResourceNames, "opgate-loop") {
 						t.Errorf("the Lease of the loop is still in %v", rule)
 					}
 				}
+			},
+		},
+		{
+			name:   "without the backstop there are fewer permissions",
+			values: "backstop: off", // which is false, without quotes
+			check: func(t *testing.T, o objects) {
+				same(t, "--backstop", flagsOf(t, o)["backstop"], []string{"off"})
+				gone[*rbacv1.ClusterRole](t, o, "opgate-backstop")
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-backstop")
 			},
 		},
 		{

@@ -23,6 +23,7 @@ const (
 	admissionRole = "opgate-admission"
 	certsRole     = "opgate-certs"
 	loopRole      = "opgate-loop"
+	backstopRole  = "opgate-backstop"
 	namespaceRole = "opgate" // a Role in the namespace that Opgate lives in
 
 	operatorsGroup = "operators.coreos.com"
@@ -44,6 +45,9 @@ func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, 
 
 // LoopRules are what Opgate may do besides where its background loop runs.
 func LoopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(loopRole) }
+
+// BackstopRules are what Opgate may do besides where the API server is to hold what policies allow by itself.
+func BackstopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(backstopRole) }
 
 // TemplateRules are what the templates of policies may look up here, on every replica. By itself Opgate has no such right: an
 // administrator grants it, as these tests do.
@@ -76,7 +80,7 @@ func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	roles := []string{admissionRole, certsRole, namespaceRole}
 	also := TemplateRules()
 	if c.loop {
-		roles, also = append(roles, loopRole), append(also, OrderingRules()...)
+		roles, also = append(roles, loopRole, backstopRole), append(also, OrderingRules()...)
 	}
 	if c.secureMetrics {
 		also = append(also, MetricsRules()...)
@@ -152,6 +156,12 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 		{
 			User:               OpgateUserName,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: operatorsGroup, Resource: "subscriptions", Verb: "create"},
+		},
+		{
+			User: OpgateUserName,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: "opgate-backstop", Verb: "watch",
+			},
 		},
 		{
 			User:               OpgateUserName,

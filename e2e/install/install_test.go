@@ -55,7 +55,7 @@ func TestInstall(t *testing.T) {
 	t.Run("what is overwritten is restored", func(t *testing.T) { s.overwrite(t, namespace) })
 	t.Run("what is deleted comes back with the next upgrade", func(t *testing.T) {
 		s.admin(t, "delete", "validatingwebhookconfiguration", "opgate")
-		s.wantUngated(t, namespace)
+		s.wantHeld(t, namespace)
 		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait")
 		s.wantGate(t, namespace)
 	})

@@ -192,6 +192,28 @@ func (s *site) wantUngated(t *testing.T, namespace string) {
 			return s.attempt(ctx, try{user: cluster.Admin, object: object})
 		})
 	}
+	harness.Eventually(t, "the objects of the backstop are deleted", func(context.Context) error {
+		if left := s.admin(t, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings",
+			"opgate-backstop", "--ignore-not-found", "-o", "name"); left != "" {
+			return fmt.Errorf("there are %s", left)
+		}
+		return nil
+	})
+}
+
+// wantHeld wants the API server to refuse by itself, soon, what needs no webhook to judge, and to admit the rest.
+func (s *site) wantHeld(t *testing.T, namespace string) {
+	t.Helper()
+	harness.Eventually(t, "the webhooks are not called", func(ctx context.Context) error {
+		return s.attempt(ctx, try{user: cluster.Admin, object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")})
+	})
+	harness.Eventually(t, "the API server refuses by itself", func(ctx context.Context) error {
+		err := s.attempt(ctx, try{user: cluster.Admin, object: harness.InstallPlan(namespace, "another", harness.ForbiddenVersion)})
+		if err == nil || !strings.Contains(err.Error(), "held by the API server") {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
 }
 
 // govern stores a policy for a new namespace of the tenant's.

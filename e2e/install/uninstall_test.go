@@ -38,15 +38,17 @@ func TestUninstall(t *testing.T) {
 			steps: func(t *testing.T) {
 				s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
 				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
+				s.wantHeld(t, namespace)
+				// Roles stay, and with them what the API server holds by itself. The next release takes them over.
+				s.admin(t, "delete", "clusterrole", "opgate-backstop")
 				s.wantUngated(t, namespace)
-				// Roles stay, and are taken over by the next release.
 			},
 		},
 		{
 			name: "the webhook configurations first",
 			steps: func(t *testing.T) {
 				s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
-				s.wantUngated(t, namespace)
+				s.wantHeld(t, namespace)
 				uninstall(t)
 			},
 		},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/backstop"
 	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
@@ -36,13 +37,17 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, user func() string, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
 		loop     *operatorpolicy.Controller
+		held     *backstop.Controller
 	)
-	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) { feed.SetCluster(c) }})
+	versions, err := clusterversion.New(clusterversion.Options{Config: config, Log: log.WithName("cluster-version"), Changed: func(c constraint.Cluster) {
+		feed.SetCluster(c)
+		held.ServerChanged()
+	}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,6 +74,12 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 			loop.Enqueue(namespace)
 			constraintController.Everything()
 		}})
+	if err != nil {
+		return nil, nil, err
+	}
+	held, err = backstop.New(backstop.Options{Store: store, Mode: backstop.Mode(o.Backstop), OLM: o.OLMIdentity, User: user,
+		ApprovalMode: rules.ApprovalMode(o.ApprovalMode), ExcludedNamespaces: unjudged, Metrics: backstop.NewMetrics(metrics.Registry),
+		Writes: writes, Identity: identity, Log: log.WithName("backstop"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +113,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		if err != nil {
 			return nil, nil, err
 		}
-		controllers := []manager.Controller{loop, constraintController, escapes}
+		controllers := []manager.Controller{loop, constraintController, escapes, held}
 		if o.Ordering {
 			ordered, err := policycontroller.New(policycontroller.Options{
 				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: unjudged, Key: key,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/admission/olmidentity"
+	"github.com/opgate/opgate/controller/backstop"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
@@ -49,6 +50,8 @@ type Options struct {
 	OLMNamespaceUID string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
+	// Backstop is off, audit or enforce.
+	Backstop string
 	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
 	BackgroundLoop bool
 	// Namespace is the namespace that Opgate runs in: of the Leases for leader election, and of what else replicas share.
@@ -110,6 +113,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"UID of OLM's namespace, to trust it although it is younger than Opgate's")
 	flags.StringVar(&o.ApprovalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval of a Subscription: mutate, or deny (for GitOps tools)")
+	flags.StringVar(&o.Backstop, "backstop", string(backstop.Off),
+		"what the API server does by itself, without Opgate: off, audit or enforce (writes admission policies)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
 		"approve InstallPlans, enforce policies and write status (also --enable-operator-policy)")
 	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace of Opgate, its Leases and its Secrets")
@@ -170,6 +175,12 @@ func (o *Options) Validate() error {
 	}
 	if o.ApprovalMode != string(rules.MutateApproval) && o.ApprovalMode != string(rules.DenyApproval) {
 		bad("approval-mode", "%q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
+	}
+	switch mode := backstop.Mode(o.Backstop); {
+	case mode != backstop.Off && mode != backstop.Audit && mode != backstop.Enforce:
+		bad("backstop", "%q is not one of %q, %q, %q", o.Backstop, backstop.Off, backstop.Audit, backstop.Enforce)
+	case mode != backstop.Off && !o.BackgroundLoop:
+		bad("backstop", "%q needs --background-loop: the leader writes the admission policies", o.Backstop)
 	}
 	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
 		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)

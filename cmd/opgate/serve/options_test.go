@@ -26,7 +26,7 @@ func parsedAlone(t *testing.T, args ...string) Options {
 }
 
 func TestValidate(t *testing.T) {
-	for _, line := range []string{"", "--self-signed", "--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
+	for _, line := range []string{"", "--self-signed", "--backstop=enforce", "--backstop=off --background-loop=false", "--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
 		if o := parsed(t, strings.Fields(line)...); o.Validate() != nil {
 			t.Errorf("%q is refused: %v", line, o.Validate())
 		}
@@ -42,6 +42,8 @@ func TestValidate(t *testing.T) {
 		"--self-signed --webhook-bind-address=:https":                {"--webhook-bind-address", "port"},
 		"--self-signed --webhook-bind-address=:70000":                {"70000"},
 		"--self-signed --approval-mode=Deny":                         {"--approval-mode", `"Deny"`, `"deny"`},
+		"--self-signed --backstop=on":                               {"--backstop", `"on"`, `"enforce"`},
+		"--self-signed --backstop=audit --background-loop=false":     {"--backstop", "--background-loop"},
 		"--self-signed --client-cn=kube-apiserver":                   {"--client-cn", "--client-ca-file"},
 		"--self-signed --drain-delay=-1s":                            {"--drain-delay"},
 		"--self-signed --log-level=loud --log-format=xml":            {"--log-level", "loud", "--log-format", "xml"}, // all of them at once

@@ -128,7 +128,7 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 	}
 	store := &snapshot.Store{}
 	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
-	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, store, recorder, key.Key, o, log)
+	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, store, recorder, key.Key, self.Username, o, log)
 	if err != nil {
 		return err
 	}

@@ -111,6 +111,14 @@ matchExpressions:
 {{- end }}
 {{- end }}
 
+{{/*
+What the API server does by itself: the leader of the background loop writes the admission policies. YAML reads off without quotes as
+false, and --reuse-values from a release without this value has none.
+*/}}
+{{- define "opgate.backstop" -}}
+{{- ternary (.Values.backstop | default "off") "off" .Values.backgroundLoop.enabled }}
+{{- end }}
+
 {{- define "opgate.subjects" -}}
 - kind: ServiceAccount
   name: opgate

@@ -1,0 +1,28 @@
+package check
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Policies reads the OperatorPolicies in files, directories or "-", standard input, as `opgate check` does. What it cannot use it prints, and
+// returns an error with an exit code. Of namespace are policies that name none.
+func Policies(files []string, namespace string, stdin io.Reader, stderr io.Writer) ([]*rules.OperatorPolicy, error) {
+	inputs, problems := gather(files, stdin)
+	loaded := load(inputs, namespace)
+	if problems = append(problems, loaded.problems...); len(problems) > 0 {
+		if err := printProblems(stderr, problems); err != nil {
+			return nil, fmt.Errorf("write problems: %w", err)
+		}
+		return nil, &exitError{exitUnusable, counted(len(problems), "problem") + " in the input"}
+	}
+	var policies []*rules.OperatorPolicy
+	for _, o := range loaded.objects {
+		if o.prepared != nil {
+			policies = append(policies, o.prepared)
+		}
+	}
+	return policies, nil
+}

@@ -1,0 +1,182 @@
+// Package compile is `opgate compile`: it prints the admission policies by which the API server itself holds the core of the gate.
+package compile
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/admission/olmidentity"
+	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// exitUnusable is the exit code for a command line or an input that cannot be used.
+const exitUnusable = 2
+
+// usageError is an error about the command line.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+// ExitCode returns the exit code of the process.
+func (e *usageError) ExitCode() int { return exitUnusable }
+
+func usage(format string, args ...any) error {
+	return &usageError{"compile: " + fmt.Sprintf(format, args...) + `; see "opgate compile --help"`}
+}
+
+// options are the flags.
+type options struct {
+	files              []string
+	namespace          string
+	olmIdentity        string
+	identity           string
+	approvalMode       string
+	excludedNamespaces []string
+	audit              bool
+	semver, mutating   bool
+}
+
+const long = `Print the ValidatingAdmissionPolicy and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
+the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations. They
+hold the names, version ranges and forbidden packages of OperatorPolicies, for approvals of InstallPlans, for their
+status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. What needs more than the request
+and the policies (catalogs, channels, Constraints, upgrades) is left to the webhooks: docs/backstop.md lists it.
+
+The output depends on the policies and the flags only, and is the same for the same input, so that it can be kept in
+a repository. Apply it again when a policy changes, with "kubectl apply --server-side": the objects of many policies
+are larger than the annotation of a client-side apply. A policy that is completed from cluster state by templates
+is left to the webhooks.
+
+The input is read like that of "opgate check": files, directories and "-"; objects of other kinds are ignored.
+
+Exit codes:
+  0  the objects are printed
+  1  the objects would be larger than what the API server stores
+  2  the command line or the input cannot be used; nothing is printed`
+
+const example = `  # the policies of a repository, for the repository
+  opgate compile -f policies/ --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount > backstop.yaml
+
+  # those of a cluster; only record and warn of what would be refused
+  kubectl get operatorpolicies -A -o yaml | opgate compile -f - --audit \
+    --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount | kubectl apply --server-side -f -
+
+  # for an API server without MutatingAdmissionPolicy (before 1.36) and without semver() (before 1.33)
+  opgate compile -f policies/ --mutating=false --semver=false \
+    --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount`
+
+// Command returns `opgate compile`. Its errors carry the exit code as ExitCode() int.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "compile -f FILE|DIR|- [-f ...] --olm-identity USER",
+		Short:   "Print OperatorPolicies as admission policies of the API server",
+		Long:    long,
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unexpected argument %q: name each input with -f", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of policies that name none")
+	flags.StringVar(&o.olmIdentity, "olm-identity", "", "service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
+	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate", `user name that Opgate writes as, "" for none`)
+	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval), "action on a wrong installPlanApproval: mutate or deny")
+	flags.StringArrayVar(&o.excludedNamespaces, "excluded-namespace", []string{"opgate-system"},
+		"namespace that the webhook configurations exclude; repeatable")
+	flags.BoolVar(&o.audit, "audit", false, "record and warn of what would be refused, and change nothing")
+	flags.BoolVar(&o.semver, "semver", true, "hold version ranges, which needs semver() in the API server's CEL")
+	flags.BoolVar(&o.mutating, "mutating", true, "print the MutatingAdmissionPolicy too")
+	return cmd
+}
+
+func (o *options) validate() error {
+	switch {
+	case len(o.files) == 0 || slices.Contains(o.files, ""):
+		return usage("no input: name files, directories or - with -f")
+	case o.olmIdentity == "":
+		return usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s", olmidentity.HowToFind)
+	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
+		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+	}
+	if _, err := olmidentity.Parse(o.olmIdentity); err != nil {
+		return usage("--olm-identity: %v", err)
+	}
+	for _, name := range append([]string{o.namespace}, o.excludedNamespaces...) {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return usage("namespace %q: %s", name, strings.Join(problems, "; "))
+		}
+	}
+	return nil
+}
+
+// run reads, compiles and prints.
+func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	policies, err := check.Policies(o.files, o.namespace, stdin, stderr)
+	if err != nil {
+		return fmt.Errorf("compile: nothing is printed: %w", err)
+	}
+	for _, p := range policies {
+		if p.Incomplete {
+			fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
+		}
+	}
+	objects, err := backstop.Compile(backstop.Input{
+		Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
+		ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit,
+		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
+	})
+	if err != nil {
+		return fmt.Errorf("compile: %w", err)
+	}
+	for i, object := range objects.All() {
+		text, err := marshal(object)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := stdout.Write(text); err != nil {
+			return fmt.Errorf("write the objects: %w", err)
+		}
+	}
+	return nil
+}
+
+// marshal returns the YAML of an object without the status, which the API server writes.
+func marshal(object runtime.Object) ([]byte, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", object, err)
+	}
+	delete(content, "status")
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", object, err)
+	}
+	return text, nil
+}

@@ -1,0 +1,209 @@
+package backstop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/watched"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Mode is what the API server does by itself.
+type Mode string
+
+const (
+	// Off deletes the objects.
+	Off Mode = "off"
+	// Audit makes the API server record and warn of what it would refuse.
+	Audit Mode = "audit"
+	// Enforce makes it refuse.
+	Enforce Mode = "enforce"
+)
+
+// OwnerName is the ClusterRole that grants the rights to the objects, and owns them.
+const OwnerName = backstop.Name
+
+// Options configure the Controller.
+type Options struct {
+	// Store provides the snapshot that admission judges by. Required.
+	Store *snapshot.Store
+	// Mode is what the API server does by itself. Default: Off.
+	Mode Mode
+	// OLM are the user names that OLM writes as.
+	OLM []string
+	// User returns the user name that Opgate writes as; "" while it is not known, and then nothing is written. Required.
+	User func() string
+	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
+	ApprovalMode rules.ApprovalMode
+	// ExcludedNamespaces are those that the webhook configurations exclude.
+	ExcludedNamespaces []string
+	// Metrics export the state, Writes count the writes. Required.
+	Metrics *Metrics
+	Writes  *apply.Metrics
+	// Identity names this process in events. Default: none.
+	Identity string
+	// Log receives writes at V(0). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// Controller keeps the admission policies while this replica leads.
+type Controller struct {
+	Options
+	queue manager.Queue[item]
+	// features are nil until they are detected, and after the API server may have changed.
+	features atomic.Pointer[backstop.Features]
+}
+
+// item is the only item of the queue: all objects are compiled from all policies.
+type item struct{}
+
+// New returns a Controller. AddTo adds it to a manager.
+func New(o Options) (*Controller, error) {
+	if o.Store == nil || o.User == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
+		return nil, errors.New("backstop controller options: Store, User, Metrics, Writes and Now are required")
+	}
+	if o.Mode == "" {
+		o.Mode = Off
+	}
+	return &Controller{Options: o}, nil
+}
+
+// ServerChanged makes the controller detect again what the API server supports, after an upgrade of it. It does not block.
+func (c *Controller) ServerChanged() {
+	c.features.Store(nil)
+	if c.Mode != Off {
+		c.queue.Add(item{})
+	}
+}
+
+// kind is the kind of one of the objects.
+type kind struct{ name, resource string }
+
+func (k kind) gvk() schema.GroupVersionKind { return group.WithKind(k.name) }
+
+var (
+	group = schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	// kinds are those of the objects, each policy before its binding. The policy that changes Subscriptions precedes the one that would
+	// refuse them.
+	kinds = []kind{
+		{"MutatingAdmissionPolicy", "mutatingadmissionpolicies"},
+		{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies"},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"},
+	}
+	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+)
+
+// watch is an object whose watch starts when the API server is known to serve its kind.
+type watch struct {
+	*watched.Object
+	start  chan struct{}
+	opened bool
+}
+
+func (w *watch) open() {
+	if !w.opened {
+		w.opened = true
+		close(w.start)
+	}
+}
+
+// AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called for one manager
+// after another.
+func (c *Controller) AddTo(mgr ctrl.Manager) error {
+	config := mgr.GetConfig()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	served, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a discovery client: %w", err)
+	}
+	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watch{}, written: map[string]*written{},
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
+	changed := func() {
+		r.shown.Notify()
+		c.queue.Add(item{})
+	}
+	add := func(resource schema.GroupVersionResource, name string) (*watch, error) {
+		o, err := watched.New(client, resource, "", name, changed, c.Log)
+		return &watch{Object: o, start: make(chan struct{})}, err
+	}
+	if r.owner, err = add(clusterRoles, OwnerName); err != nil {
+		return fmt.Errorf("watch ClusterRole %s: %w", OwnerName, err)
+	}
+	for _, k := range kinds {
+		if r.watches[k.name], err = add(group.WithResource(k.resource), backstop.Name); err != nil {
+			return fmt.Errorf("watch %s %s: %w", k.name, backstop.Name, err)
+		}
+	}
+	if err := mgr.Add(ctrlmanager.RunnableFunc(r.runWatches)); err != nil {
+		return fmt.Errorf("add the watches of the backstop: %w", err)
+	}
+	return manager.Registration[item]{
+		Name:       "backstop",
+		Reconciler: r,
+		Queue:      &c.queue,
+		Store:      c.Store,
+		Changed:    r.changed,
+		Started: func() {
+			c.features.Store(nil) // the API server may have been upgraded since this replica led
+			c.Metrics.set(statePending)
+		},
+		Stopped: c.Metrics.stopped,
+	}.AddTo(mgr)
+}
+
+// runWatches runs the watches that are opened until the context ends.
+func (r *reconciler) runWatches(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, w := range r.all() {
+		running.Go(func() {
+			select {
+			case <-w.start:
+				w.Informer.RunWithContext(ctx)
+			case <-ctx.Done():
+			}
+		})
+	}
+	return nil
+}
+
+// changed enqueues the item if policies changed, and the first time.
+func (r *reconciler) changed(change *snapshot.Change) {
+	notify := r.policies == nil
+	if notify {
+		r.policies = map[string][]*rules.OperatorPolicy{}
+	}
+	if r.Mode == Off && !notify {
+		return // there is nothing left to delete
+	}
+	for _, name := range change.Namespaces {
+		if now := change.Snapshot.Namespace(name).Policies(); !slices.Equal(r.policies[name], now) {
+			r.policies[name], notify = now, true
+		}
+	}
+	if notify {
+		r.queue.Add(item{})
+	}
+}

@@ -1,0 +1,179 @@
+package backstop
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// retryDelay is the requeue delay while the user name of this process is not known.
+const retryDelay = time.Second
+
+// labels are set on every object. Those of the release would make GitOps tools take the objects for their own.
+var labels = map[string]string{"app.kubernetes.io/managed-by": "opgate", "app.kubernetes.io/part-of": "opgate"}
+
+// reconciler reconciles for one manager. There is one worker.
+type reconciler struct {
+	*Controller
+	discovery discovery.DiscoveryInterface
+	writer    apply.Writer
+	// owner is the ClusterRole that owns the objects, watches are the objects by kind. shown is notified of their changes.
+	owner   *watch
+	watches map[string]*watch
+	shown   signal.Signal
+	// policies are those of the last change of the snapshot, by the namespace that they govern.
+	policies map[string][]*rules.OperatorPolicy
+	// compiled is the last result.
+	compiled compiled
+	// written is what was last written, or found to be stored, by kind.
+	written map[string]*written
+	// unowned is set once the missing owner is logged.
+	unowned bool
+}
+
+// compiled are objects with what they were compiled from.
+type compiled struct {
+	policies []*rules.OperatorPolicy
+	features backstop.Features
+	user     string
+	// objects are those to store, by kind; nil until something was compiled. After a TooLargeError, those of earlier policies.
+	objects  map[string]*unstructured.Unstructured
+	tooLarge error
+}
+
+func (r *reconciler) all() []*watch {
+	all := []*watch{r.owner}
+	for _, k := range kinds {
+		all = append(all, r.watches[k.name])
+	}
+	return all
+}
+
+// Reconcile makes the stored objects those that the policies compile to.
+func (r *reconciler) Reconcile(ctx context.Context, _ item) (reconcile.Result, error) {
+	if r.Mode == Off {
+		r.Metrics.set(stateOff)
+		return reconcile.Result{}, r.deleteAll(ctx)
+	}
+	state, err := r.reconcile(ctx)
+	if err != nil {
+		r.Metrics.set(stateFailed)
+		if apierrors.IsInvalid(err) || meta.IsNoMatchError(err) {
+			r.features.Store(nil) // the API server may be another version than before
+		}
+		return reconcile.Result{}, err
+	}
+	if state == "" {
+		return reconcile.Result{RequeueAfter: retryDelay}, nil
+	}
+	r.Metrics.set(state)
+	return reconcile.Result{}, nil
+}
+
+// reconcile returns the state that was reached; "" if the input is not complete.
+func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
+	user := r.User()
+	if user == "" {
+		return "", nil
+	}
+	features, err := r.detect(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !features.ValidatingAdmissionPolicy && !features.MutatingAdmissionPolicy {
+		return stateUnsupported, nil
+	}
+	if err := r.openWatches(ctx, features); err != nil {
+		return "", err
+	}
+	owner := r.ownerReference()
+	if owner == nil {
+		return stateUnowned, nil // its event enqueues the item
+	}
+	r.compile(ctx, user, features)
+	if r.compiled.objects != nil {
+		if err := r.store(ctx, owner); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case r.compiled.tooLarge != nil:
+		return stateTooLarge, nil
+	case r.Mode == Audit:
+		return stateAudited, nil
+	}
+	return stateEnforced, nil
+}
+
+// openWatches starts the watches of the kinds that are served, and waits until they show what is stored.
+func (r *reconciler) openWatches(ctx context.Context, features backstop.Features) error {
+	r.owner.open()
+	for _, k := range kinds {
+		if mutating := k == kinds[0] || k == kinds[1]; mutating && features.MutatingAdmissionPolicy || !mutating && features.ValidatingAdmissionPolicy {
+			r.watches[k.name].open()
+		}
+	}
+	for _, w := range r.all() {
+		if w.opened && !cache.WaitForCacheSync(ctx.Done(), w.Synced) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// ownerReference returns the reference to the ClusterRole, nil if that does not exist.
+func (r *reconciler) ownerReference() *metav1.OwnerReference {
+	role := r.owner.Get()
+	if missing := role == nil || role.GetDeletionTimestamp() != nil; missing {
+		if !r.unowned {
+			r.Log.Info("ClusterRole not found: it grants the rights to the admission policies and owns them, so nothing is written without it",
+				"clusterrole", OwnerName)
+		}
+		r.unowned = true
+		return nil
+	}
+	r.unowned = false
+	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()}
+}
+
+// compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
+func (r *reconciler) compile(ctx context.Context, user string, features backstop.Features) {
+	var policies []*rules.OperatorPolicy
+	for ns := range r.Store.Load().All() {
+		policies = append(policies, ns.Policies()...)
+	}
+	last := &r.compiled
+	if last.user == user && last.features == features && slices.Equal(last.policies, policies) {
+		return
+	}
+	objects, err := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
+		ExcludedNamespaces: r.ExcludedNamespaces, Features: features, Audit: r.Mode == Audit, Labels: labels})
+	next := compiled{policies: policies, features: features, user: user}
+	if err != nil {
+		next.objects, next.tooLarge = last.objects, err
+		if last.tooLarge == nil {
+			r.Log.Error(err, "policies do not compile to objects that can be stored, keeping those of earlier policies")
+			r.event(ctx, r.owner.Get(), "BackstopTooLarge", err.Error())
+		}
+	} else {
+		next.objects = map[string]*unstructured.Unstructured{}
+		for _, o := range objects.All() {
+			u := toUnstructured(o)
+			next.objects[u.GetKind()] = u
+		}
+	}
+	r.compiled = next
+}

@@ -1,0 +1,199 @@
+package backstop
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/snapshot"
+)
+
+const (
+	// component is the source of events.
+	component = "opgate"
+	// maxNote is the maximum length of the message of an event in the API, in bytes.
+	maxNote = 1024
+)
+
+// written is a spec as it was sent, and as the API server stored it: a later version may set fields that this one does not know.
+type written struct{ sent, stored any }
+
+// store writes the objects that differ from what is stored: policies before bindings, which the API server would not know what to do with,
+// and deletes the others, bindings first.
+func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) error {
+	for _, k := range kinds {
+		if object := r.compiled.objects[k.name]; object != nil {
+			if err := r.put(ctx, k, object, owner); err != nil {
+				return fmt.Errorf("write %s %s: %w", k.name, backstop.Name, err)
+			}
+		}
+	}
+	for _, k := range slices.Backward(kinds) {
+		live := r.watches[k.name].Get()
+		if r.compiled.objects[k.name] != nil || live == nil || live.GetDeletionTimestamp() != nil {
+			continue
+		}
+		delete(r.written, k.name)
+		if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil && !apply.Outdated(err) {
+			return fmt.Errorf("delete %s %s: %w", k.name, backstop.Name, err)
+		}
+		r.Log.Info("deleted", "kind", k.name, "name", backstop.Name)
+		err := r.shown.Wait(ctx, func() bool {
+			now := r.watches[k.name].Get()
+			return now == nil || now.GetUID() != live.GetUID() || now.GetDeletionTimestamp() != nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed since, is left to
+// the event of that.
+func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference) error {
+	w := r.watches[k.name]
+	live, last, spec := w.Get(), r.written[k.name], object.Object["spec"]
+	same := last != nil && reflect.DeepEqual(last.sent, spec)
+	switch {
+	case live == nil:
+	case live.GetDeletionTimestamp() != nil:
+		return nil
+	case matches(live, spec, owner) || same && matches(live, last.stored, owner):
+		if !same {
+			r.written[k.name] = &written{sent: spec, stored: spec}
+		}
+		return nil
+	}
+	next := desired(live, object, owner)
+	err := r.send(ctx, live, next)
+	switch {
+	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	r.written[k.name] = &written{sent: spec, stored: next.Object["spec"]}
+	if same {
+		r.reportRestored(ctx, next, live == nil)
+	} else {
+		r.Log.Info("written", "kind", k.name, "name", backstop.Name, "resourceVersion", next.GetResourceVersion())
+	}
+	return r.shown.Wait(ctx, func() bool {
+		now := w.Get()
+		return now != nil && !snapshot.Older(now.GetResourceVersion(), next.GetResourceVersion())
+	})
+}
+
+// send creates an object, or updates the live one, and receives what the API server stores.
+func (r *reconciler) send(ctx context.Context, live, next *unstructured.Unstructured) error {
+	if live == nil {
+		return r.writer.Do(ctx, apply.Create, nil, next)
+	}
+	err := r.writer.Client.Update(ctx, next)
+	r.writer.Metrics.Wrote(apply.Update, next.GetKind(), err)
+	return err
+}
+
+// matches reports whether a stored object has a spec, the labels and the owner. What else its metadata has is left alone.
+func matches(live *unstructured.Unstructured, spec any, owner *metav1.OwnerReference) bool {
+	has := live.GetLabels()
+	for name, value := range labels {
+		if has[name] != value {
+			return false
+		}
+	}
+	return reflect.DeepEqual(live.Object["spec"], spec) && reflect.DeepEqual(live.GetOwnerReferences(), []metav1.OwnerReference{*owner})
+}
+
+// desired returns an object to send: with the metadata of the live one, if there is one.
+func desired(live, object *unstructured.Unstructured, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	next := object.DeepCopy()
+	if live != nil {
+		next = live.DeepCopy()
+		next.Object["spec"] = object.DeepCopy().Object["spec"]
+		unstructured.RemoveNestedField(next.Object, "metadata", "managedFields")
+	}
+	all := maps.Clone(labels)
+	for name, value := range next.GetLabels() {
+		if _, ours := labels[name]; !ours {
+			all[name] = value
+		}
+	}
+	next.SetLabels(all)
+	next.SetOwnerReferences([]metav1.OwnerReference{*owner})
+	return next
+}
+
+// reportRestored reports that an object was restored.
+func (r *reconciler) reportRestored(ctx context.Context, object *unstructured.Unstructured, deleted bool) {
+	what := "changed"
+	if deleted {
+		what = "deleted"
+	}
+	r.Metrics.restored.Inc()
+	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
+	r.event(ctx, object, "BackstopRestored", fmt.Sprintf("another client %s this %s, which holds what OperatorPolicies allow; Opgate has restored it "+
+		"(--backstop=off removes it)", what, object.GetKind()))
+}
+
+// deleteAll deletes the objects of an earlier mode. Without a right to, no release with that mode is left: the garbage collector deletes
+// them with the ClusterRole that granted it.
+func (r *reconciler) deleteAll(ctx context.Context) error {
+	for _, k := range slices.Backward(kinds) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(k.gvk())
+		u.SetName(backstop.Name)
+		err := r.writer.Client.Delete(ctx, u)
+		switch {
+		case err == nil:
+			r.writer.Metrics.Wrote(apply.Delete, k.name, nil)
+			r.Log.Info("deleted", "kind", k.name, "name", backstop.Name)
+		case apierrors.IsForbidden(err):
+			return nil
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return fmt.Errorf("delete %s %s: %w", k.name, backstop.Name, err)
+		}
+	}
+	return nil
+}
+
+// event reports on an object, best effort. Events of cluster-scoped objects are in namespace default.
+func (r *reconciler) event(ctx context.Context, about *unstructured.Unstructured, reason, message string) {
+	at := r.Now()
+	now := metav1.NewTime(at)
+	err := r.writer.Event(ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", about.GetName(), at.UnixNano())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID(),
+			ResourceVersion: about.GetResourceVersion()},
+		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
+		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	})
+	if err != nil {
+		r.Log.Error(err, "event not sent", "kind", about.GetKind(), "name", about.GetName())
+	}
+}
+
+// toUnstructured converts an object that the compiler made.
+func toUnstructured(object runtime.Object) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err) // it contains only strings, booleans and lists of them
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(u.Object, "status")
+	return u
+}

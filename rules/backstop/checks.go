@@ -1,0 +1,78 @@
+package backstop
+
+import "github.com/opgate/opgate/rules"
+
+// A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and version. The gate reads
+// the same, or, if places disagree, holds it: one place is enough to refuse.
+
+// described is an expression for the contents of the first olm.package property of a bundle, with plain quotes; ” if there is none. OLM
+// marshals properties compactly. In properties that are a string inside of JSON, each quote is escaped.
+func described(properties string, escaped bool) string {
+	property := `{"type":"olm.package","value":{`
+	unescape := ""
+	if escaped {
+		property = `{\"type\":\"olm.package\",\"value\":{`
+		unescape = `.replace(` + quote(`\"`) + `, '"')`
+	}
+	return properties + ".split(" + quote(property) + ", 2)[?1].orValue('').split('}', 2)[0]" + unescape
+}
+
+// member is an expression for a string in the contents of a property.
+func member(contents, key string) string {
+	return contents + ".split(" + quote(`"`+key+`":"`) + ", 2)[?1].orValue('').split('\"', 2)[0]"
+}
+
+// candidates is an expression for the candidates of a governed package, from a list of pairs of a name and the contents of a property.
+func candidates(pairs string) string {
+	return pairs + ".filter(b, b[1] != '').map(b, [b[0], " + member("b[1]", "packageName") + ", " + member("b[1]", "version") +
+		"]).filter(c, variables.rules.exists(r, r[0] == c[1]))"
+}
+
+// refuses is an expression that reports whether row r refuses candidate c.
+func (p *program) refuses(plan bool) string {
+	const named = "('" + prefixName + "' + c[0]) in r"
+	e := "r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'"
+	if plan {
+		e += " || r[1] == '" + checkPending + "'" // a ClusterServiceVersion that is written now waits for nothing
+	}
+	e += " || r[1].startsWith('" + checkAllow + "') && !(" + named + ") || r[1].startsWith('" + checkForbid + "') && " + named
+	if p.in.Features.Semver {
+		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && !" + inRange("c[2]", "r") +
+			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
+			"(!isSemver(c[2]) || " + inRange("c[2]", "r") + ")"
+	}
+	return "r[0] == c[1] && (" + e + ")"
+}
+
+// offends is an expression that reports whether a policy refuses candidate c.
+func (p *program) offends(plan bool) string {
+	return "variables.rules.exists(r, " + p.refuses(plan) + ")"
+}
+
+// reasons is an expression for why the policies refuse candidate c.
+func (p *program) reasons(plan bool) string {
+	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason(plan) + ").join('; ')"
+}
+
+// reason is an expression for why row r refuses candidate c, in the words of the gate.
+func (p *program) reason(plan bool) string {
+	more := p.data.value("r[1]") + ".split('|', 2)[?1].orValue('')"
+	list := "[" + more + "].map(m, m != '' ? m : r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1)).join(', '))[0]"
+	id := func(id rules.RuleID) string {
+		if !plan {
+			id = rules.RuleCSVPolicy
+		}
+		return by("r[2]", id)
+	}
+	allowed := "(size(r.filter(x, x.startsWith('" + prefixName + "'))) == 1 ? 'allowed is ' : 'allowed are ') + " + list
+	forbidden := "' is forbidden' + " + id(rules.RulePlanMustNotHave) + " + 'the policy is mustnothave for ' + "
+	says := func(check, what string) string { return "r[1].startsWith('" + check + "') ? " + what + " : " }
+	return show("c[0]") + " + (" +
+		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
+		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+" + 'allowed is versionRange ' + "+list) +
+		says(checkForbidAll, forbidden+"'package ' + c[1]") +
+		says(checkForbid, forbidden+list) +
+		says(checkForbidIn, forbidden+list) +
+		says(checkUnreadable, "' is held' + "+by("r[2]", rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
+		"' is held' + " + by("r[2]", rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met')"
+}

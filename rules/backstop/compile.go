@@ -1,0 +1,113 @@
+package backstop
+
+import (
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// Name is the name of each of the objects.
+const Name = "opgate-backstop"
+
+// maxObject is the size in bytes, as JSON, above which an object is not written: etcd takes 1.5 MiB, including managed fields and status.
+const maxObject = 1 << 20
+
+// Features are what the API server supports, from its discovery.
+type Features struct {
+	// ValidatingAdmissionPolicy and MutatingAdmissionPolicy are set if it serves these kinds in admissionregistration.k8s.io/v1.
+	ValidatingAdmissionPolicy, MutatingAdmissionPolicy bool
+	// Semver is set if its CEL has semver(); without it version ranges are left to the gate.
+	Semver bool
+}
+
+// Input is the input of Compile. The order of lists does not matter.
+type Input struct {
+	// Policies are all OperatorPolicies of the cluster. Those that only inform, or govern nothing, are ignored.
+	Policies []*rules.OperatorPolicy
+	// OLM are the user names that OLM writes as. As for the webhooks, a name counts only if the user may also escalate ClusterRoles.
+	OLM []string
+	// Opgate is the user name that Opgate writes as; "" if it has none.
+	Opgate string
+	// ApprovalMode is what to do about a wrong installPlanApproval. Default: rules.MutateApproval.
+	ApprovalMode rules.ApprovalMode
+	// ExcludedNamespaces are those that the webhook configurations exclude.
+	ExcludedNamespaces []string
+	// Accounts are, by namespace, the ServiceAccounts as which OLM may write steps of plans, because an OperatorGroup names them. What they
+	// write is left to the gate. Nil if they are not known: then it is so for any ServiceAccount of the namespace.
+	Accounts map[string][]string
+	Features Features
+	// Audit makes the API server record and warn of what it would refuse, and change nothing.
+	Audit bool
+	// Labels are set on every object.
+	Labels map[string]string
+}
+
+// Objects are the admission policies and their bindings. A pair that the API server does not support, or that is not needed, is nil and
+// must not exist.
+type Objects struct {
+	Validating        *admissionv1.ValidatingAdmissionPolicy
+	ValidatingBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	Mutating          *admissionv1.MutatingAdmissionPolicy
+	MutatingBinding   *admissionv1.MutatingAdmissionPolicyBinding
+}
+
+// All returns the objects that must exist, policies before bindings.
+func (o *Objects) All() []runtime.Object {
+	var all []runtime.Object
+	if o.Mutating != nil {
+		all = append(all, o.Mutating, o.MutatingBinding)
+	}
+	if o.Validating != nil {
+		all = append(all, o.Validating, o.ValidatingBinding)
+	}
+	return all
+}
+
+// TooLargeError is returned if an object would exceed what the API server stores. The objects of earlier policies stay as they are.
+type TooLargeError struct {
+	// Kind is that of the object; Size and Limit are in bytes of JSON.
+	Kind        string
+	Size, Limit int
+	// Namespaces is the number of governed namespaces.
+	Namespaces int
+}
+
+// Error says how large the object is, and how large it may be.
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("the %s for %d governed namespaces has %d bytes, and %d are stored: some policies are held by the webhooks only",
+		e.Kind, e.Namespaces, e.Size, e.Limit)
+}
+
+// Compile returns the objects for some policies; equal inputs have equal objects. The only error is a TooLargeError.
+func Compile(in Input) (Objects, error) {
+	t := newTable(&in)
+	var o Objects
+	if in.Features.ValidatingAdmissionPolicy {
+		o.Validating, o.ValidatingBinding = in.validating(t)
+		if err := fits("ValidatingAdmissionPolicy", o.Validating, t); err != nil {
+			return Objects{}, err
+		}
+	}
+	if in.Features.MutatingAdmissionPolicy && !in.Audit {
+		o.Mutating, o.MutatingBinding = in.mutating(t)
+		if err := fits("MutatingAdmissionPolicy", o.Mutating, t); err != nil {
+			return Objects{}, err
+		}
+	}
+	return o, nil
+}
+
+func fits(kind string, object any, t *table) error {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode the %s: %w", kind, err)
+	}
+	if len(raw) > maxObject {
+		return &TooLargeError{Kind: kind, Size: len(raw), Limit: maxObject, Namespaces: len(t.rows)}
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package backstop
+
+import (
+	"fmt"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+)
+
+// addOverride adds break-glass, as the gate has it: the reason comes with the approval, and the user has the verb override on every policy
+// that refuses. What the gate alone refuses is left to it.
+func (p *program) addOverride() {
+	reason := func(object string) string {
+		return object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('').trim()"
+	}
+	p.set("reason", "variables.resource == 'installplans' ? string("+reason("object")+") : ''")
+	p.set("reasonAdded", "variables.reason != '' && (!variables.update || variables.reason != "+reason("oldObject")+")")
+	p.set("planted", "variables.reasonAdded && !(variables.update && !variables.wasApproved && object.?spec.?approved.orValue(false) == true)")
+	p.set("overrideAsked", "variables.approves && variables.reasonAdded")
+	p.set("refusingRows", "variables.rules.filter(r, variables.offending.exists(c, "+p.refuses(true)+"))")
+	p.set("refusing", "variables.rules.filter(r, r[3] == '*' && variables.refusingRows.exists(q, q[2] == r[2])).map(r, r[2])")
+	rights := fmt.Sprintf("size(variables.refusing) <= %d", maxPolicies)
+	for i := 0; i < maxPolicies; i += 2 {
+		name := fmt.Sprintf("right%d", i/2)
+		p.set(name, right(i)+" && "+right(i+1))
+		rights += " && variables." + name
+	}
+	p.set("mayOverride", rights)
+}
+
+// right is an expression that reports whether the user may override one of the refusing policies, or there is none.
+func right(i int) string {
+	policy := fmt.Sprintf("variables.refusing[%d]", i)
+	return fmt.Sprintf("(size(variables.refusing) <= %d || authorizer.group('%s').resource('operatorpolicies').namespace(%s.split('/')[0])"+
+		".name(%s.split('/')[1]).check('override').allowed())", i, policyv1beta2.Group, policy, policy)
+}

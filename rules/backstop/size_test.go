@@ -1,0 +1,77 @@
+package backstop_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// crowd returns a policy for each of some namespaces, with the few lists that templates of policies make.
+func crowd(n int) []*rules.OperatorPolicy {
+	policies := make([]*rules.OperatorPolicy, n)
+	for i := range policies {
+		namespace := fmt.Sprintf("tenant-%05d", i)
+		policies[i] = policy("etcd-"+namespace, namespace, "etcd", versions("etcdoperator.v0.9.2", fmt.Sprintf("etcdoperator.v0.9.%d", 4+i%7)))
+	}
+	return policies
+}
+
+// TestTenThousandNamespaces: the table stays in one object, the API server compiles it, and the first and the last namespace are held.
+func TestTenThousandNamespaces(t *testing.T) {
+	policies := crowd(10_000)
+	o := compile(t, backstop.Input{Features: everything, Policies: policies})
+	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating, "MutatingAdmissionPolicy": o.Mutating} {
+		raw, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("the %s has %d bytes", kind, len(raw))
+	}
+	start := time.Now()
+	s := newAPIServer(t, o)
+	t.Logf("compiled in %s", time.Since(start))
+	for _, namespace := range []string{"tenant-00000", "tenant-04999", "tenant-05000", "tenant-09999"} {
+		if got := s.judge(t, approval(namespace, "etcdoperator.v0.9.99")); len(got.refused) != 1 || len(got.failed) > 0 {
+			t.Errorf("%s: %+v, want a refusal", namespace, got)
+		}
+		if got := s.judge(t, approval(namespace, "etcdoperator.v0.9.2")); len(got.refused) != 0 || len(got.failed) > 0 {
+			t.Errorf("%s: %+v, want none", namespace, got)
+		}
+	}
+	if got := s.judge(t, approval("tenant-10000", "etcdoperator.v0.9.99")); len(got.refused) != 0 || len(got.failed) > 0 {
+		t.Errorf("a namespace without policies: %+v", got)
+	}
+	slices.Reverse(policies)
+	again := compile(t, backstop.Input{Features: everything, Policies: policies})
+	if compact(again) != compact(o) {
+		t.Error("the order of policies changes the objects")
+	}
+}
+
+// approval is one, by alice, of a plan for one version of etcd.
+func approval(namespace, csv string) write {
+	properties := `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`
+	plan := func(approved bool) object {
+		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "InstallPlan", "metadata": object{"namespace": namespace, "name": "install-x"},
+			"spec": object{"approval": "Manual", "approved": approved, "clusterServiceVersionNames": []any{csv}},
+			"status": object{"phase": olm.PhaseRequiresApproval, "bundleLookups": []any{object{"identifier": csv, "path": "p", "replaces": "",
+				"catalogSourceRef": object{"namespace": "olm", "name": "good"}, "properties": properties}}}}
+	}
+	return write{resource: "installplans", user: "alice", object: plan(true), old: plan(false)}
+}
+
+// TestTooLarge: what the API server would not store is reported.
+func TestTooLarge(t *testing.T) {
+	_, err := backstop.Compile(backstop.Input{Features: everything, Policies: crowd(40_000)})
+	tooLarge, ok := errors.AsType[*backstop.TooLargeError](err)
+	if !ok || tooLarge.Size <= tooLarge.Limit || tooLarge.Namespaces != 40_000 {
+		t.Errorf("error %v, want a TooLargeError for 40000 namespaces", err)
+	}
+}
