@@ -231,7 +231,13 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 		s["attenuatedServiceAccountRef"] = object{"name": "installer", "namespace": namespace}
 	}
 	c.resource, c.object, c.old, c.undescribed = "installplans/status", plan, old, !described
-	c.gate = rules.JudgePlanStatusUpdate(rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()})
+	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()}
+	c.gate = rules.JudgePlanStatusUpdate(in)
+	from, to := &in.Old.Status, &in.New.Status
+	if in.Old.Spec.Approved && from.Phase == olm.PhaseRequiresApproval && to.Phase == olm.PhaseInstalling {
+		// The move is refused for the reasons for which the plan is; only those are core.
+		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePlanStatusPhase })
+	}
 }
 
 func (w *world) csvObject(namespace string) object {
