@@ -162,6 +162,46 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
+// TestHostile: names that no API server stores, and policies that contradict each other, neither break an expression nor open it.
+func TestHostile(t *testing.T) {
+	s := under(t, policy("a'b\\\n c/d", "shop", "etcd", versions("etcd.v1")), policy("etcd", "shop", "etcd", versions("x' || true || '", "etcd.v2")),
+		policy("forbidden", "shop", "etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }),
+		policy("next", "shop'\n{{'", "etcd", versions("etcd.v1")), policy("last", "shop", "et\nshop etcd n x/y *", versions("etcd.v1")))
+	for _, csv := range []string{"etcd.v1", "etcd.v2", "", "=", "etcd", "a0", "policies/etcd", "*", "' || true || '", "\n", strings.Repeat("x", 5000)} {
+		got := s.judge(t, approval("shop", csv))
+		if len(got.failed) > 0 || len(got.refused) != 1 || len(got.refused[0]) > 5<<10 {
+			t.Errorf("%q: %+v, want one refusal", csv, got)
+		}
+	}
+}
+
+// TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user writes is not.
+func TestAccounts(t *testing.T) {
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
+	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
+			olm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}}, "spec": object{}}}
+	for _, c := range []struct {
+		accounts map[string][]string
+		user     string
+		refused  bool
+	}{
+		{nil, "alice", true},
+		{nil, "system:serviceaccount:shop:any", false},
+		{nil, "system:serviceaccount:other:any", true},
+		{nil, opgateUser, false},
+		{map[string][]string{}, "system:serviceaccount:shop:any", true},
+		{map[string][]string{"shop": {"installer"}, "other": {"any"}}, "system:serviceaccount:shop:any", true},
+		{map[string][]string{"shop": {"installer"}, "other": {"any"}}, "system:serviceaccount:shop:installer", false},
+	} {
+		w.user = c.user
+		s := newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies, Accounts: c.accounts}))
+		if got := s.judge(t, w); len(got.failed) > 0 || c.refused != (len(got.refused) == 1) {
+			t.Errorf("%s with accounts %v: %+v, want a refusal: %t", c.user, c.accounts, got, c.refused)
+		}
+	}
+}
+
 // TestReleases: the expressions compile on every release of Kubernetes that has the features.
 func TestReleases(t *testing.T) {
 	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
