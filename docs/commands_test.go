@@ -23,6 +23,7 @@ var commands = []struct {
 	{document: "README.md", begins: "kubectl apply --server-side -k manifests/overlays/self-managed",
 		tests: []string{"TestUninstall", "TestOverlays"}},
 	{document: "README.md", begins: "make test", why: "runs the tests"},
+	{document: "docs/backstop.md", begins: "opgate compile", tests: []string{"TestBackstopCompiled"}},
 	{document: "docs/certificates.md", begins: "kubectl annotate secret opgate-ca", tests: []string{"TestInstall"}},
 	{document: "docs/certificates.md", begins: "kubectl get secret opgate-ca", why: "needs openssl, which tests do not require"},
 	{document: "docs/certificates.md", begins: "kubectl patch secret opgate-ca", tests: []string{"TestCertificates"}},

@@ -23,13 +23,13 @@ func (p *program) addCSVs() {
 	p.set("redescribes", "variables.csv && variables.update && !variables.installs && "+properties("object")+" != "+properties("oldObject")+
 		" && object.?spec == oldObject.?spec")
 	own := func(object string) string {
-		return "[[string(object.metadata.?name.orValue('')), " + described(properties(object), false) + "]]"
+		return "[[string(object.metadata.?name.orValue('')), " + described(properties(object)) + "]]"
 	}
 	p.set("candidatesNow", "variables.installs || variables.redescribes ? "+candidates(own("object"))+" : []")
 	p.set("candidatesBefore", "variables.redescribes ? "+candidates(own("oldObject"))+" : []")
 	p.set("offendingCSV", "variables.candidatesNow.filter(c, (variables.installs || variables.redescribes && "+
-		member(described(properties("oldObject"), false), "packageName")+" != '' && "+
-		member(described(properties("oldObject"), false), "packageName")+" != c[1]) && "+p.offends(false)+")")
+		member(described(properties("oldObject")), "packageName")+" != '' && "+
+		member(described(properties("oldObject")), "packageName")+" != c[1]) && "+p.offends(false)+")")
 	object := "'clusterserviceversion ' + variables.name + ': ' + "
 	p.refuse(rules.RuleCSVPolicy, "size(variables.offendingCSV) > 0 && !(variables.installs && variables.stepAccount) && !variables.olm",
 		"(size(variables.offendingCSV) > 0 ? "+object+"variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ') : '')",

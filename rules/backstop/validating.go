@@ -124,6 +124,7 @@ func (p *program) addRequest() {
 	p.set("governed", "size(variables.rules) > 0")
 	p.set("resource", "request.resource.resource + ("+subresource+" ? '/status' : '')")
 	p.set("update", "request.operation == 'UPDATE'")
+	p.set("olmName", "request.userInfo.username in "+quoteList(sorted(p.in.OLM)))
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")

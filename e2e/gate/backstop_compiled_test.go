@@ -1,0 +1,112 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/rules"
+)
+
+// TestBackstopCompiled: what `opgate compile` prints holds the core of the gate on a cluster where no Opgate runs and no webhook is registered.
+func TestBackstopCompiled(t *testing.T) {
+	t.Parallel()
+	e := harness.StartWithoutGate(t)
+	const namespace = cluster.ShopNamespace
+	policy := harness.OperatorPolicy(namespace)
+	objects := compiled(t, e, policy)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, objects, "apply", "--server-side", "-f", "-")
+	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
+	approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	// The API server reads new policies within a second.
+	harness.Eventually(t, "see the approval refused", func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Admin, "", append(approve, "--dry-run=server")...)
+		if err == nil && result.ExitCode == 0 {
+			err = errors.New("it is admitted")
+		}
+		return err
+	})
+
+	t.Run("a forbidden version is not approved", func(t *testing.T) {
+		for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
+			harness.WantRefused(t, e.Cluster, user, "", approve, "(Forbidden)", "installplan "+namespace+"/waiting: ", harness.ForbiddenVersion,
+				"is not allowed by OperatorPolicy policies/"+namespace+" (plan/version): allowed is "+harness.AllowedCSV, "held by the API server")
+		}
+	})
+	t.Run("nor moved, by a cluster admin either", func(t *testing.T) {
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", namespace, "waiting", "--subresource=status",
+			"--type=merge", "--patch", `{"status":{"phase":"Installing"}}`}, "(Forbidden)", "(plan/status-phase)")
+	})
+	t.Run("nor created by hand", func(t *testing.T) {
+		plan := harness.InstallPlan(namespace, "forged", harness.AllowedVersion)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, plan), []string{"create", "-f", "-"}, "(Forbidden)", "(plan/create)")
+	})
+	t.Run("an allowed version is approved", func(t *testing.T) {
+		e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", namespace, "allowed", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
+	})
+	t.Run("a Subscription is stored Manual", func(t *testing.T) {
+		sub := harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Automatic")
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, sub), "create", "-f", "-")
+		harness.WantField(t, e.Stored(t, sub), `"Manual"`, "spec", "installPlanApproval")
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscriptions.operators.coreos.com", "-n", namespace, "etcd", "--type=merge", "--patch",
+			`{"spec":{"installPlanApproval":"Automatic"}}`)
+		harness.WantField(t, e.Stored(t, sub), `"Manual"`, "spec", "installPlanApproval")
+	})
+	t.Run("an operator does not bypass OLM", func(t *testing.T) {
+		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, bypassing(namespace)), []string{"create", "-f", "-"}, "(Forbidden)", "(csv/policy)")
+	})
+	t.Run("an override needs the right to it, and a reason", func(t *testing.T) {
+		override := fmt.Sprintf(`{"metadata":{"annotations":{%q:"incident 7"}},"spec":{"approved":true}}`, rules.OverrideReasonAnnotation)
+		approve := []string{"patch", "installplan", "-n", namespace, "waiting", "--type=merge", "--patch", override}
+		harness.WantRefused(t, e.Cluster, cluster.Tenant, "", approve, "(Forbidden)", "the override needs the verb override on operatorpolicies policies/"+namespace)
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"annotate", "installplan", "-n", namespace, "waiting",
+			rules.OverrideReasonAnnotation + "=incident 7"}, "(Forbidden)", "(plan/override-reason)")
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", approve...)
+		harness.WantField(t, e.Stored(t, waiting), `"incident 7"`, "metadata", "annotations", rules.OverrideReasonAnnotation)
+	})
+	t.Run("other namespaces are left alone", func(t *testing.T) {
+		free := e.NewNamespace(t)
+		e.Put(t, harness.InstallPlan(free, "free", harness.ForbiddenVersion))
+		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", free, "free", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
+	})
+}
+
+// bypassing is a ClusterServiceVersion that no plan contains, of a version that no policy allows.
+func bypassing(namespace string) *unstructured.Unstructured {
+	return harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: etcdoperator.v%[2]s
+  namespace: %[1]s
+  annotations:
+    operatorframework.io/properties: '{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"%[2]s"}}]}'
+spec: {displayName: etcd, install: {strategy: deployment}}
+`, namespace, harness.ForbiddenVersion)
+}
+
+// compiled returns what `opgate compile` prints for policies.
+func compiled(t *testing.T, e *harness.Env, policies ...*unstructured.Unstructured) string {
+	t.Helper()
+	var input []string
+	for _, p := range policies {
+		input = append(input, harness.AsJSON(t, p))
+	}
+	cmd := exec.CommandContext(t.Context(), e.Opgate(), "compile", "-f", "-", "--olm-identity", "system:serviceaccount:"+cluster.OLMNamespace+":"+harness.OLMAccount)
+	cmd.Stdin = strings.NewReader(strings.Join(input, "\n"))
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, problems.String())
+	}
+	return out.String()
+}
