@@ -212,7 +212,8 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 }
 
 func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
-	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
+	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns,
+		ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
 }
 
 func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {

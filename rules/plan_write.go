@@ -237,7 +237,9 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 // have failed for a minute. OLM repeats such a plan by itself only when rights in the namespace change.
 func Interrupted(p *olm.InstallPlan) bool {
 	return p.Status.Phase == olm.PhaseFailed && p.Spec.Approved && p.Status.ServiceAccount.Name != "" &&
-		slices.ContainsFunc(stepWebhooks, func(name string) bool { return strings.Contains(p.Status.Message, `failed calling webhook "`+name+`"`) })
+		slices.ContainsFunc(stepWebhooks, func(name string) bool {
+			return strings.Contains(p.Status.Message, `failed calling webhook "`+name+`"`)
+		})
 }
 
 // stepWebhooks are the webhooks that receive what such an account writes.

@@ -95,7 +95,8 @@ func (r *reconciler) repair(ctx context.Context, sub *compliance.Subscription, n
 	key := types.NamespacedName{Namespace: sub.Namespace, Name: sub.Name}
 	if plan := interrupted(sub, ns); plan != nil {
 		// As OLM does when the rights of the account change.
-		return r.writer.Patch(ctx, apply.Head(snapshot.InstallPlans, types.NamespacedName{Namespace: sub.Namespace, Name: plan.Metadata.Name}), apply.Merge(map[string]any{
+		key.Name = plan.Metadata.Name
+		return r.writer.Patch(ctx, apply.Head(snapshot.InstallPlans, key), apply.Merge(map[string]any{
 			"metadata": map[string]any{"uid": plan.Metadata.UID, "resourceVersion": plan.Metadata.ResourceVersion},
 			"status":   map[string]any{"phase": olm.PhaseInstalling},
 		}), "status")

@@ -58,7 +58,8 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	p, vault := accountPolicy(t, e, alone, "etcd", harness.Etcd2), accountPolicy(t, e, both, "vault")
 
 	// The status names the right that is missing. OLM goes on by itself once the account has it.
-	forbidden := says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error", "is forbidden: User \"system:serviceaccount:"+alone+":"+installer)
+	forbidden := says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error",
+		"is forbidden: User \"system:serviceaccount:"+alone+":"+installer)
 	waitForPolicy(t, e, p, is(nonCompliant), has(""), forbidden)
 	grant(t, e, alone)
 	grant(t, e, both)
@@ -74,14 +75,16 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	e.Edit(t, p, `{"spec":{"versions":["`+harness.Etcd2+`","`+harness.Etcd4+`"]}}`)
 	e.WaitForCSV(t, alone, harness.Etcd4)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-	harness.WantField(t, e.Get(t, harness.InstallPlans, alone, upgrade.GetName()), `"`+installer+`"`, "status", "attenuatedServiceAccountRef", "name")
+	done := e.Get(t, harness.InstallPlans, alone, upgrade.GetName())
+	harness.WantField(t, done, `"`+installer+`"`, "status", "attenuatedServiceAccountRef", "name")
 }
 
-// awayFromAccount stops Opgate for longer than OLM repeats a step, a minute after the first attempt. The plan fails: the account belongs to a
-// tenant, so its writes are refused while no replica answers, unlike OLM's own.
+// awayFromAccount stops Opgate for longer than OLM repeats a step, a minute after the first attempt. The plan fails: the account
+// belongs to a tenant, so its writes are refused while no replica answers, unlike OLM's own.
 func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
-	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error"))
+	waitForPolicy(t, e, p, is(nonCompliant), has(""),
+		says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error"))
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}

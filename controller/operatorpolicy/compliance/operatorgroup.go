@@ -211,9 +211,9 @@ func targetsOf(group *OperatorGroup) (targets []string, known bool) {
 // selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for others. OLM then leaves
 // approved plans where they are, and says why on the plan only.
 func selectsNothing(group *OperatorGroup) string {
-	spec := object(group.Content, "spec")
+	spec, status := object(group.Content, "spec"), object(group.Content, "status")
 	_, known := targetsOf(group)
-	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) || stream.Withheld(object(group.Content, "status")["namespaces"]) {
+	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) || stream.Withheld(status["namespaces"]) {
 		return ""
 	}
 	return "; OLM has found no namespace that its spec.selector selects, and installs nothing here before there is one"
