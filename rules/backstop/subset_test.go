@@ -289,16 +289,16 @@ func csvOf(t testing.TB, o object) *olm.CSV {
 }
 
 func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite) {
-	make := func() object {
+	generate := func() object {
 		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": object{"namespace": namespace, "name": "sub"},
 			"spec": object{"name": w.pkg(), "source": "good", "sourceNamespace": "olm", "channel": "stable",
 				"installPlanApproval": pick(w, "Automatic", "Manual", "manual")}}
 	}
-	o := make()
+	o := generate()
 	c.resource, c.object = "subscriptions", o
 	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Mode: rules.DenyApproval}
 	if w.chance(40) {
-		old := make()
+		old := generate()
 		c.old, in.Old = old, subscriptionOf(t, old)
 	}
 	c.gate = rules.JudgeSubscription(in)
