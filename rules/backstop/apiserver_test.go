@@ -166,6 +166,7 @@ func (s *apiServer) judge(t testing.TB, w write) answer {
 			a.failed = append(a.failed, annotation.Error)
 		case validating.AuditAnnotationActionPublish:
 			a.audit = annotation.Value
+		case validating.AuditAnnotationActionExclude:
 		}
 	}
 	return a

@@ -74,7 +74,8 @@ func (p *program) reason(plan bool) string {
 	says := func(check, what string) string { return "r[1].startsWith('" + check + "') ? " + what + " : " }
 	return show("c[0]") + " + (" +
 		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
-		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+" + 'allowed is versionRange ' + "+list) +
+		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+
+			" + 'allowed is versionRange ' + "+list) +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
 		says(checkForbid, forbidden+list) +
 		says(checkForbidIn, forbidden+list) +

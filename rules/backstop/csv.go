@@ -17,7 +17,8 @@ func (p *program) addCSVs() {
 	p.set("csv", "variables.governed && variables.resource == 'clusterserviceversions' && "+
 		"request.userInfo.username != "+quote(p.in.Opgate))
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
-	p.set("installs", "variables.csv && (!variables.update || "+copied("oldObject")+" != '' && "+copied("oldObject")+" != "+copied("object")+")")
+	p.set("installs", "variables.csv && (!variables.update || "+
+		copied("oldObject")+" != '' && "+copied("oldObject")+" != "+copied("object")+")")
 	p.set("stepAccount", p.stepAccount())
 	// An update is judged if it only changes the properties: with another spec, it may restore what a plan brought.
 	p.set("redescribes", "variables.csv && variables.update && !variables.installs && "+properties("object")+" != "+properties("oldObject")+

@@ -33,20 +33,24 @@ func (p *program) addPlans() {
 		"annotation "+rules.OverrideReasonAnnotation+" is not allowed here")
 	p.refuse(rules.RulePlanFrozen, "size(variables.frozen) > 0 && !(variables.resource == 'installplans/status' && variables.olm)",
 		"(size(variables.frozen) > 0 ? "+object+"'changing ' + variables.frozen.join(', ') + ' is not allowed' + "+
-			by("variables.first", rules.RulePlanFrozen)+" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new' : '')",
+			by("variables.first", rules.RulePlanFrozen)+
+			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new' : '')",
 		"changing what a plan holds is not allowed")
 	const byOthers = "(!variables.starts || !variables.olm)"
 	p.refuse(rules.RulePlanPhase, all("variables.judged", byOthers, "variables.unfinished"),
-		"(variables.judged && !"+startedByOLM+" ? "+object+"'the plan is not ready, or too large, and is held' + "+by("variables.first", rules.RulePlanPhase)+
+		"(variables.judged && !"+startedByOLM+" ? "+object+"'the plan is not ready, or too large, and is held' + "+
+			by("variables.first", rules.RulePlanPhase)+
 			" + 'waits until OLM has written its steps and asks for approval (phase "+olm.PhaseRequiresApproval+")' : '')",
 		"the plan is not ready and is held")
 	p.refuse(rules.RulePlanVersion, all("variables.judged", byOthers, "size(variables.offending) > 0",
 		"!(variables.overrideAsked && variables.mayOverride)"),
-		"(variables.judged && !"+startedByOLM+" && size(variables.offending) > 0 ? "+object+p.offendingText(true)+" + (variables.overrideAsked ? "+
+		"(variables.judged && !"+startedByOLM+" && size(variables.offending) > 0 ? "+object+p.offendingText(true)+
+			" + (variables.overrideAsked ? "+
 			"'; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '') : '')",
 		"the plan holds what no policy allows")
 	p.refuse(rules.RulePlanStatusPhase, "variables.moved && !variables.olm && !variables.repeats",
-		"(variables.moved ? "+object+"'changing status.phase from \"' + variables.phases[0] + '\" to \"' + variables.phases[1] + '\" is not allowed' + "+
+		"(variables.moved ? "+object+"'changing status.phase from \"' + variables.phases[0] + '\" to \"' + variables.phases[1] + "+
+			"'\" is not allowed' + "+
 			by("variables.first", rules.RulePlanStatusPhase)+" + 'only OLM moves the phase of a plan; set spec.approved instead' : '')",
 		"changing status.phase is not allowed")
 }
@@ -102,7 +106,8 @@ func (p *program) addPlanVariables() {
 
 // frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.
 var (
-	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " + changed("spec.generation", "0")
+	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " +
+		changed("spec.generation", "0")
 
 	frozenStatus = changedList("status.bundleLookups", "l", []string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
 		"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving", "status", "resource.?group",

@@ -1,6 +1,7 @@
 package backstop_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -18,13 +19,14 @@ var core = []rules.RuleID{rules.RulePlanVersion, rules.RulePlanVersionRange, rul
 	rules.RulePlanDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval, rules.RuleCSVPolicy}
 
+// cases is how many writes TestSubset generates.
+var cases = flag.Int("cases", 5_000, "number of generated writes")
+
 // TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it refuses what the gate
 // refuses by a core rule, and that no expression fails.
 func TestSubset(t *testing.T) {
-	worlds, writes := 100, 1000
-	if testing.Short() {
-		worlds, writes = 20, 100
-	}
+	const writes = 100
+	worlds := max(1, *cases/writes)
 	var refused, covered atomic.Int64
 	for seed := range worlds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -289,16 +291,16 @@ func csvOf(t testing.TB, o object) *olm.CSV {
 }
 
 func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite) {
-	make := func() object {
+	generate := func() object {
 		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": object{"namespace": namespace, "name": "sub"},
 			"spec": object{"name": w.pkg(), "source": "good", "sourceNamespace": "olm", "channel": "stable",
 				"installPlanApproval": pick(w, "Automatic", "Manual", "manual")}}
 	}
-	o := make()
+	o := generate()
 	c.resource, c.object = "subscriptions", o
 	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Mode: rules.DenyApproval}
 	if w.chance(40) {
-		old := make()
+		old := generate()
 		c.old, in.Old = old, subscriptionOf(t, old)
 	}
 	c.gate = rules.JudgeSubscription(in)

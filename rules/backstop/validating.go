@@ -1,6 +1,7 @@
 package backstop
 
 import (
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -28,7 +29,7 @@ type program struct {
 // about this write.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	p := &program{in: in, rows: shard("t", lines(t.rows)), data: shard("n", lines(t.data))}
-	p.variables = append(p.rows.variables, p.data.variables...)
+	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()
 	p.addCSVs()
@@ -141,8 +142,9 @@ func (in *Input) byOLM() string {
 		" && authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()"
 }
 
+// sorted returns a list in order, without duplicates.
 func sorted(list []string) []string {
-	return uniq(append([]string(nil), list...))
+	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
 // by is an expression for the end of what a refusal says, before what is accepted instead.
