@@ -42,7 +42,7 @@ func TestValidate(t *testing.T) {
 		"--self-signed --webhook-bind-address=:https":                {"--webhook-bind-address", "port"},
 		"--self-signed --webhook-bind-address=:70000":                {"70000"},
 		"--self-signed --approval-mode=Deny":                         {"--approval-mode", `"Deny"`, `"deny"`},
-		"--self-signed --backstop=on":                               {"--backstop", `"on"`, `"enforce"`},
+		"--self-signed --backstop=on":                                {"--backstop", `"on"`, `"enforce"`},
 		"--self-signed --backstop=audit --background-loop=false":     {"--backstop", "--background-loop"},
 		"--self-signed --client-cn=kube-apiserver":                   {"--client-cn", "--client-ca-file"},
 		"--self-signed --drain-delay=-1s":                            {"--drain-delay"},
