@@ -20,7 +20,7 @@ var core = []rules.RuleID{rules.RulePlanVersion, rules.RulePlanVersionRange, rul
 	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval, rules.RuleCSVPolicy}
 
 // cases is how many writes TestSubset generates.
-var cases = flag.Int("cases", 5_000, "number of generated writes")
+var cases = flag.Int("cases", 3_000, "number of generated writes")
 
 // TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it refuses what the gate
 // refuses by a core rule, and that no expression fails.
