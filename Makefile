@@ -18,6 +18,10 @@ help: ## List the targets
 build: ## Build bin/opgate
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/opgate ./cmd/opgate
 
+.PHONY: man
+man: ## Write the man pages of the commands into bin/man
+	go run -ldflags "-X main.version=$(VERSION)" ./cmd/opgate man bin/man
+
 # What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE = cd e2e && go run ./cmd/image
