@@ -3,15 +3,18 @@ package check
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/tools/txtar"
 )
 
 // TestSARIF: what all samples get together fits the schema of SARIF 2.1.0.
@@ -32,7 +35,7 @@ func TestSARIF(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetErr(io.Discard)
 		cmd.SetArgs(append(args, "-o", "sarif"))
-		if err := cmd.Execute(); err != nil && err.(*exitError).code != exitRefused { //nolint:errorlint // it is never wrapped
+		if err, failed := errors.AsType[*exitError](cmd.Execute()); failed && err.code != exitRefused {
 			t.Fatal(err)
 		}
 		report, err := jsonschema.UnmarshalJSON(&out)
@@ -156,5 +159,51 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDocument runs the commands of docs/check.md in a repository.
+func TestDocument(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/script/repository.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("../../../docs/check.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, file := range archive.Files {
+		if path, found := strings.CutPrefix(file.Name, "repo/"); found {
+			path = filepath.Join(dir, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, string(file.Data))
+		}
+	}
+	t.Chdir(dir)
+	commands := regexp.MustCompile(`(?m)^(?:.* )?opgate check ([^|>`+"`"+`\n]+)`).FindAllStringSubmatch(string(document), -1)
+	if len(commands) < 6 {
+		t.Errorf("docs/check.md has the commands %q", commands)
+	}
+	for _, m := range commands {
+		cmd := Command()
+		var out, errs bytes.Buffer
+		cmd.SetIn(strings.NewReader(""))
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		cmd.SetArgs(strings.Fields(m[1]))
+		refused, ok := errors.AsType[*exitError](cmd.Execute())
+		if strings.Contains(m[1], " - ") || strings.HasSuffix(m[1], " -") {
+			continue // the text that is piped in is tested elsewhere
+		}
+		if !ok || refused.code != exitRefused || out.Len() == 0 {
+			t.Errorf("opgate check %s: %v\n%s%s", m[1], refused, out.String(), errs.String())
+		}
+	}
+	shown := "Deny  subscription shop/etcd  (apps/base/subscription.yaml:3, built by apps/overlays/dev)\n"
+	if out, _, _ := run(nil, "."); !strings.Contains(out, shown) || !strings.Contains(string(document), shown) {
+		t.Errorf("docs/check.md does not show what the command prints:\n%s", out)
 	}
 }

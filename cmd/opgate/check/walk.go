@@ -127,7 +127,7 @@ func (s *search) file(path, clean string) (bool, error) {
 }
 
 // unbuilt returns the files that are read by themselves: no kustomization was built from them. Those in the directory of a kustomization
-// that does not list them are applied by nobody who applies that, and are skipped.
+// that does not list them are skipped, since applying the directory does not apply them.
 func (s *search) unbuilt(files []string, builds []*build) (rest []string) {
 	for _, file := range files {
 		switch {
