@@ -67,7 +67,7 @@ E2E_FLAGS = -race -shuffle=on -count=1 -timeout 75m
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
-	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/...
+	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
 		go test -p 1 -run '^$$' -bench 'ConversionList|DependencyChain' -benchtime 1x ./conversion ./dependency

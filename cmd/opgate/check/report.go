@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -94,7 +95,14 @@ func (o *options) judgeAll(g *gathered, cluster constraint.Cluster) (*report, []
 	}
 	g.skipped.documents = len(foreign)
 	r.notes = notes(objects, g.skipped)
+	// What cannot be read comes first, then faults in the order of the input.
+	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(g.position(a.file), g.position(b.file)) })
 	return r, problems
+}
+
+// position returns the place of a file in the input, or -1.
+func (g *gathered) position(file string) int {
+	return slices.IndexFunc(g.inputs, func(in input) bool { return in.name == file })
 }
 
 func (w *world) documents() (all []document) {
