@@ -17,7 +17,7 @@ import (
 // chartFile makes a directory a Helm chart.
 const chartFile = "Chart.yaml"
 
-// search finds the manifests in directories. A repository has other files as well: what can be told not to be manifests is skipped
+// search finds the manifests in directories. A repository has other files as well: what is recognizably no manifest is skipped
 // and counted, unless strict is set.
 type search struct {
 	strict  bool
