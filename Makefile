@@ -18,6 +18,10 @@ help: ## List the targets
 build: ## Build bin/opgate
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/opgate ./cmd/opgate
 
+.PHONY: man
+man: ## Write the man pages of the commands into bin/man
+	go run -ldflags "-X main.version=$(VERSION)" ./cmd/opgate man bin/man
+
 # What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE = cd e2e && go run ./cmd/image
@@ -63,7 +67,7 @@ E2E_FLAGS = -race -shuffle=on -count=1 -timeout 75m
 
 .PHONY: bench
 bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
-	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/...
+	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
 		go test -p 1 -run '^$$' -bench 'ConversionList|DependencyChain' -benchtime 1x ./conversion ./dependency

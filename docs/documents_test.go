@@ -1,4 +1,3 @@
-// Package docs has the tests that compare documents with the code.
 package docs
 
 import (

@@ -17,7 +17,9 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/compile"
+	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
+	"github.com/opgate/opgate/cmd/opgate/terminal"
 )
 
 func main() {
@@ -36,11 +38,14 @@ func root() *cobra.Command {
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
 same rules; "opgate explain" says what a rule in a refusal means; "opgate migrate" rewrites policies that are
 stored in an earlier version; "opgate compile" prints policies as admission policies of the API server.`,
+		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 120"))
-	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explainCommand(), versionCommand())
+	cmd.SetVersionTemplate("opgate {{.Version}}\n")
+	width := terminal.Width(os.Stdout)
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
 	return cmd
 }
 

@@ -144,7 +144,7 @@ func TestManyDocuments(t *testing.T) {
 		t.Fatalf("%d problems, %d objects, want 0 and 3000", len(m.problems), len(m.objects))
 	}
 	last := m.objects[2_999]
-	if want := (place{"many.yaml", 3_000, 2_999*5 + 2}); last.place != want {
+	if want := (place{file: "many.yaml", document: 3_000, line: 2_999*5 + 2}); last.place != want {
 		t.Errorf("the last object is in %v, want %v", last.place, want)
 	}
 }
@@ -180,10 +180,10 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}
-		if err := printText(&strings.Builder{}, judged); err != nil {
+		if err := printText(&strings.Builder{}, &report{judged: judged}); err != nil {
 			t.Error(err)
 		}
-		if err := printJSON(&strings.Builder{}, judged); err != nil {
+		if err := printJSON(&strings.Builder{}, &report{judged: judged}); err != nil {
 			t.Error(err)
 		}
 	})

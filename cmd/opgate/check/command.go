@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,7 +47,14 @@ type options struct {
 	approvalMode string
 	asIf         string
 	versions     versions
+	exclude      []string
+	strict       bool
+	only         string
+	summary      bool
 }
+
+// onlyRefused is the value of --only that leaves out what is allowed.
+const onlyRefused = "refused"
 
 const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
 
@@ -57,11 +65,20 @@ OLM has yet to write is refused; --as-if=approved-now judges it like the others.
 context for everything else: the OperatorPolicies and Constraints are the ones in force, invalid ones included,
 Subscriptions and ClusterServiceVersions say what is installed, OperatorConditions whether it may be upgraded,
 OperatorGroups whether it is for all namespaces, and Namespaces which labels they have. Objects of other kinds are
-ignored. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
+ignored; those of OLM and of Open Cluster Management are named as not judged. A rule of a Constraint that needs more than the input tells holds what it cannot judge: give it the
 Namespaces, and the versions of the cluster by --kubernetes-version and --openshift-version.
 
 The input is any mix of files, directories (read with all below them: *.yaml, *.yml and *.json, in order of their
-names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. What
+names) and "-" for standard input. YAML with any number of documents, JSON, and lists of any kind are read. Documents
+without apiVersion and kind, hidden directories and templates of charts are skipped and counted; --strict reads them
+like all else, and a document that is no object is then a fault. --exclude leaves out what matches a pattern as in
+.dockerignore; a pattern without a slash counts in every directory.
+
+A directory with a kustomization is built as by kubectl, without plugins and network, and what it makes is judged in
+place of the files that it is made from. Overlays of one base are alternatives: each is judged apart, together with all
+that has no alternative and the overlays of the same name of other bases.
+
+What
 kubectl or the API server would refuse to take at all (unknown and repeated fields, missing names, the same
 object twice) makes the input unusable: all such faults are reported, and nothing is judged. Unknown fields of
 an OperatorPolicy or a Constraint are a verdict on it.
@@ -69,11 +86,13 @@ an OperatorPolicy or a Constraint are a verdict on it.
 The text output leaves out what the gate only fills in with defaults. The JSON output is a list, in the order of
 the input, of
 
-  {"file", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
+  {"file", "line", "kustomization", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "alreadyApproved": true}
 
-in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, and
-alreadyApproved stands only on an InstallPlan that was approved before and is not judged.
+in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, kustomization
+stands only on what one has made, and alreadyApproved only on an InstallPlan that was approved before and is not judged.
+What was skipped or is not judged is named at the end of text and markdown, and on standard error for other formats.
+sarif is for code scanning, junit for reports of tests, github for annotations by GitHub Actions, markdown for comments.
 "opgate explain RULE" tells more about a rule.
 
 Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
@@ -87,6 +106,12 @@ Exit codes:
 
 const example = `  # one of the samples that come with opgate
   opgate check -f manifests/samples/plan-version-deny.yaml
+
+  # everything in a repository, with each overlay, except what tests need
+  opgate check . --exclude testdata --only=refused
+
+  # the same for code scanning
+  opgate check . -o sarif > opgate.sarif
 
   # what the policies of a repository say of the Subscriptions of another, for a pipeline
   opgate check -f policies/ -f ../apps/subscription.yaml -o json
@@ -103,17 +128,12 @@ const example = `  # one of the samples that come with opgate
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "check -f FILE|DIR|- [-f ...]",
+		Use:     "check [FILE|DIR|-]... [-f FILE|DIR|-]...",
 		Short:   "Judge manifests offline: would the gate let them through?",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unexpected argument %q: name each input with -f", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = append(o.files, args...)
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -126,7 +146,11 @@ func Command() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
-	flags.StringVarP(&o.output, "output", "o", "text", "output format: text or json")
+	flags.StringVarP(&o.output, "output", "o", "text", "output format: "+formatNames())
+	flags.StringVar(&o.only, "only", "", "refused leaves out what is allowed (default: all)")
+	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
+	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
+	flags.BoolVar(&o.strict, "strict", false, "skip nothing, build no kustomization, and take every document for an object")
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
@@ -136,6 +160,14 @@ func Command() *cobra.Command {
 		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.openshift, "openshift-version", "",
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown, or none with --kubernetes-version)")
+	for name, values := range map[string][]cobra.Completion{
+		"output": slices.Sorted(maps.Keys(formats)), "only": {onlyRefused}, "as-if": {asIfApprovedNow},
+		"approval-mode": {string(rules.MutateApproval), string(rules.DenyApproval)},
+	} {
+		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the flag exists
+		}
+	}
 	return cmd
 }
 
@@ -144,18 +176,22 @@ func (o *options) validate() error {
 	for _, name := range o.files {
 		switch name {
 		case "":
-			return usage("-f is empty: give a file, a directory or -")
+			return usage("a name is empty: give a file, a directory or -")
 		case standardInput:
 			stdin++
 		}
 	}
 	switch {
 	case len(o.files) == 0:
-		return usage("no input: name files, directories or - with -f")
+		return usage("no input: name files, directories or -")
 	case stdin > 1:
-		return usage("-f - is given %d times, and standard input can be read once", stdin)
-	case !slices.Contains([]string{"text", "json"}, o.output):
-		return usage("unknown output format %q: use text or json", o.output)
+		return usage("- is given %d times, and standard input can be read once", stdin)
+	case formats[o.output] == nil:
+		return usage("unknown output format %q: use %s", o.output, formatNames())
+	case o.only != "" && o.only != onlyRefused:
+		return usage("unknown --only %q: use %s, or leave it out", o.only, onlyRefused)
+	case o.summary && !slices.Contains(withNotes, o.output):
+		return usage("--summary is for -o %s", strings.Join(withNotes, " and "))
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
 		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
 	case o.asIf != "" && o.asIf != asIfApprovedNow:
@@ -173,23 +209,22 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	inputs, problems := gather(o.files, stdin)
-	loaded := load(inputs, o.namespace)
-	if problems = append(problems, loaded.problems...); len(problems) > 0 {
+	search, err := newSearch(o.strict, o.exclude)
+	if err != nil {
+		return usage("--exclude: %v", err)
+	}
+	gathered := gather(o.files, stdin, search)
+	result, problems := o.judgeAll(gathered, cluster)
+	if len(problems) > 0 {
 		if err := printProblems(stderr, problems); err != nil {
 			return fmt.Errorf("write problems: %w", err)
 		}
 		return &exitError{exitUnusable, "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
 	}
-	judged := judge(loaded, rules.ApprovalMode(o.approvalMode), cluster, o.asIf == asIfApprovedNow)
-	write := printText
-	if o.output == "json" {
-		write = printJSON
-	}
-	if err := write(stdout, judged); err != nil {
+	if err := result.print(stdout, stderr, o.output); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
-	if slices.ContainsFunc(judged, func(j judgement) bool { return j.verdict.Decision != rules.Allow }) {
+	if result.count[rules.Hold]+result.count[rules.Deny] > 0 {
 		return &exitError{code: exitRefused}
 	}
 	return nil

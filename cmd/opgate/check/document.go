@@ -22,6 +22,8 @@ type document struct {
 	place
 	raw  []byte
 	tree *tree
+	// template is set for one that stands in a Policy.
+	template bool
 }
 
 // documentsOf reads the documents of an input, as kubectl would take them, but refuses keys that stand

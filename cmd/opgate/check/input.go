@@ -2,14 +2,12 @@ package check
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -33,35 +31,55 @@ func displayFile(name string) string {
 	return name
 }
 
-// gather reads every file that the names stand for, in the order of the names, directories in the order of
-// their files' names.
-func gather(names []string, stdin io.Reader) (inputs []input, problems []problem) {
+// gathered is everything that the names on the command line stand for.
+type gathered struct {
+	inputs []input
+	// builds are the kustomizations that no other one is built from.
+	builds   []*build
+	skipped  skipped
+	problems []problem
+}
+
+// gather reads every file that the names stand for, in the order of the names, directories in the order of their files' names, and builds
+// the kustomizations in directories.
+func gather(names []string, stdin io.Reader, s *search) *gathered {
+	g := &gathered{}
 	add := func(name string, read func() ([]byte, error)) {
 		data, err := read()
 		if err == nil {
 			data, err = asText(data)
 		}
 		if err != nil {
-			problems = append(problems, faultOf(name, err))
+			g.problems = append(g.problems, faultOf(name, err))
 			return
 		}
-		inputs = append(inputs, input{name, data})
+		g.inputs = append(g.inputs, input{name, data})
 	}
+	found := map[string][]string{}
+	for _, name := range names {
+		if name == standardInput {
+			continue
+		}
+		files, err := s.filesIn(name)
+		if err != nil {
+			g.problems = append(g.problems, faultOf(name, err))
+		}
+		found[name] = files
+	}
+	var problems []problem
+	g.builds, problems = buildAll(s.kustomizations)
+	g.problems = append(g.problems, problems...)
 	for _, name := range names {
 		if name == standardInput {
 			add(name, func() ([]byte, error) { return readLimited(stdin) })
 			continue
 		}
-		files, err := filesIn(name)
-		if err != nil {
-			problems = append(problems, faultOf(name, err))
-			continue
-		}
-		for _, file := range files {
+		for _, file := range s.unbuilt(found[name], g.builds) {
 			add(file, func() ([]byte, error) { return readFile(file) })
 		}
 	}
-	return inputs, problems
+	g.skipped = s.skipped
+	return g
 }
 
 // faultOf makes a problem of what went wrong with a whole file, without the path that the error repeats.
@@ -73,41 +91,6 @@ func faultOf(name string, err error) problem {
 		name, err = filepath.ToSlash(filepath.Clean(path.Path)), path.Err
 	}
 	return problem{place{file: name}, "cannot be read: " + err.Error()}
-}
-
-// filesIn returns the file itself, or the manifests in a directory and below.
-func filesIn(name string) ([]string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return []string{filepath.ToSlash(filepath.Clean(name))}, nil
-	}
-	var files []string
-	// The separator makes a link to a directory count as the directory.
-	err = filepath.WalkDir(name+string(filepath.Separator), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch strings.ToLower(filepath.Ext(path)) {
-		case ".yaml", ".yml", ".json":
-			if entry.IsDir() {
-				return nil
-			}
-			// Reading a pipe would block.
-			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-				return cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a regular file")}))
-			}
-			files = append(files, filepath.ToSlash(filepath.Clean(path)))
-		}
-		return nil
-	})
-	if err == nil && len(files) == 0 {
-		// A directory named by mistake must not pass as one without faults.
-		err = fmt.Errorf("no *.yaml, *.yml or *.json file in this directory")
-	}
-	return files, err
 }
 
 func readFile(name string) ([]byte, error) {

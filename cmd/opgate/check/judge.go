@@ -19,6 +19,8 @@ type judgement struct {
 	*object
 	verdict rules.Verdict
 	notes   []string
+	// with names the overlays that an object outside of them is judged with, where that makes a difference.
+	with string
 	// alreadyApproved is set for a plan that was approved before and is not judged.
 	alreadyApproved bool
 }

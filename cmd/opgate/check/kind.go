@@ -106,6 +106,31 @@ func kindOf(apiVersion, name string) (*kind, error) {
 	return nil, unread
 }
 
+// knownGroups are the API groups whose objects decide over operators. What is not judged of them is named.
+var knownGroups = []string{policyv1beta2.GroupVersion.Group, olm.V1.Group, "packages.operators.coreos.com", "olm.operatorframework.io",
+	"kustomize.config.k8s.io"}
+
+func isKnown(group string) bool { return slices.Contains(knownGroups, group) }
+
+func groupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return ""
+	}
+	return gv.Group
+}
+
+// nameOf returns the name of any object.
+func nameOf(raw []byte) string {
+	var object struct {
+		Metadata olm.ObjectMeta `json:"metadata"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return ""
+	}
+	return object.Metadata.Name
+}
+
 func notASCII(s string) bool { return strings.ContainsFunc(s, func(r rune) bool { return r > '~' }) }
 
 func alike(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), b) }
@@ -211,14 +236,20 @@ type head struct {
 	// list is set where the object has elements.
 	list  bool
 	items []json.RawMessage
+	// isForeign is set where there is neither apiVersion nor kind: values of a chart, a workflow, a package.json.
+	isForeign bool
 }
 
 // headOf reads the head of an object.
 func headOf(raw []byte) (h head, faults []fieldFault) {
 	var fields map[string]json.RawMessage
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &fields); err != nil {
+		h.isForeign = true
 		return h, []fieldFault{{"", "it is " + shapeOf(raw) + ", not an object"}}
 	}
+	_, hasVersion := fields["apiVersion"]
+	_, hasKind := fields["kind"]
+	h.isForeign = !hasVersion && !hasKind
 	text := func(name string) (s string) {
 		value, ok := fields[name]
 		if ok && json.Unmarshal(value, &s) != nil {

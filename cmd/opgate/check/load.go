@@ -22,7 +22,10 @@ import (
 // labels or context.
 type object struct {
 	place
+	tree *tree
 	kind string
+	// hubs are the fields with hub templates, which nothing has resolved.
+	hubs []string
 	// cluster is set for an object that belongs to no namespace.
 	cluster bool
 	// identified is set once the three below have been read.
@@ -78,6 +81,18 @@ type manifests struct {
 	objects []*object
 	// problems make the input unusable.
 	problems []problem
+	// foreign are the documents that are no Kubernetes objects, unjudged the objects of Opgate's, OLM's and Open Cluster Management's kinds
+	// that are not judged.
+	foreign  []place
+	unjudged []unjudged
+}
+
+// unjudged is an object that is not judged.
+type unjudged struct {
+	place
+	kind, name string
+	// context is set for one that others are judged by.
+	context bool
 }
 
 // loader collects objects and problems.
@@ -85,21 +100,34 @@ type loader struct {
 	manifests
 	// namespace is the one of objects that name none.
 	namespace string
-	seen      map[identity]*object
-	policies  []policyDocument
+	// strict takes every document for an object.
+	strict   bool
+	seen     map[identity]*object
+	policies []policyDocument
 }
 
 type identity struct{ kind, namespace, name string }
 
 // load reads the objects of all inputs, and everything that is wrong with them.
 func load(inputs []input, namespace string) *manifests {
-	l := &loader{namespace: namespace, seen: map[identity]*object{}}
+	documents, problems := allDocuments(inputs)
+	m := loadDocuments(documents, namespace, true)
+	m.problems = append(problems, m.problems...)
+	return m
+}
+
+func allDocuments(inputs []input) (all []document, problems []problem) {
 	for _, in := range inputs {
-		documents, problems := documentsOf(in)
-		l.problems = append(l.problems, problems...)
-		for _, d := range documents {
-			l.value(d, origin{})
-		}
+		documents, faults := documentsOf(in)
+		all, problems = append(all, documents...), append(problems, faults...)
+	}
+	return all, problems
+}
+
+func loadDocuments(documents []document, namespace string, strict bool) *manifests {
+	l := &loader{namespace: namespace, strict: strict, seen: map[identity]*object{}}
+	for _, d := range documents {
+		l.value(d, origin{top: true})
 	}
 	l.allTemplates()
 	return &l.manifests
@@ -111,12 +139,18 @@ type origin struct {
 	apiVersion, kind string
 	// foreign lists may hold anything.
 	foreign bool
+	// top is set for what stands in no list at all.
+	top bool
 }
 
 // value reads one object, or all elements of a list. What has elements is a list whatever its kind is
 // called, as it is for kubectl, so that nothing hides in one.
 func (l *loader) value(d document, from origin) {
 	h, faults := headOf(d.raw)
+	if from.top && !l.strict && h.isForeign {
+		l.foreign = append(l.foreign, d.place)
+		return
+	}
 	if h.kind == "" && h.apiVersion == "" && len(faults) == 0 {
 		h.kind, h.apiVersion = from.kind, from.apiVersion
 	}
@@ -141,6 +175,8 @@ func (l *loader) value(d document, from origin) {
 		l.object(d, k)
 	case h.list:
 		l.list(d, &h)
+	case isKnown(groupOf(h.apiVersion)):
+		l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
 	}
 }
 
@@ -160,7 +196,7 @@ func (l *loader) list(d document, h *head) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &object{place: d.place, kind: k.Kind, cluster: k.cluster}
+	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.cluster}
 	faults := k.read(d.raw, o)
 	if o.identified {
 		if o.namespace == "" && !o.cluster {
@@ -183,6 +219,10 @@ func (l *loader) object(d document, k *kind) {
 			return
 		}
 		l.seen[id] = o
+	}
+	o.hubs = hubFields(d)
+	if o.context != nil && isKnown(k.Group) {
+		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
 	}
 	if o.operatorPolicy != nil {
 		o.prepared = rules.NewOperatorPolicy(o.operatorPolicy)

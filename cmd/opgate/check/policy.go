@@ -60,6 +60,9 @@ func (l *loader) templates(p policyDocument) {
 		return
 	}
 	for _, t := range dependency.Read(policy).Templates {
+		if t.Fault == "" && !t.Suspendable && isKnown(t.Ref.Group) {
+			l.unjudged = append(l.unjudged, unjudged{d.place, t.Ref.Kind, t.Ref.Name, false})
+		}
 		if _, made := l.seen[identity{t.Ref.Kind, t.Ref.Namespace, t.Ref.Name}]; !t.Suspendable || t.Fault != "" || made {
 			continue
 		}
@@ -69,7 +72,7 @@ func (l *loader) templates(p policyDocument) {
 			l.fault(d, []fieldFault{{path, path + " cannot be read: " + reworded(err)}})
 			continue
 		}
-		inner := document{place: d.at(d.tree.line(path, d.line)), raw: raw, tree: d.tree.within(path)}
+		inner := document{place: d.at(d.tree.line(path, d.line)), raw: raw, tree: d.tree.within(path), template: true}
 		l.value(inner, origin{})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
@@ -20,76 +21,106 @@ func printProblems(w io.Writer, problems []problem) error {
 }
 
 // printText writes one block for each object and a summary.
-func printText(w io.Writer, judged []judgement) error {
+func printText(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
-	if len(judged) == 0 {
+	if r.total() == 0 {
 		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Constraint, Policy, PolicySet, Subscription or InstallPlan")
-		return out.Flush()
-	}
-	count := map[rules.Decision]int{}
-	for i := range judged {
-		j := &judged[i]
-		count[j.verdict.Decision]++
-		fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), text.Escape(displayFile(j.file)))
-		for _, line := range lines(j) {
-			fmt.Fprintln(out, "  "+text.Escape(line))
+	} else {
+		for i := range r.judged {
+			j := &r.judged[i]
+			fmt.Fprintf(out, "%-5s %s %s  (%s)\n", j.verdict.Decision, strings.ToLower(j.kind), j.key(), j.where())
+			for _, line := range lines(j) {
+				fmt.Fprintln(out, "  "+text.Escape(line))
+			}
 		}
+		if len(r.judged) > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, r.counts())
 	}
-	fmt.Fprintf(out, "\n%d allowed, %d held, %d denied\n", count[rules.Allow], count[rules.Hold], count[rules.Deny])
+	for _, note := range r.notes {
+		fmt.Fprintln(out, text.Escape(note))
+	}
 	return out.Flush()
 }
 
-// lines are printed below an object: why it is refused, what is warned of and changed, and what the
-// verdict rests on. Defaults that are filled in without a message are left to the JSON output.
+// where is the place of a judged object.
+func (j *judgement) where() string {
+	if j.with != "" {
+		return j.short() + ", with overlay " + text.Escape(j.with)
+	}
+	return j.short()
+}
+
+// lines are printed below an object: why it is refused, what is warned of and would be changed, and what the verdict rests on. Each
+// sentence stands there once; the patch is left to the JSON output.
 func lines(j *judgement) (lines []string) {
+	add := func(line string) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
 	for _, r := range j.verdict.Reasons {
-		lines = append(lines, r.Message)
+		add(r.Message)
 	}
-	for _, w := range warnings(&j.verdict) {
-		lines = append(lines, "warning: "+w)
-	}
-	for _, c := range j.verdict.Changes {
-		if c.Message == "" {
-			continue
-		}
-		value, err := compact(c.Value)
-		if err != nil {
-			value = fmt.Sprint(c.Value)
-		}
-		lines = append(lines, "patch: add "+c.Path+" "+value)
+	for _, w := range findings(j) {
+		add("warning: " + w.brief())
 	}
 	// In a refused plan of one ClusterServiceVersion the reasons are complete.
 	if j.verdict.Decision == rules.Allow || len(j.verdict.CSVs) > 1 {
-		lines = append(lines, j.notes...)
+		for _, note := range j.notes {
+			add(note)
+		}
 	}
 	return lines
 }
 
-// warnings are the admission warnings, in their order, without the object's name.
-func warnings(v *rules.Verdict) []string {
-	texts := []string{}
-	for _, c := range v.Changes {
-		if c.Message != "" {
-			texts = append(texts, c.Message)
-		}
-	}
-	for _, w := range v.Warnings {
-		texts = append(texts, w.Message)
-	}
-	return texts
+// finding is a warning.
+type finding struct {
+	rule           rules.RuleID
+	field, message string
 }
 
-func compact(value any) (string, error) {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return strings.TrimSpace(b.String()), err
+// brief leaves out why a pending plan may not be approved: the input has the plan, and its verdict says that.
+func (f *finding) brief() string {
+	if before, _, found := strings.Cut(f.message, " ("+string(rules.RuleOperatorPolicyPending)+"): "); found && f.rule == rules.RuleOperatorPolicyPending {
+		return before + " (" + string(rules.RuleOperatorPolicyPending) + ")"
+	}
+	return f.message
+}
+
+// findings are the admission warnings, in their order, without the object's name, and what was not resolved.
+func findings(j *judgement) []finding {
+	list := []finding{}
+	for _, c := range j.verdict.Changes {
+		if c.Message != "" {
+			// Nothing is changed here.
+			list = append(list, finding{c.Rule, "", strings.Replace(c.Message, " was changed ", " would be changed ", 1)})
+		}
+	}
+	for _, w := range j.verdict.Warnings {
+		list = append(list, finding{w.Rule, w.Field, w.Message})
+	}
+	if len(j.hubs) > 0 {
+		list = append(list, finding{message: "has hub templates in " + text.Join(j.hubs, 3) +
+			", which only the hub resolves: what it governs is held here; judge what the hub distributes"})
+	}
+	return list
+}
+
+func warnings(j *judgement) []string {
+	texts := []string{}
+	for _, f := range findings(j) {
+		texts = append(texts, f.message)
+	}
+	return texts
 }
 
 // item is one element of the JSON output.
 type item struct {
 	File      string                 `json:"file"`
+	Line      int                    `json:"line"`
+	Kustomize string                 `json:"kustomization,omitempty"`
 	Kind      string                 `json:"kind"`
 	Namespace string                 `json:"namespace"`
 	Name      string                 `json:"name"`
@@ -108,14 +139,14 @@ type reason struct {
 }
 
 // printJSON writes a list, in which no list is null.
-func printJSON(w io.Writer, judged []judgement) error {
-	items := make([]item, len(judged))
-	for i := range judged {
-		j := &judged[i]
-		items[i] = item{File: j.file, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
-			Reasons: []reason{}, Warnings: warnings(&j.verdict), Patch: rules.Patch(j.verdict.Changes), AlreadyApproved: j.alreadyApproved}
-		for _, r := range j.verdict.Reasons {
-			items[i].Reasons = append(items[i].Reasons, reason{r.Rule, r.Source, r.Message})
+func printJSON(w io.Writer, r *report) error {
+	items := make([]item, len(r.judged))
+	for i := range r.judged {
+		j := &r.judged[i]
+		items[i] = item{File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
+			Reasons: []reason{}, Warnings: warnings(j), Patch: rules.Patch(j.verdict.Changes), AlreadyApproved: j.alreadyApproved}
+		for _, why := range j.verdict.Reasons {
+			items[i].Reasons = append(items[i].Reasons, reason{why.Rule, why.Source, why.Message})
 		}
 	}
 	encoder := json.NewEncoder(w)

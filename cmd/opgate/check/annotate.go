@@ -1,0 +1,140 @@
+package check
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
+)
+
+// title names a judged object: "installplan shop/install-x7".
+func (j *judgement) title() string { return strings.ToLower(j.kind) + " " + j.key() }
+
+// lineOf returns the line of a field of an object.
+func (j *judgement) lineOf(field string) int {
+	if field == "" {
+		return j.line
+	}
+	return j.tree.line(field, j.line)
+}
+
+// Values in workflow commands of GitHub Actions, and in their properties, end at these characters.
+var (
+	commandValue    = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// printGitHub writes an annotation for each reason and warning, as commands of GitHub Actions.
+func printGitHub(w io.Writer, r *report) error {
+	out := bufio.NewWriter(w)
+	annotate := func(level string, j *judgement, field, message string) {
+		where := ""
+		if j.file != standardInput {
+			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(j.file)), max(1, j.lineOf(field)))
+		}
+		title := commandProperty.Replace("opgate: " + j.verdict.Decision.String() + " " + j.title())
+		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, where, title, commandValue.Replace(text.Escape(message)))
+	}
+	for i := range r.judged {
+		j := &r.judged[i]
+		for _, why := range j.verdict.Reasons {
+			annotate("error", j, why.Field, why.Message)
+		}
+		for _, f := range findings(j) {
+			annotate("warning", j, f.field, f.brief())
+		}
+	}
+	fmt.Fprintln(out, r.counts())
+	return out.Flush()
+}
+
+// JUnit's report, as far as CI systems agree on it.
+type (
+	junitSuites struct {
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		File    string        `xml:"file,attr"`
+		Line    int           `xml:"line,attr"`
+		Failure *junitFailure `xml:"failure"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// printJUnit writes a test for each object, which fails if the object is refused.
+func printJUnit(w io.Writer, r *report) error {
+	suite := junitSuite{Name: "opgate check", Tests: len(r.judged), Cases: []junitCase{}}
+	for i := range r.judged {
+		j := &r.judged[i]
+		c := junitCase{Name: j.title(), Class: text.Escape(displayFile(j.file)), File: text.Escape(displayFile(j.file)), Line: j.line}
+		if j.kustomization != "" {
+			c.Class = text.Escape(j.kustomization)
+		}
+		if j.verdict.Decision != rules.Allow {
+			suite.Failures++
+			var reasons []string
+			for _, why := range j.verdict.Reasons {
+				reasons = append(reasons, text.Escape(why.Message))
+			}
+			c.Failure = &junitFailure{Message: reasons[0], Type: j.verdict.Decision.String(), Text: strings.Join(reasons, "\n")}
+		}
+		var output []string
+		for _, f := range findings(j) {
+			output = append(output, "warning: "+text.Escape(f.brief()))
+		}
+		c.Output = strings.Join(output, "\n")
+		suite.Cases = append(suite.Cases, c)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(junitSuites{Suites: []junitSuite{suite}}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// cell keeps a text in one cell of a Markdown table, with nothing in it that Markdown or HTML would take for markup.
+var cell = strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`)
+
+// printMarkdown writes a table for a comment on a pull request.
+func printMarkdown(w io.Writer, r *report) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "**opgate check:** %s\n", r.counts())
+	if len(r.judged) > 0 {
+		fmt.Fprint(out, "\n| | Object | File | |\n|---|---|---|---|\n")
+	}
+	for i := range r.judged {
+		j := &r.judged[i]
+		var list []string
+		for _, line := range lines(j) {
+			list = append(list, cell.Replace(text.Escape(line)))
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", j.verdict.Decision, cell.Replace(j.title()), cell.Replace(j.where()), strings.Join(list, "<br>"))
+	}
+	for _, note := range r.notes {
+		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note)))
+	}
+	return out.Flush()
+}

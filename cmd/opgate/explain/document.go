@@ -1,0 +1,114 @@
+package explain
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/docs"
+	"github.com/opgate/opgate/rules"
+)
+
+// rule is what docs/rules.md says of one rule. The texts are Markdown.
+type rule struct {
+	rules.Rule
+	// group is the heading above the rule.
+	group string
+	// outcome is the documented outcome, which may name conditions: "Deny; Warn under action warn".
+	outcome                          string
+	meaning, example, remedy, sample string
+}
+
+// kind is the part of the ID before the slash, with it.
+func (r *rule) kind() string { return kindOf(string(r.ID)) }
+
+func kindOf(id string) string {
+	kind, _, _ := strings.Cut(id, "/")
+	return kind + "/"
+}
+
+var (
+	heading   = regexp.MustCompile(`(?m)^(##|###) (.+)\n`)
+	exampleIn = regexp.MustCompile("(?s)```text\n(.*?)\n```")
+	remedyIn  = regexp.MustCompile(`(?s)\*\*What to do:\*\* (.*?)(?: Sample: \[[^]]*\]\(\.\./([^)]*)\)\.)?\s*$`)
+	outcomeIn = regexp.MustCompile(`^\*([^*]+)\.\* `)
+	link      = regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`)
+)
+
+// all returns every rule, in the order of docs/rules.md.
+func all() []rule {
+	known := slices.Concat(rules.GateRules(), rules.Rules())
+	var list []rule
+	group := ""
+	at := heading.FindAllStringSubmatchIndex(docs.Rules, -1)
+	for i, m := range at {
+		title, end := docs.Rules[m[4]:m[5]], len(docs.Rules)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		if docs.Rules[m[2]:m[3]] == "##" {
+			group = title
+			continue
+		}
+		k := slices.IndexFunc(known, func(r rules.Rule) bool { return string(r.ID) == title })
+		if k >= 0 { // a test of package admission keeps both lists equal
+			list = append(list, read(known[k], group, docs.Rules[m[1]:end]))
+		}
+	}
+	return list
+}
+
+// read takes the section of a rule apart.
+func read(known rules.Rule, group, section string) rule {
+	r := rule{Rule: known, group: group, outcome: string(known.Outcome)}
+	section = strings.TrimSpace(section)
+	if m := remedyIn.FindStringSubmatchIndex(section); m != nil {
+		r.remedy = section[m[2]:m[3]]
+		if m[4] >= 0 {
+			r.sample = section[m[4]:m[5]]
+		}
+		section = section[:m[0]]
+	}
+	if m := exampleIn.FindStringSubmatch(section); m != nil {
+		r.example = m[1]
+		section = strings.Replace(section, m[0], "", 1)
+	}
+	if m := outcomeIn.FindStringSubmatch(section); m != nil {
+		r.outcome = m[1]
+		section = section[len(m[0]):]
+	}
+	r.meaning = strings.TrimSpace(section)
+	return r
+}
+
+// repository is where links of documents lead from outside the repository.
+const repository = "https://github.com/opgate/opgate/blob/main/"
+
+// target is the path from the root of the repository that a link of docs/rules.md leads to.
+func target(link string) string {
+	if strings.HasPrefix(link, "#") {
+		link = "rules.md" + link
+	}
+	return path.Join("docs", link)
+}
+
+// plain returns Markdown as text for a terminal: links become their words and the path.
+func plain(markdown string) string {
+	text := link.ReplaceAllStringFunc(markdown, func(s string) string {
+		m := link.FindStringSubmatch(s)
+		if to := target(m[2]); path.Base(to) != m[1] && !strings.HasPrefix(path.Base(to), m[1]+"#") {
+			return m[1] + " (" + to + ")"
+		}
+		return target(m[2])
+	})
+	return strings.ReplaceAll(text, "**", "")
+}
+
+// absolute returns Markdown with links that lead somewhere from anywhere.
+func absolute(markdown string) string {
+	return link.ReplaceAllStringFunc(markdown, func(s string) string {
+		m := link.FindStringSubmatch(s)
+		return "[" + m[1] + "](" + repository + target(m[2]) + ")"
+	})
+}

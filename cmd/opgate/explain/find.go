@@ -1,0 +1,108 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+var (
+	// mention is a rule ID as messages have it.
+	mention = regexp.MustCompile(`\(([a-z]+/[a-z]+(?:-[a-z]+)*)\)`)
+	// otherWebhook is the name of the webhook in the API server's words.
+	otherWebhook = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
+)
+
+// find returns the rules that one argument stands for: a rule ID, with or without parentheses; the beginning of several, such as plan/;
+// or a text that names rules in parentheses. listed is set for a beginning.
+func find(list []rule, argument string) (found []rule, listed bool, err error) {
+	id := strings.ToLower(strings.TrimSpace(argument))
+	id = strings.TrimSuffix(strings.TrimPrefix(id, "("), ")")
+	if i := slices.IndexFunc(list, func(r rule) bool { return string(r.ID) == id }); i >= 0 {
+		return list[i : i+1], false, nil
+	}
+	for _, r := range list {
+		if id == r.kind() || id+"/" == r.kind() || strings.Contains(id, "/") && strings.HasPrefix(string(r.ID), id) {
+			found = append(found, r)
+		}
+	}
+	if len(found) > 0 {
+		return found, true, nil
+	}
+	if !strings.ContainsAny(strings.TrimSpace(argument), " \t\n") {
+		return nil, false, unknown(list, id)
+	}
+	found, err = mentioned(list, argument)
+	return found, false, err
+}
+
+// mentioned returns the rules that a text names in parentheses, in its order.
+func mentioned(list []rule, refusal string) (found []rule, err error) {
+	kinds := map[string]bool{}
+	for _, r := range list {
+		kinds[r.kind()] = true
+	}
+	var wrong []error
+	for _, m := range mention.FindAllStringSubmatch(refusal, -1) {
+		i := slices.IndexFunc(list, func(r rule) bool { return string(r.ID) == m[1] })
+		switch {
+		case i >= 0 && !slices.ContainsFunc(found, func(r rule) bool { return r.ID == list[i].ID }):
+			found = append(found, list[i])
+		case i < 0 && kinds[kindOf(m[1])]:
+			wrong = append(wrong, unknown(list, m[1]))
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case len(wrong) > 0:
+		return nil, errors.Join(wrong...)
+	}
+	return nil, noneIn(refusal)
+}
+
+// noneIn says what was looked for in a text that names no rule, and whose refusal it is if it says so.
+func noneIn(refusal string) error {
+	const wanted = "a rule in parentheses, such as (plan/version), as every refusal of Opgate has it"
+	m := otherWebhook.FindStringSubmatch(refusal)
+	switch {
+	case m == nil:
+		return fmt.Errorf("the text names no rule: looked for %s", wanted)
+	case strings.HasSuffix(m[1], ".opgate.io"):
+		return fmt.Errorf("the refusal of webhook %s names no rule: looked for %s; give the whole message", text.Name(m[1]), wanted)
+	}
+	return fmt.Errorf("the refusal is that of webhook %s, which is not Opgate's: looked for %s", text.Name(m[1]), wanted)
+}
+
+// unknown says that a rule does not exist, and which are spelled alike.
+func unknown(list []rule, id string) error {
+	const most = 5
+	if near := alike(list, id); len(near) > 0 {
+		return fmt.Errorf("there is no rule %s; did you mean %s?", text.Quote(id), strings.Join(near[:min(len(near), most)], ", "))
+	}
+	return fmt.Errorf(`there is no rule %s; "opgate explain" lists all`, text.Quote(id))
+}
+
+// alike returns the IDs that differ from a word in a few letters, as cobra suggests commands, else those that contain it.
+func alike(list []rule, word string) (ids []string) {
+	spellings := &cobra.Command{SuggestionsMinimumDistance: 3}
+	for _, r := range list {
+		spellings.AddCommand(&cobra.Command{Use: string(r.ID), Run: func(*cobra.Command, []string) {}})
+	}
+	if ids = spellings.SuggestionsFor(word); len(ids) > 0 || word == "" {
+		return ids
+	}
+	_, name, _ := strings.Cut(word, "/")
+	for _, r := range list {
+		if strings.Contains(string(r.ID), word) || len(name) > 2 && strings.HasSuffix(string(r.ID), "/"+name) {
+			ids = append(ids, string(r.ID))
+		}
+	}
+	return ids
+}

@@ -1,0 +1,29 @@
+// Package terminal knows how wide the text is that commands print.
+package terminal
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+const (
+	// unknown is the width where the output is no terminal: that of man pages, and of most logs.
+	unknown = 100
+	// Lines are hard to read past widest, and become one word each below narrowest.
+	widest, narrowest = 120, 40
+)
+
+// Width returns the number of columns to wrap text at.
+func Width(out io.Writer) int {
+	file, ok := out.(*os.File)
+	if !ok {
+		return unknown
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return unknown
+	}
+	return min(max(width, narrowest), widest)
+}
