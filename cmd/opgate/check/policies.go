@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/opgate/opgate/rules"
 )
@@ -10,9 +11,17 @@ import (
 // Policies reads the OperatorPolicies in files, directories or "-", standard input, as `opgate check` does. What it cannot use it prints, and
 // returns an error with an exit code. Of namespace are policies that name none.
 func Policies(files []string, namespace string, stdin io.Reader, stderr io.Writer) ([]*rules.OperatorPolicy, error) {
-	inputs, problems := gather(files, stdin)
-	loaded := load(inputs, namespace)
-	if problems = append(problems, loaded.problems...); len(problems) > 0 {
+	search, err := newSearch(false, nil)
+	if err != nil {
+		return nil, err
+	}
+	gathered := gather(files, stdin, search)
+	documents, faults := allDocuments(gathered.inputs)
+	for _, b := range gathered.builds {
+		documents = append(documents, b.documents...)
+	}
+	loaded := loadDocuments(documents, namespace, false)
+	if problems := slices.Concat(gathered.problems, faults, loaded.problems); len(problems) > 0 {
 		if err := printProblems(stderr, problems); err != nil {
 			return nil, fmt.Errorf("write problems: %w", err)
 		}
