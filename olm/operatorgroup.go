@@ -12,6 +12,8 @@ type OperatorGroup struct {
 	Spec     struct {
 		TargetNamespaces targets       `json:"targetNamespaces"`
 		Selector         groupSelector `json:"selector"`
+		// ServiceAccount is the account as which OLM writes the steps of plans; "" for OLM's own.
+		ServiceAccount string `json:"serviceAccountName"`
 	} `json:"spec"`
 	Status struct {
 		Namespaces targets `json:"namespaces"`

@@ -125,6 +125,7 @@ func (r *VersionRange) Intervals() []Interval {
 		switch {
 		case i+1 < len(bounds) && after.EQ(bounds[i+1]): // nothing is between the two
 		case after.LT(bound): // no number is larger
+			leave(bound.String(), true)
 		case r.contains(after):
 			enter(bound.String(), false)
 		default:

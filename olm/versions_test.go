@@ -1,6 +1,7 @@
 package olm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +97,35 @@ func FuzzVersionRange(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestIntervals: the intervals of a range contain what the range contains, at its bounds and beside them.
+func TestIntervals(t *testing.T) {
+	var grid []semver.Version
+	for _, core := range []string{"0.0.0", "0.0.1", "0.9.9", "1.0.0", "1.0.1", "1.1.0", "1.2.3", "1.2.4", "1.3.0", "2.0.0", "2.0.1", "3.0.0", "9.9.9"} {
+		for _, pre := range []string{"-0", "-a", "-a.0", "-a.1", "-rc.1", "-rc.1.0", "", "+build"} {
+			grid = append(grid, semver.MustParse(core+pre))
+		}
+	}
+	for _, text := range []string{"1.0.0", ">=1.0.0 <2.0.0", ">1.0.0", "<=2.0.0", "1.2.x", "1.x", ">1.x", "<=1.2.x", "!=1.2.3", ">=1.0.0-a <1.0.0-rc.1",
+		"<1.0.0 || >=2.0.0 !=2.0.1 || 1.2.3", ">=0.0.0", "<0.0.1", ">1.0.0-a", "<=18446744073709551615.0.0", "<=1.0.18446744073709551615", "1.0.0 || 1.0.1"} {
+		r, err := ParseVersionRange(text)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		intervals := r.Intervals()
+		for _, v := range grid {
+			in := slices.ContainsFunc(intervals, func(i Interval) bool { return i.contains(v) })
+			if want := r.contains(v); in != want {
+				t.Errorf("%q: %s is in %+v: %t, want %t", text, v, intervals, in, want)
+			}
+		}
+	}
+}
+
+func (i Interval) contains(v semver.Version) bool {
+	above := i.Low == "" || v.GT(semver.MustParse(i.Low)) || i.HasLow && v.EQ(semver.MustParse(i.Low))
+	return above && (i.High == "" || v.LT(semver.MustParse(i.High)) || i.HasHigh && v.EQ(semver.MustParse(i.High)))
 }
 
 // mustRange parses a range with the library only, without our own checks.

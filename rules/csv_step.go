@@ -44,6 +44,28 @@ func (in *CSVInput) steps() []csvStep {
 	return exactOrAll(running)
 }
 
+// StepAccounts returns the ServiceAccounts as which OLM may write steps of plans here: those of OperatorGroups, and of plans that run.
+func (n *Namespace) StepAccounts() []string {
+	var accounts []string
+	add := func(account string) {
+		if account != "" && !slices.Contains(accounts, account) {
+			accounts = append(accounts, account)
+		}
+	}
+	if n != nil {
+		for _, g := range n.groups {
+			add(g.Spec.ServiceAccount)
+		}
+	}
+	for _, p := range n.Plans() {
+		if p.Spec.Approved && p.Status.Phase == olm.PhaseInstalling {
+			add(p.Status.ServiceAccount.Name)
+		}
+	}
+	slices.Sort(accounts)
+	return accounts
+}
+
 // exactOrAll returns the steps with exactly the written contents, or all steps if there are none.
 func exactOrAll(steps []csvStep) []csvStep {
 	if exact := slices.DeleteFunc(slices.Clone(steps), func(s csvStep) bool { return !s.exact }); len(exact) > 0 {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -256,5 +257,23 @@ func TestA10CopyMadeReal(t *testing.T) {
 		if v := JudgeCSV(CSVInput{Old: copied("elsewhere"), New: copied(to), Namespace: ns, ByOLM: true}); v.Decision != Allow {
 			t.Errorf("to %q by OLM: %s", to, v.Refusal())
 		}
+	}
+}
+
+// TestStepAccounts: OLM writes as the accounts of OperatorGroups, and of plans that run from before the group was changed.
+func TestStepAccounts(t *testing.T) {
+	group, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"g"},"spec":{"serviceAccountName":"installer"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, waiting := pendingPlan("etcd 0.9.2"), pendingPlan("etcd 0.9.4")
+	running.Spec.Approved, running.Status.Phase, running.Status.ServiceAccount.Name = true, olm.PhaseInstalling, "earlier"
+	waiting.Status.ServiceAccount.Name = "waiting"
+	ns := NewNamespace("shop", NamespaceContents{Groups: []*olm.OperatorGroup{group}, Plans: []*olm.InstallPlan{running, waiting}})
+	if got := ns.StepAccounts(); !slices.Equal(got, []string{"earlier", "installer"}) {
+		t.Errorf("accounts are %v", got)
+	}
+	if got := (*Namespace)(nil).StepAccounts(); got != nil {
+		t.Errorf("accounts of no namespace are %v", got)
 	}
 }

@@ -1,9 +1,13 @@
 package backstop_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
@@ -18,6 +22,7 @@ var everything = backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmi
 
 type spec = policyv1beta2.OperatorPolicySpec
 
+// policy returns an enforcing policy in namespace policies; edit changes it further.
 func policy(name, namespace, pkg string, edit func(*spec)) *rules.OperatorPolicy {
 	op := &policyv1beta2.OperatorPolicy{}
 	op.Namespace, op.Name = "policies", name
@@ -43,17 +48,219 @@ func compile(t testing.TB, in backstop.Input) *backstop.Objects {
 	return &o
 }
 
-func TestCompiles(t *testing.T) {
-	o := compile(t, backstop.Input{Features: everything, Policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1", "etcd.v2"))}})
-	newAPIServer(t, o)
-	for _, v := range o.Validating.Spec.Variables {
-		t.Log(v.Name, v.Expression)
+// under compiles for policies, with all features.
+func under(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
+	t.Helper()
+	return newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies}))
+}
+
+// TestMessages: refusals read like those of the gate.
+func TestMessages(t *testing.T) {
+	const end = "; held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+	many := make([]string, 12)
+	for i := range many {
+		many[i] = fmt.Sprintf("etcd.v1.0.%d", i)
+	}
+	for name, c := range map[string]struct {
+		edit func(*spec)
+		csv  string
+		want string
+	}{
+		"one version": {versions("etcd.v0.9.2"), "etcd.v0.9.5",
+			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
+		"a list and startingCSV": {func(s *spec) { s.Versions, s.Subscription.StartingCSV = []string{"etcd.v1", "etcd.v2"}, "etcd.v0" }, "etcd.v0.9.5",
+			"etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed are etcd.v1, etcd.v2, etcd.v0"},
+		"a long list": {versions(many...), "etcd.v0.9.5", "etcd.v0.9.5 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed are " +
+			strings.Join(many[:10], ", ") + " and 2 more"},
+		"a range": {func(s *spec) { s.VersionRange = ">=1.0.0 <2.0.0 || 3.x" }, "etcd.v0.9.2",
+			`etcd.v0.9.2 (version 0.9.2) is not allowed by OperatorPolicy policies/etcd (plan/version-range): allowed is versionRange ">=1.0.0 <2.0.0 || 3.x"`},
+		"mustnothave": {func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }, "etcd.v0.9.2",
+			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (plan/mustnothave): the policy is mustnothave for package etcd"},
+		"mustnothave of a version": {func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"etcd.v0.9.2"} }, "etcd.v0.9.2",
+			"etcd.v0.9.2 is forbidden by OperatorPolicy policies/etcd (plan/mustnothave): the policy is mustnothave for etcd.v0.9.2"},
+		"unreadable": {func(s *spec) { s.VersionRange = "nonsense" }, "etcd.v0.9.2",
+			"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (policy/unreadable): waits until the policy can be read"},
+		"a hostile name": {versions("etcd.v0.9.2"), "a'b\\\u202e\n{{}}",
+			`"a'b\\` + "\u202e" + `\n{{}}" is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := under(t, policy("etcd", "shop", "etcd", c.edit))
+			got := s.judge(t, approval("shop", c.csv))
+			want := "installplan shop/install-x: " + c.want + end
+			if len(got.failed) > 0 || !slices.Equal(got.refused, []string{want}) {
+				t.Errorf("got  %q %q\nwant %q", got.refused, got.failed, want)
+			}
+		})
 	}
 }
 
-func BenchmarkCompile(b *testing.B) {
-	o := compile(b, backstop.Input{Features: everything, Policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1", "etcd.v2"))}})
-	for b.Loop() {
-		newAPIServer(b, o)
+// TestOverride: it needs the right on each policy that refuses, and the API server records it.
+func TestOverride(t *testing.T) {
+	policies := make([]*rules.OperatorPolicy, 9)
+	rights := make([]string, 9)
+	for i := range policies {
+		policies[i] = policy(fmt.Sprintf("p%d", i), "shop", "etcd", versions("etcd.v1"))
+		rights[i] = fmt.Sprintf("override operatorpolicies policies/p%d", i)
 	}
+	for name, c := range map[string]struct {
+		policies []*rules.OperatorPolicy
+		rights   []string
+		refused  bool
+	}{
+		"no right":          {policies[:1], nil, true},
+		"another right":     {policies[:1], rights[1:2], true},
+		"the right":         {policies[:1], rights[:1], false},
+		"one of two":        {policies[:2], rights[:1], true},
+		"eight of eight":    {policies[:8], rights[:8], false},
+		"seven of eight":    {policies[:8], rights[:7], true},
+		"more than checked": {policies, rights, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := approval("shop", "etcd.v2")
+			w.object.(object)["metadata"].(object)["annotations"] = object{rules.OverrideReasonAnnotation: "incident 7"}
+			w.rights = c.rights
+			got := under(t, c.policies...).judge(t, w)
+			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
+				t.Errorf("%+v, want a refusal: %t", got, c.refused)
+			}
+			if want := "override of policies/p0"; !strings.HasPrefix(got.audit, want) || !strings.HasSuffix(got.audit, `with reason "incident 7"`) {
+				t.Errorf("the audit annotation is %q, want %q and the reason", got.audit, want)
+			}
+		})
+	}
+}
+
+// TestSubscriptions are stored Manual where a policy must judge each plan.
+func TestSubscriptions(t *testing.T) {
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")), policy("vault", "shop", "vault", nil),
+		policy("grafana", "shop", "grafana", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })}
+	for _, mode := range []rules.ApprovalMode{rules.MutateApproval, rules.DenyApproval} {
+		s := newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies, ApprovalMode: mode}))
+		for _, c := range []struct{ namespace, pkg, user, want string }{
+			{"shop", "etcd", "alice", olm.ApprovalManual},
+			{"shop", "grafana", "alice", olm.ApprovalManual},
+			{"shop", "vault", "alice", olm.ApprovalAutomatic},
+			{"other", "etcd", "alice", olm.ApprovalAutomatic},
+			{"shop", "etcd", olmUser, olm.ApprovalManual},
+		} {
+			want, refused := c.want, false
+			if mode == rules.DenyApproval && c.user != olmUser && want == olm.ApprovalManual {
+				want, refused = olm.ApprovalAutomatic, true
+			}
+			w := write{resource: "subscriptions", user: c.user, rights: []string{escalate}, object: object{"apiVersion": "operators.coreos.com/v1alpha1",
+				"kind": "Subscription", "metadata": object{"namespace": c.namespace, "name": "sub"},
+				"spec": object{"name": c.pkg, "installPlanApproval": olm.ApprovalAutomatic}}}
+			if got := s.mutate(t, w); got != want {
+				t.Errorf("mode %s: %+v is stored %s, want %s", mode, c, got, want)
+			}
+			if got := s.judge(t, w); refused && len(got.refused) != 1 || len(got.failed) > 0 {
+				t.Errorf("mode %s: %+v: %+v, want a refusal: %t", mode, c, got, refused)
+			}
+		}
+	}
+}
+
+// TestHostile: names that no API server stores, and policies that contradict each other, neither break an expression nor open it.
+func TestHostile(t *testing.T) {
+	s := under(t, policy("a'b\\\n c/d", "shop", "etcd", versions("etcd.v1")), policy("etcd", "shop", "etcd", versions("x' || true || '", "etcd.v2")),
+		policy("forbidden", "shop", "etcd", func(s *spec) { s.ComplianceType = policyv1beta2.MustNotHave }),
+		policy("next", "shop'\n{{'", "etcd", versions("etcd.v1")), policy("last", "shop", "et\nshop etcd n x/y *", versions("etcd.v1")))
+	for _, csv := range []string{"etcd.v1", "etcd.v2", "", "=", "etcd", "a0", "policies/etcd", "*", "' || true || '", "\n", strings.Repeat("x", 5000)} {
+		got := s.judge(t, approval("shop", csv))
+		if len(got.failed) > 0 || len(got.refused) != 1 || len(got.refused[0]) > 5<<10 {
+			t.Errorf("%q: %+v, want one refusal", csv, got)
+		}
+	}
+}
+
+// TestAccounts: what a ServiceAccount writes as which OLM may write steps is left to the gate, and what any other user writes is not.
+func TestAccounts(t *testing.T) {
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}
+	w := write{resource: "clusterserviceversions", object: object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+		"metadata": object{"namespace": "shop", "name": "etcd.v2", "annotations": object{
+			olm.PropertiesAnnotation: `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}}, "spec": object{}}}
+	for _, c := range []struct {
+		accounts map[string][]string
+		user     string
+		refused  bool
+	}{
+		{nil, "alice", true},
+		{nil, "system:serviceaccount:shop:any", false},
+		{nil, "system:serviceaccount:other:any", true},
+		{nil, opgateUser, false},
+		{map[string][]string{}, "system:serviceaccount:shop:any", true},
+		{map[string][]string{"shop": {"installer"}, "other": {"any"}}, "system:serviceaccount:shop:any", true},
+		{map[string][]string{"shop": {"installer"}, "other": {"any"}}, "system:serviceaccount:shop:installer", false},
+	} {
+		w.user = c.user
+		s := newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies, Accounts: c.accounts}))
+		if got := s.judge(t, w); len(got.failed) > 0 || c.refused != (len(got.refused) == 1) {
+			t.Errorf("%s with accounts %v: %+v, want a refusal: %t", c.user, c.accounts, got, c.refused)
+		}
+	}
+}
+
+// TestReleases: the expressions compile on every release of Kubernetes that has the features.
+func TestReleases(t *testing.T) {
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" })}
+	plain := backstop.Features{ValidatingAdmissionPolicy: true}
+	for release, features := range map[string]backstop.Features{
+		"1.30": plain,
+		"1.33": {ValidatingAdmissionPolicy: true, Semver: true},
+		"1.36": everything,
+		"1.37": everything,
+	} {
+		for _, accounts := range []map[string][]string{nil, {"shop": {"installer"}}} {
+			wantCompiles(t, compile(t, backstop.Input{Features: features, Policies: policies, Accounts: accounts}), release)
+		}
+	}
+	if o := compile(t, backstop.Input{Policies: policies}); len(o.All()) != 0 {
+		t.Errorf("%d objects for an API server without the features", len(o.All()))
+	}
+	if o := compile(t, backstop.Input{Policies: policies, Features: everything, Audit: true}); o.Mutating != nil ||
+		slices.Contains(o.ValidatingBinding.Spec.ValidationActions, "Deny") {
+		t.Error("an audit changes or refuses something")
+	}
+}
+
+// TestBudget: a plan as large as etcd stores is judged within the API server's limits of cost, or held.
+func TestBudget(t *testing.T) {
+	s := under(t, policy("etcd", "shop", "etcd", func(s *spec) { s.Versions, s.VersionRange = []string{"etcd.v1"}, ">=1.0.0" }))
+	const size = 1_400_000
+	properties := `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`
+	for name, edit := range map[string]func(status object){
+		"one manifest": func(status object) { status["plan"] = []any{largeStep("etcd.v2", properties, size)} },
+		"a manifest without properties": func(status object) {
+			status["plan"] = []any{object{"resolving": "x", "resource": object{"kind": "ClusterServiceVersion", "name": "x", "manifest": strings.Repeat("x", size)}}}
+		},
+		"properties": func(status object) {
+			status["bundleLookups"] = []any{object{"identifier": "etcd.v2", "properties": strings.Repeat(`{"type":"olm.gvk"},`, size/20) + properties}}
+		},
+		"many steps": func(status object) {
+			status["plan"] = slices.Repeat([]any{object{"resource": object{"kind": "Role", "manifest": "{}"}, "status": "Unknown"}}, 10_000)
+		},
+		"many lookups": func(status object) {
+			status["bundleLookups"] = slices.Repeat([]any{object{"identifier": "etcd.v2", "properties": properties}}, 1000)
+		},
+		"too many lookups": func(status object) {
+			status["bundleLookups"] = slices.Repeat([]any{object{"identifier": "x.v2", "properties": strings.ReplaceAll(properties, "etcd", "x")}}, 1001)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := approval("shop", "etcd.v2")
+			edit(w.old.(object)["status"].(object))
+			w.object.(object)["status"] = w.old.(object)["status"]
+			if got := s.judge(t, w); len(got.failed) > 0 || len(got.refused) == 0 && name != "many steps" && name != "a manifest without properties" {
+				t.Errorf("%.3000v", got)
+			}
+		})
+	}
+}
+
+func largeStep(name, properties string, size int) object {
+	manifest := ordered{{"kind", "ClusterServiceVersion"}, {"metadata", ordered{{"name", name},
+		{"annotations", ordered{{"operatorframework.io/properties", properties}}}}}, {"spec", object{"description": strings.Repeat("x", size)}}}
+	return object{"resolving": name, "resource": object{"kind": "ClusterServiceVersion", "name": name, "manifest": compact(manifest)}}
 }

@@ -37,7 +37,8 @@ type Input struct {
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Accounts are, by namespace, the ServiceAccounts as which OLM may write steps of plans, because an OperatorGroup names them. What they
-	// write is left to the gate. Nil if they are not known: then it is so for any ServiceAccount of the namespace.
+	// write is left to the gate; rules.Namespace.StepAccounts returns them. Nil if they are not known: then it is so for any ServiceAccount of
+	// the namespace.
 	Accounts map[string][]string
 	Features Features
 	// Audit makes the API server record and warn of what it would refuse, and change nothing.

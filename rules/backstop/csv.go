@@ -17,19 +17,20 @@ func (p *program) addCSVs() {
 	p.set("csv", "variables.governed && variables.resource == 'clusterserviceversions' && "+
 		"request.userInfo.username != "+quote(p.in.Opgate))
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
-	p.set("installs", "variables.csv && (!variables.update || "+copied("oldObject")+" != '' && "+copied("oldObject")+" != "+copied("object")+")")
+	p.set("installs", "variables.csv && (!variables.update || "+
+		copied("oldObject")+" != '' && "+copied("oldObject")+" != "+copied("object")+")")
 	p.set("stepAccount", p.stepAccount())
 	// An update is judged if it only changes the properties: with another spec, it may restore what a plan brought.
 	p.set("redescribes", "variables.csv && variables.update && !variables.installs && "+properties("object")+" != "+properties("oldObject")+
 		" && object.?spec == oldObject.?spec")
 	own := func(object string) string {
-		return "[[string(object.metadata.?name.orValue('')), " + described(properties(object), false) + "]]"
+		return "[[string(object.metadata.?name.orValue('')), " + described(properties(object)) + "]]"
 	}
 	p.set("candidatesNow", "variables.installs || variables.redescribes ? "+candidates(own("object"))+" : []")
 	p.set("candidatesBefore", "variables.redescribes ? "+candidates(own("oldObject"))+" : []")
 	p.set("offendingCSV", "variables.candidatesNow.filter(c, (variables.installs || variables.redescribes && "+
-		member(described(properties("oldObject"), false), "packageName")+" != '' && "+
-		member(described(properties("oldObject"), false), "packageName")+" != c[1]) && "+p.offends(false)+")")
+		member(described(properties("oldObject")), "packageName")+" != '' && "+
+		member(described(properties("oldObject")), "packageName")+" != c[1]) && "+p.offends(false)+")")
 	object := "'clusterserviceversion ' + variables.name + ': ' + "
 	p.refuse(rules.RuleCSVPolicy, "size(variables.offendingCSV) > 0 && !(variables.installs && variables.stepAccount) && !variables.olm",
 		"(size(variables.offendingCSV) > 0 ? "+object+"variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ') : '')",

@@ -2,7 +2,6 @@ package backstop
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -28,10 +27,4 @@ func changedList(path, v string, fields []string) string {
 	was, is := optional("oldObject", path, "[]"), optional("object", path, "[]")
 	return fmt.Sprintf("(%s != %s && (size(%s) != size(%s) || size(%s) > %d || %s != %s) ? [%s] : [])",
 		is, was, is, was, is, maxCompared, of("object"), of("oldObject"), quote(path))
-}
-
-// uniq sorts a list and drops duplicates.
-func uniq(list []string) []string {
-	slices.Sort(list)
-	return slices.Compact(list)
 }

@@ -14,7 +14,9 @@ const maxPolicies = 8
 // maxShown bounds the ClusterServiceVersions that a message shows.
 const maxShown = 3
 
-const planProperties = `"` + olm.PropertiesAnnotation + `":"`
+// maxCSVs bounds the ClusterServiceVersions of a plan, for the API server's limit of cost. Plans in use have some dozens. A larger one is
+// held here although the gate might admit it: who may subscribe to that many packages would get anything past the rules with it.
+const maxCSVs = 1000
 
 // addPlans adds the rules on InstallPlans, judged as the gate judges them: by what is stored, which OLM has written.
 func (p *program) addPlans() {
@@ -31,22 +33,30 @@ func (p *program) addPlans() {
 		"annotation "+rules.OverrideReasonAnnotation+" is not allowed here")
 	p.refuse(rules.RulePlanFrozen, "size(variables.frozen) > 0 && !(variables.resource == 'installplans/status' && variables.olm)",
 		"(size(variables.frozen) > 0 ? "+object+"'changing ' + variables.frozen.join(', ') + ' is not allowed' + "+
-			by("variables.first", rules.RulePlanFrozen)+" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new' : '')",
+			by("variables.first", rules.RulePlanFrozen)+
+			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new' : '')",
 		"changing what a plan holds is not allowed")
-	p.refuse(rules.RulePlanPhase, "variables.judged && variables.unfinished && !(variables.starts && variables.olm)",
-		"(variables.judged ? "+object+"'the plan is not ready, or too large, and is held' + "+by("variables.first", rules.RulePlanPhase)+
+	const byOthers = "(!variables.starts || !variables.olm)"
+	p.refuse(rules.RulePlanPhase, all("variables.judged", byOthers, "variables.unfinished"),
+		"(variables.judged && !"+startedByOLM+" ? "+object+"'the plan is not ready, or too large, and is held' + "+
+			by("variables.first", rules.RulePlanPhase)+
 			" + 'waits until OLM has written its steps and asks for approval (phase "+olm.PhaseRequiresApproval+")' : '')",
 		"the plan is not ready and is held")
-	p.refuse(rules.RulePlanVersion, all("size(variables.offending) > 0", "!(variables.starts && variables.olm)",
+	p.refuse(rules.RulePlanVersion, all("variables.judged", byOthers, "size(variables.offending) > 0",
 		"!(variables.overrideAsked && variables.mayOverride)"),
-		"(size(variables.offending) > 0 ? "+object+p.offendingText(true)+" + (variables.overrideAsked ? "+
+		"(variables.judged && !"+startedByOLM+" && size(variables.offending) > 0 ? "+object+p.offendingText(true)+
+			" + (variables.overrideAsked ? "+
 			"'; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '') : '')",
 		"the plan holds what no policy allows")
 	p.refuse(rules.RulePlanStatusPhase, "variables.moved && !variables.olm",
-		"(variables.moved ? "+object+"'changing status.phase from \"' + variables.phases[0] + '\" to \"' + variables.phases[1] + '\" is not allowed' + "+
+		"(variables.moved ? "+object+"'changing status.phase from \"' + variables.phases[0] + '\" to \"' + variables.phases[1] + "+
+			"'\" is not allowed' + "+
 			by("variables.first", rules.RulePlanStatusPhase)+" + 'only OLM moves the phase of a plan; set spec.approved instead' : '')",
 		"changing status.phase is not allowed")
 }
+
+// startedByOLM keeps messages, which cannot ask for rights, from judging what OLM itself writes.
+const startedByOLM = "(variables.starts && variables.olmName)"
 
 // offendingText is an expression for the reasons of the first offending candidates, and the number of the others.
 func (p *program) offendingText(plan bool) string {
@@ -76,15 +86,16 @@ func (p *program) addPlanVariables() {
 	p.set("lookups", "variables.judged ? oldObject.?status.?bundleLookups.orValue([]) : []")
 	p.set("steps", "variables.judged ? oldObject.?status.?plan.orValue([]) : []")
 	p.set("csvSteps", "variables.steps.filter(s, s.?resource.?kind.orValue('') == '"+olm.KindClusterServiceVersion+"')")
-	entries := "size(oldObject.?spec.?clusterServiceVersionNames.orValue([]))"
+	names := "size(oldObject.?spec.?clusterServiceVersionNames.orValue([]))"
 	p.set("unfinished", "variables.judged && (variables.phases[0] == '' || variables.phases[0] == '"+olm.PhasePlanning+"' || "+
-		entries+" + size(variables.csvSteps) + size(variables.lookups) == 0 || "+
-		entries+" + size(variables.steps) + size(variables.lookups) > "+fmt.Sprint(olm.MaxPlanEntries)+")")
-	lookup := described("l.?properties.orValue('')", false)
-	// The annotation ends at the next quote that is not escaped: then another key follows, or none.
-	manifest := "s.resource.?manifest.orValue('').split(" + quote(planProperties) + `, 2)[?1].orValue('').split('","', 2)[0].split('"},"', 2)[0]`
-	p.set("candidates", candidates("(variables.lookups.map(l, [string(l.?identifier.orValue('')), "+lookup+"]) + "+
-		"variables.csvSteps.map(s, [string(s.resource.?name.orValue('')), "+described(manifest, true)+"]))"))
+		names+" + size(variables.csvSteps) + size(variables.lookups) == 0 || "+
+		names+" + size(variables.steps) + size(variables.lookups) > "+fmt.Sprint(olm.MaxPlanEntries)+" || "+
+		"size(variables.csvSteps) + size(variables.lookups) > "+fmt.Sprint(maxCSVs)+")")
+	p.set("inLookups", "variables.unfinished ? [] : variables.lookups.map(l, [string(l.?identifier.orValue('')), "+
+		described("string(l.?properties.orValue(''))")+"])")
+	p.set("inSteps", "variables.unfinished ? [] : variables.csvSteps.map(s, [string(s.resource.?name.orValue('')), "+
+		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
+	p.set("candidates", candidates("(variables.inLookups + variables.inSteps)"))
 	p.set("offending", "variables.judged ? variables.candidates.filter(c, "+p.offends(true)+") : []")
 	p.set("frozen", "!variables.governed || !variables.update ? [] : variables.resource == 'installplans' ? "+
 		frozenSpec+" : variables.resource == 'installplans/status' ? "+frozenStatus+" : []")
@@ -92,7 +103,8 @@ func (p *program) addPlanVariables() {
 
 // frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.
 var (
-	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " + changed("spec.generation", "0")
+	frozenSpec = changed("spec.clusterServiceVersionNames", "[]") + " + " + changed("spec.approval", "''") + " + " +
+		changed("spec.generation", "0")
 
 	frozenStatus = changedList("status.bundleLookups", "l", []string{"path", "identifier", "replaces", "catalogSourceRef.?namespace",
 		"catalogSourceRef.?name", "properties"}) + " + " + changedList("status.plan", "s", []string{"resolving", "status", "resource.?group",

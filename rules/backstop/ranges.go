@@ -26,7 +26,8 @@ func inclusive(has bool) string {
 
 // inRange is an expression that reports whether a version, an expression, is in one of the intervals in a row.
 func inRange(version, row string) string {
-	return "(isSemver(" + version + ") && " + row + ".filter(x, x.startsWith('" + prefixInterval + "')).map(x, x.substring(1).split(',')).exists(v, " +
+	return "(isSemver(" + version + ") && " + row + ".filter(x, x.startsWith('" + prefixInterval + "'))" +
+		".map(x, x.substring(1).split(',')).exists(v, " +
 		"(v[0] == '' || semver(" + version + ").compareTo(semver(v[0])) >= (v[1] == '=' ? 0 : 1)) && " +
 		"(v[2] == '' || semver(" + version + ").compareTo(semver(v[2])) <= (v[3] == '=' ? 0 : -1))))"
 }

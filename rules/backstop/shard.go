@@ -29,7 +29,8 @@ func shard(name string, all []line) shards {
 	s := shards{name: name}
 	var b strings.Builder
 	flush := func() {
-		s.variables = append(s.variables, admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)), Expression: quote("\n" + b.String())})
+		s.variables = append(s.variables,
+			admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)), Expression: quote("\n" + b.String())})
 		b.Reset()
 	}
 	for _, l := range all {

@@ -75,3 +75,18 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("error %v, want a TooLargeError for 40000 namespaces", err)
 	}
 }
+
+// BenchmarkApproval is what the API server spends on an approval, with one policy in each of some namespaces.
+func BenchmarkApproval(b *testing.B) {
+	for _, n := range []int{1, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := under(b, crowd(n)...)
+			w := approval("tenant-00000", "etcdoperator.v0.9.2")
+			for b.Loop() {
+				if got := s.judge(b, w); len(got.refused)+len(got.failed) > 0 {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
+}

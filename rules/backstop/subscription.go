@@ -17,7 +17,8 @@ func (p *program) addSubscriptions() {
 		" && has(object.spec.name) && variables.rules.exists(r, "+deciding+")")
 	p.refuse(rules.RuleSubscriptionApproval, "variables.automatic && !variables.olm",
 		"(variables.automatic ? 'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string("+approval+
-			")) + ' is not allowed' + "+by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval)+" + 'write "+olm.ApprovalManual+", since the policy has to judge each plan first' : '')",
+			")) + ' is not allowed' + "+by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval)+
+			" + 'write "+olm.ApprovalManual+", since the policy has to judge each plan first' : '')",
 		"spec.installPlanApproval is not allowed: write "+olm.ApprovalManual)
 }
 

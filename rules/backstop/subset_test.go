@@ -16,12 +16,12 @@ import (
 // core are the rules that the compiled gate holds where each ClusterServiceVersion has properties.
 var core = []rules.RuleID{rules.RulePlanVersion, rules.RulePlanVersionRange, rules.RulePlanMustNotHave, rules.RulePolicyUnreadable,
 	rules.RulePlanDependencyPending, rules.RulePlanPhase, rules.RulePlanCreate, rules.RulePlanOverrideReason, rules.RulePlanFrozen,
-	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval}
+	rules.RulePlanStatusPhase, rules.RuleSubscriptionApproval, rules.RuleCSVPolicy}
 
 // TestSubset checks on generated policies and writes that the API server refuses nothing that the gate admits, that it refuses what the gate
 // refuses by a core rule, and that no expression fails.
 func TestSubset(t *testing.T) {
-	worlds, writes := 200, 500
+	worlds, writes := 100, 1000
 	if testing.Short() {
 		worlds, writes = 20, 100
 	}
@@ -72,13 +72,12 @@ type judgedWrite struct {
 // core returns a reason of the gate that the API server must have too, or "".
 func (c *judgedWrite) core() string {
 	for _, r := range c.gate.Reasons {
-		if !slices.Contains(core, r.Rule) || c.undescribed || strings.Contains(r.Message, " from ") && r.Rule == rules.RulePlanMustNotHave {
-			continue
+		// What depends on a catalog, or on which of several sources says a package, is left to the gate.
+		elsewhere := strings.Contains(r.Message, "catalog") && !strings.Contains(r.Message, " in range ") || strings.Contains(r.Message, " from ") ||
+			strings.Contains(r.Message, "the package of ")
+		if slices.Contains(core, r.Rule) && !c.undescribed && (!elsewhere || r.Rule == rules.RulePlanStatusPhase || r.Rule == rules.RulePlanCreate) {
+			return r.Message
 		}
-		if r.Rule == rules.RulePlanMustNotHave && strings.Contains(r.Message, "catalog is not known") && !strings.Contains(r.Message, "range") {
-			continue
-		}
-		return r.Message
 	}
 	return ""
 }
@@ -231,7 +230,13 @@ func (w *world) updateStatus(t testing.TB, namespace string, c *judgedWrite) {
 		s["attenuatedServiceAccountRef"] = object{"name": "installer", "namespace": namespace}
 	}
 	c.resource, c.object, c.old, c.undescribed = "installplans/status", plan, old, !described
-	c.gate = rules.JudgePlanStatusUpdate(rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()})
+	in := rules.PlanStatusInput{New: planOf(t, plan), Old: planOf(t, old), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM()}
+	c.gate = rules.JudgePlanStatusUpdate(in)
+	from, to := &in.Old.Status, &in.New.Status
+	if in.Old.Spec.Approved && from.Phase == olm.PhaseRequiresApproval && to.Phase == olm.PhaseInstalling {
+		// The move is refused for the reasons for which the plan is; only those are core.
+		c.gate.Reasons = slices.DeleteFunc(c.gate.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePlanStatusPhase })
+	}
 }
 
 func (w *world) csvObject(namespace string) object {
@@ -270,8 +275,8 @@ func (w *world) writeCSV(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	in.Namespace = w.state(t, namespace, planOf(t, plan))
 	c.gate = rules.JudgeCSV(in)
-	// A write that bypasses OLM and is described by its own properties is core.
-	c.undescribed = true
+	// One that bypasses OLM, and is described by its own properties, is core.
+	c.undescribed = in.Old != nil || c.user != "alice" || in.New.Metadata.Annotations.Properties == ""
 }
 
 func csvOf(t testing.TB, o object) *olm.CSV {
@@ -284,16 +289,16 @@ func csvOf(t testing.TB, o object) *olm.CSV {
 }
 
 func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite) {
-	make := func() object {
+	generate := func() object {
 		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription", "metadata": object{"namespace": namespace, "name": "sub"},
 			"spec": object{"name": w.pkg(), "source": "good", "sourceNamespace": "olm", "channel": "stable",
 				"installPlanApproval": pick(w, "Automatic", "Manual", "manual")}}
 	}
-	o := make()
+	o := generate()
 	c.resource, c.object = "subscriptions", o
 	in := rules.SubscriptionInput{Subscription: subscriptionOf(t, o), Namespace: w.state(t, namespace, nil), ByOLM: c.byOLM(), Mode: rules.DenyApproval}
 	if w.chance(40) {
-		old := make()
+		old := generate()
 		c.old, in.Old = old, subscriptionOf(t, old)
 	}
 	c.gate = rules.JudgeSubscription(in)

@@ -67,7 +67,8 @@ func (t *table) add(p *rules.OperatorPolicy) {
 	namespace, r := p.Concerns(), p.NameRules()
 	mark := "*"
 	for _, check := range t.checksOf(p, &r) {
-		t.rows[namespace] = append(t.rows[namespace], strings.Join([]string{word(p.Package), check, word(p.Namespace) + "/" + word(p.Name), mark}, " "))
+		row := []string{word(p.Package), check, word(p.Namespace) + "/" + word(p.Name), mark}
+		t.rows[namespace] = append(t.rows[namespace], strings.Join(row, " "))
 		mark = "-"
 	}
 	if r.Manual && !p.Incomplete && !slices.Contains(t.manual[namespace], word(p.Package)) {

@@ -1,6 +1,7 @@
 package backstop
 
 import (
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -28,7 +29,7 @@ type program struct {
 // about this write.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	p := &program{in: in, rows: shard("t", lines(t.rows)), data: shard("n", lines(t.data))}
-	p.variables = append(p.rows.variables, p.data.variables...)
+	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()
 	p.addCSVs()
@@ -124,6 +125,7 @@ func (p *program) addRequest() {
 	p.set("governed", "size(variables.rules) > 0")
 	p.set("resource", "request.resource.resource + ("+subresource+" ? '/status' : '')")
 	p.set("update", "request.operation == 'UPDATE'")
+	p.set("olmName", "request.userInfo.username in "+quoteList(sorted(p.in.OLM)))
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")
@@ -140,8 +142,9 @@ func (in *Input) byOLM() string {
 		" && authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()"
 }
 
+// sorted returns a list in order, without duplicates.
 func sorted(list []string) []string {
-	return uniq(append([]string(nil), list...))
+	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
 // by is an expression for the end of what a refusal says, before what is accepted instead.

@@ -102,7 +102,8 @@ func Command() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
 	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of policies that name none")
-	flags.StringVar(&o.olmIdentity, "olm-identity", "", "service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
+	flags.StringVar(&o.olmIdentity, "olm-identity", "",
+		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
 	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate", `user name that Opgate writes as, "" for none`)
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval), "action on a wrong installPlanApproval: mutate or deny")
 	flags.StringArrayVar(&o.excludedNamespaces, "excluded-namespace", []string{"opgate-system"},

@@ -1,0 +1,111 @@
+package compile_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/cmd/opgate/compile"
+)
+
+const (
+	identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
+	sample   = "../../../manifests/samples/plan-version-deny.yaml"
+	policy   = `apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: etcd, namespace: policies}
+spec:
+  remediationAction: enforce
+  complianceType: musthave
+  subscription: {name: etcd, namespace: shop}
+  upgradeApproval: Automatic
+  versions: [etcd.v1]
+`
+)
+
+func run(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	cmd := compile.Command()
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&problems)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), problems.String(), err
+}
+
+// TestCommand: every flag changes what is printed as it says.
+func TestCommand(t *testing.T) {
+	for name, c := range map[string]struct {
+		args        []string
+		has, hasNot []string
+		kinds       int
+	}{
+		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd"}, []string{"status:\n  ", "- Audit"}, 4},
+		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 2},
+		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 2},
+		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 4},
+		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, problems, err := run(t, policy, append(c.args, "-f", "-", identity)...)
+			if err != nil || problems != "" {
+				t.Fatal(err, problems)
+			}
+			for _, text := range c.has {
+				if !strings.Contains(out, text) {
+					t.Errorf("no %q in\n%.3000s", text, out)
+				}
+			}
+			for _, text := range c.hasNot {
+				if strings.Contains(out, text) {
+					t.Errorf("%q in\n%.3000s", text, out)
+				}
+			}
+			if n := strings.Count(out, "\nkind: "); n != c.kinds {
+				t.Errorf("%d objects, want %d", n, c.kinds)
+			}
+		})
+	}
+	first, _, _ := run(t, "", "-f", sample, identity)
+	if second, _, _ := run(t, "", "-f", sample, identity); first == "" || first != second {
+		t.Error("the output differs from run to run")
+	}
+}
+
+// TestTemplates: a policy that is resolved on the cluster is left to the webhooks, and named.
+func TestTemplates(t *testing.T) {
+	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
+	out, problems, err := run(t, resolved, "-f", "-", identity)
+	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") || !strings.Contains(out, "shop etcd n policies/etcd") {
+		t.Errorf("%v %q\n%.2000s", err, problems, out)
+	}
+}
+
+// TestBadInput: nothing is printed, and the exit code is 2.
+func TestBadInput(t *testing.T) {
+	for name, c := range map[string]struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		"nothing":        {"", []string{identity}, "no input"},
+		"no identity":    {policy, []string{"-f", "-"}, "--olm-identity is missing"},
+		"identity":       {policy, []string{"-f", "-", "--olm-identity=admin"}, "is not the user name of a service account"},
+		"mode":           {policy, []string{"-f", "-", identity, "--approval-mode=ignore"}, `unknown approval mode "ignore"`},
+		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
+		"argument":       {policy, []string{identity, "x.yaml"}, `unexpected argument "x.yaml"`},
+		"flag":           {policy, []string{identity, "--force"}, "unknown flag"},
+		"unknown field":  {policy + "kind: OperatorPolicy\n", []string{"-f", "-", identity}, "1 problem in the input"},
+		"not a manifest": {"{", []string{"-f", "-", identity}, "1 problem in the input"},
+		"no file":        {"", []string{"-f", "absent.yaml", identity}, "1 problem in the input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := run(t, c.stdin, c.args...)
+			if err == nil || out != "" || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v and %d bytes, want %q", err, len(out), c.want)
+			}
+		})
+	}
+}
