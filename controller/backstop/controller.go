@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,18 +188,18 @@ func (r *reconciler) runWatches(ctx context.Context) error {
 	return nil
 }
 
-// changed enqueues the item if policies changed, and the first time.
+// changed enqueues the item if an input changed, and the first time.
 func (r *reconciler) changed(change *snapshot.Change) {
-	notify := r.policies == nil
+	notify := r.seen == nil
 	if notify {
-		r.policies = map[string][]*rules.OperatorPolicy{}
+		r.seen = map[string]input{}
 	}
 	if r.Mode == Off && !notify {
 		return // there is nothing left to delete
 	}
 	for _, name := range change.Namespaces {
-		if now := change.Snapshot.Namespace(name).Policies(); !slices.Equal(r.policies[name], now) {
-			r.policies[name], notify = now, true
+		if now := inputOf(change.Snapshot.Namespace(name)); !r.seen[name].equal(now) {
+			r.seen[name], notify = now, true
 		}
 	}
 	if notify {

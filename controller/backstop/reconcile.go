@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,8 +35,8 @@ type reconciler struct {
 	owner   *watch
 	watches map[string]*watch
 	shown   signal.Signal
-	// policies are those of the last change of the snapshot, by the namespace that they govern.
-	policies map[string][]*rules.OperatorPolicy
+	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
+	seen map[string]input
 	// compiled is the last result.
 	compiled compiled
 	// written is what was last written, or found to be stored, by kind.
@@ -44,9 +45,28 @@ type reconciler struct {
 	unowned bool
 }
 
+// input is what the objects depend on in one namespace.
+type input struct {
+	policies []*rules.OperatorPolicy
+	accounts []string
+}
+
+// inputOf returns the input of a namespace; accounts count only where policies govern something.
+func inputOf(ns *rules.Namespace) input {
+	if len(ns.Policies()) == 0 {
+		return input{}
+	}
+	return input{policies: ns.Policies(), accounts: ns.StepAccounts()}
+}
+
+func (i input) equal(other input) bool {
+	return slices.Equal(i.policies, other.policies) && slices.Equal(i.accounts, other.accounts)
+}
+
 // compiled are objects with what they were compiled from.
 type compiled struct {
 	policies []*rules.OperatorPolicy
+	accounts map[string][]string
 	features backstop.Features
 	user     string
 	// objects are those to store, by kind; nil until something was compiled. After a TooLargeError, those of earlier policies.
@@ -152,16 +172,22 @@ func (r *reconciler) ownerReference() *metav1.OwnerReference {
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
 func (r *reconciler) compile(ctx context.Context, user string, features backstop.Features) {
 	var policies []*rules.OperatorPolicy
+	accounts := map[string][]string{}
 	for ns := range r.Store.Load().All() {
-		policies = append(policies, ns.Policies()...)
+		in := inputOf(ns)
+		policies = append(policies, in.policies...)
+		if len(in.accounts) > 0 {
+			accounts[ns.Name()] = in.accounts
+		}
 	}
 	last := &r.compiled
-	if last.user == user && last.features == features && slices.Equal(last.policies, policies) {
+	if last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
+		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
 		return
 	}
 	objects, err := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Features: features, Audit: r.Mode == Audit, Labels: labels})
-	next := compiled{policies: policies, features: features, user: user}
+		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
+	next := compiled{policies: policies, accounts: accounts, features: features, user: user}
 	if err != nil {
 		next.objects, next.tooLarge = last.objects, err
 		if last.tooLarge == nil {

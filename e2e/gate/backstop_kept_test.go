@@ -1,0 +1,275 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/speed"
+)
+
+// heldByServer is in refusals that are the API server's own.
+const heldByServer = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+
+var backstopResources = []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+
+// backstopSite is a cluster with --backstop.
+type backstopSite struct {
+	*harness.LoopEnv
+	namespace string
+	policy    *unstructured.Unstructured
+}
+
+// TestBackstopKept: what OperatorPolicies do not allow is refused by the API server itself, as long as Opgate has said so, whether it runs or
+// not.
+func TestBackstopKept(t *testing.T) {
+	t.Parallel()
+	s := &backstopSite{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})}}
+	s.Connect(t)
+	s.start(t, "enforce")
+	s.namespace = s.NewNamespace(t)
+	s.policy = s.Put(t, harness.OperatorPolicy(s.namespace))
+	s.Put(t, harness.InstallPlan(s.namespace, "allowed", harness.AllowedVersion))
+	s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
+	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`, `opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
+		`opgate_backstop_supported{feature="semver"} 1`, `opgate_backstop_supported{feature="validatingadmissionpolicy"} 1`)
+	t.Run("a policy edit is in force within two seconds", s.edit)
+	t.Run("what another client changes or deletes is restored", s.restore)
+	t.Run("the loop approves after an edit", s.approve)
+	t.Run("without Opgate and its webhook configurations", s.alone)
+	t.Run("audit", s.audit)
+	t.Run("off", s.off)
+}
+
+// start starts Opgate in a mode, in place of one that runs.
+func (s *backstopSite) start(t *testing.T, mode string) {
+	t.Helper()
+	if s.Gate != nil {
+		if _, err := s.Gate.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if s.Gate, err = s.StartOpgate(context.WithoutCancel(t.Context()), cluster.GateOptions{Loop: true, Args: []string{"--backstop=" + mode}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try sends a patch as a user, without effect if dry.
+func (s *backstopSite) try(ctx context.Context, user cluster.User, dry bool, plan, subresource, patch string) (harness.Answer, error) {
+	return s.tryIn(ctx, s.namespace, user, dry, plan, subresource, patch)
+}
+
+func (s *backstopSite) tryIn(ctx context.Context, namespace string, user cluster.User, dry bool, plan, subresource, patch string) (harness.Answer, error) {
+	query := url.Values{}
+	if dry {
+		query.Set("dryRun", "All")
+	}
+	return s.Clients[user].Send(ctx, harness.Request{Method: http.MethodPatch, Path: harness.PathOf(harness.InstallPlans, namespace, plan, subresource),
+		Query: query, ContentType: string(types.MergePatchType), Body: []byte(patch)})
+}
+
+// approvable returns an error unless a plan can be approved, or is refused by the API server itself.
+func (s *backstopSite) approvable(namespace, plan string, want bool) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		got, err := s.tryIn(ctx, namespace, cluster.Admin, true, plan, "", `{"spec":{"approved":true}}`)
+		if err == nil && (got.OK() != want || !want && !strings.Contains(got.Message, heldByServer)) {
+			err = fmt.Errorf("approving %s: %s", plan, got)
+		}
+		return err
+	}
+}
+
+// edit measures from when an edit is stored until the API server judges by it, both ways: on an idle machine that takes two seconds at most,
+// of which Opgate needs a tenth, and the API server the rest to compile the expressions and to look for changes once a second.
+func (s *backstopSite) edit(t *testing.T) {
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+	for _, versions := range []string{harness.AllowedCSV + `","` + harness.ForbiddenCSV, harness.AllowedCSV} {
+		patch := []byte(`{"spec":{"versions":["` + versions + `"]}}`)
+		_, err := s.Clients[cluster.Admin].Of(s.policy).Patch(t.Context(), s.policy.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := time.Now()
+		harness.Eventually(t, "the edit is in force", s.approvable(s.namespace, "forbidden", strings.Contains(versions, harness.ForbiddenCSV)))
+		t.Logf("versions %s are in force after %s", versions, time.Since(stored))
+		if late := time.Since(stored); late > speed.Scale(4*time.Second) {
+			t.Errorf("versions %s are in force after %s", versions, late)
+		}
+	}
+}
+
+// approve lets the loop approve what an edit allows: the API server may judge by the policies before the edit for a second.
+func (s *backstopSite) approve(t *testing.T) {
+	namespace := s.NewNamespace(t)
+	policy := s.Put(t, harness.OperatorPolicy(namespace))
+	s.Propose(t, namespace, "upgrade", harness.ForbiddenVersion)
+	harness.Eventually(t, "the API server refuses", s.approvable(namespace, "upgrade", false))
+	s.Edit(t, policy, `{"spec":{"versions":["`+harness.ForbiddenCSV+`"]}}`)
+	stored := time.Now()
+	s.WaitApproved(t, namespace, "upgrade")
+	t.Logf("approved after %s", time.Since(stored))
+	log, err := os.ReadFile(s.Gate.LogPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, heldByServer) {
+			t.Errorf("what was a matter of a second is reported: %s", line)
+		}
+	}
+}
+
+// restore changes and deletes each of the objects.
+func (s *backstopSite) restore(t *testing.T) {
+	for i, resource := range backstopResources {
+		before := s.backstopObject(t, resource)
+		patch := `{"spec":{"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]}}}`
+		if strings.HasSuffix(resource, "bindings") {
+			patch = `{"spec":{"matchResources":{"namespaceSelector":{"matchLabels":{"no":"namespace"}}}}}`
+		}
+		for what, args := range map[string][]string{
+			"changed": {"patch", resource, "opgate-backstop", "--type=merge", "--patch", patch},
+			"deleted": {"delete", resource, "opgate-backstop", "--wait=false"},
+		} {
+			harness.Kubectl(t, s.Cluster, cluster.Admin, "", args...)
+			harness.Eventually(t, resource+" is restored", func(ctx context.Context) error {
+				now, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(ctx, "opgate-backstop", metav1.GetOptions{})
+				if err == nil && harness.Normal(now.Object["spec"]) != harness.Normal(before.Object["spec"]) {
+					err = fmt.Errorf("its spec is %.300s", harness.Normal(now.Object["spec"]))
+				}
+				return err
+			})
+			harness.Eventually(t, "see an event", func(ctx context.Context) error {
+				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default", "--field-selector", "reason=BackstopRestored,involvedObject.kind="+before.GetKind())
+				if err == nil && !strings.Contains(result.Stdout, "another client "+what+" this "+before.GetKind()) {
+					err = fmt.Errorf("there are %s", result.Stdout)
+				}
+				return err
+			})
+		}
+		s.wantMetrics(t, fmt.Sprintf("opgate_backstop_restored_total %d", 2*(i+1)))
+	}
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+}
+
+// alone stops Opgate and deletes its webhook configurations.
+func (s *backstopSite) alone(t *testing.T) {
+	s.abandon(t)
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+	for _, user := range []cluster.User{cluster.Admin, cluster.Tenant} {
+		for _, phase := range []string{"Installing", "Complete"} {
+			got, err := s.try(t.Context(), user, false, "forbidden", "status", `{"status":{"phase":"`+phase+`"}}`)
+			if err != nil || got.OK() || got.Code != http.StatusForbidden || !strings.Contains(got.Message, heldByServer) {
+				t.Errorf("phase %s as %s: got %s, %v", phase, user, got, err)
+			}
+		}
+		got, err := s.try(t.Context(), user, false, "forbidden", "", `{"spec":{"approved":true}}`)
+		if err != nil || got.OK() || !strings.Contains(got.Message, "is not allowed by OperatorPolicy "+cluster.PolicyNamespace+"/"+s.namespace+" (plan/version): allowed is "+harness.AllowedCSV) {
+			t.Errorf("approval as %s: got %s, %v", user, got, err)
+		}
+	}
+	automatic := s.Put(t, harness.Subscription(s.namespace, "automatic", harness.GoodCatalog, "Automatic"))
+	harness.WantField(t, automatic, `"Manual"`, "spec", "installPlanApproval")
+	got, err := s.try(t.Context(), cluster.Admin, false, "allowed", "", `{"spec":{"approved":true}}`)
+	if err != nil || !got.OK() {
+		t.Errorf("approval of what is allowed: got %s, %v", got, err)
+	}
+}
+
+// audit lets everything through, with a warning and an entry in the audit log, once Opgate and its webhooks are away.
+func (s *backstopSite) audit(t *testing.T) {
+	s.start(t, "audit")
+	s.wantMetrics(t, `opgate_backstop_active{state="audited"} 1`)
+	s.wantGone(t, backstopResources[:2]...)
+	s.abandon(t)
+	harness.Eventually(t, "the API server warns", func(ctx context.Context) error {
+		got, err := s.try(ctx, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
+		if err == nil && (!got.OK() || !strings.Contains(strings.Join(got.Warnings, " "), "plan/version")) {
+			err = fmt.Errorf("got %s with warnings %q", got, got.Warnings)
+		}
+		return err
+	})
+}
+
+// off deletes the objects, and what the gate does is as before.
+func (s *backstopSite) off(t *testing.T) {
+	s.start(t, "off")
+	s.wantGone(t, backstopResources...)
+	got, err := s.try(t.Context(), cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
+	if err != nil || got.Refused == "" {
+		t.Errorf("the gate answers %s, %v", got, err)
+	}
+}
+
+// abandon stops Opgate and deletes its webhook configurations.
+func (s *backstopSite) abandon(t *testing.T) {
+	t.Helper()
+	if _, err := s.Gate.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+	harness.Eventually(t, "the webhooks are not called", func(ctx context.Context) error {
+		got, err := s.try(ctx, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
+		if err == nil && strings.Contains(got.Message, "failed calling webhook") {
+			err = errors.New(got.Message)
+		}
+		return err
+	})
+}
+
+func (s *backstopSite) wantMetrics(t *testing.T, series ...string) {
+	t.Helper()
+	harness.Eventually(t, "see "+strings.Join(series, ", "), func(ctx context.Context) error {
+		_, body, err := harness.GetURL(ctx, s.Gate.MetricsURL())
+		for _, one := range series {
+			if err == nil && !strings.Contains(body, one+"\n") {
+				err = fmt.Errorf("there is no %s", one)
+			}
+		}
+		return err
+	})
+}
+
+func (s *backstopSite) wantGone(t *testing.T, resources ...string) {
+	t.Helper()
+	for _, resource := range resources {
+		harness.Eventually(t, resource+" are deleted", func(ctx context.Context) error {
+			_, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(ctx, "opgate-backstop", metav1.GetOptions{})
+			if err == nil {
+				return errors.New("they exist")
+			}
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+func (s *backstopSite) backstopObject(t *testing.T, resource string) *unstructured.Unstructured {
+	t.Helper()
+	u, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(t.Context(), "opgate-backstop", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func admissionResource(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+}
