@@ -190,7 +190,7 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 	var root yamltree.Node
 	var k kustomization
 	if yamltree.Unmarshal(data, &root) != nil || yaml.Unmarshal(data, &k) != nil {
-		return data, nil // the build says what is wrong
+		return data, nil //nolint:nilerr // the build says what is wrong
 	}
 	dir := filepath.Dir(file)
 	if r.refuse(r.onlyLocal(dir, "", &root)); r.refused != nil {
@@ -254,7 +254,7 @@ func (r *recorder) inlineLocal(dir, text string) error {
 	for {
 		var node yamltree.Node
 		if decoder.Decode(&node) != nil {
-			return nil // the end, or the build says what is wrong
+			return nil //nolint:nilerr // the end, or the build says what is wrong
 		}
 		if err := r.onlyLocal(dir, "", &node); err != nil {
 			return err
