@@ -131,7 +131,7 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 	}
 	switch {
 	case r.compiled.tooLarge != nil:
-		return stateTooLarge, nil
+		return stateTooLarge, nil //nolint:nilerr // reported as the state; the objects in place stay
 	case r.Mode == Audit:
 		return stateAudited, nil
 	}
