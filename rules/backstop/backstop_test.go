@@ -132,6 +132,38 @@ func TestOverride(t *testing.T) {
 	}
 }
 
+// TestPhases: OLM moves the phase of a plan, Opgate repeats one that has failed, and nobody else does either.
+func TestPhases(t *testing.T) {
+	s := under(t, policy("etcd", "shop", "etcd", versions("etcd.v1")))
+	for name, c := range map[string]struct {
+		user, from, to string
+		refused        bool
+	}{
+		"OLM ends a plan":           {olmUser, olm.PhaseInstalling, olm.PhaseComplete, false},
+		"a user ends a plan":        {"alice", olm.PhaseInstalling, olm.PhaseComplete, true},
+		"Opgate ends a plan":        {opgateUser, olm.PhaseInstalling, olm.PhaseComplete, true},
+		"Opgate repeats a plan":     {opgateUser, olm.PhaseFailed, olm.PhaseInstalling, false},
+		"a user repeats a plan":     {"alice", olm.PhaseFailed, olm.PhaseInstalling, true},
+		"a user starts an approved": {"alice", olm.PhaseRequiresApproval, olm.PhaseInstalling, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := approval("shop", "etcd.v1")
+			w.resource, w.user = "installplans/status", c.user
+			if c.user == olmUser {
+				w.rights = []string{escalate}
+			}
+			w.old = w.object
+			w.object = clone(t, w.object.(object))
+			w.old.(object)["status"].(object)["phase"], w.object.(object)["status"].(object)["phase"] = c.from, c.to
+			got := s.judge(t, w)
+			if len(got.failed) > 0 || c.refused != (len(got.refused) > 0) {
+				t.Errorf("%+v, want a refusal: %t", got, c.refused)
+			}
+		})
+	}
+}
+
 // TestSubscriptions are stored Manual where a policy must judge each plan.
 func TestSubscriptions(t *testing.T) {
 	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")), policy("vault", "shop", "vault", nil),
