@@ -132,7 +132,7 @@ func TestOverride(t *testing.T) {
 	}
 }
 
-// TestPhases: OLM moves the phase of a plan, Opgate repeats one that has failed, and nobody else does either.
+// TestPhases: OLM moves the phase of a plan, Opgate repeats one that has failed, and no other user does either.
 func TestPhases(t *testing.T) {
 	s := under(t, policy("etcd", "shop", "etcd", versions("etcd.v1")))
 	for name, c := range map[string]struct {
