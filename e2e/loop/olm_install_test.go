@@ -162,7 +162,8 @@ spec:
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2),
 		says("OperatorGroupCompliant=True PreexistingOperatorGroupFound"),
 		says("DeploymentCompliant=True DeploymentsAvailable"),
-		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An upgrade to "+harness.Etcd4))
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", "An upgrade to "+harness.Etcd4),
+		says("InstallPlanPending=True RequiresApproval")) // OLM's own condition of the Subscription
 
 	available(t, e.Env, namespace, "etcd-operator", false)
 	waitForPolicy(t, e, p, is(nonCompliant), says("DeploymentCompliant=False DeploymentsUnavailable", "etcd-operator"))
