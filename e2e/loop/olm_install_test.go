@@ -282,6 +282,25 @@ func existingInstallation(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.Subscriptions, here)
 }
 
+// withoutCopies is existingInstallation where OLM makes no copies, which the namespaces of the cluster are told by one setting.
+func withoutCopies(t *testing.T, e *harness.OLMEnv) {
+	const csv = "prometheusoperator.v0.47.0"
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "olmconfig", "cluster", "--type=merge", "-p", `{"spec":{"features":{"disableCopiedCSVs":true}}}`)
+	here, elsewhere := e.NewNamespace(t), e.NewNamespace(t)
+	for _, namespace := range []string{elsewhere, here} {
+		p := harness.GroupedPolicy(namespace, "prometheus", csv)
+		unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
+		e.Apply(t, p)
+		wants := []want{is(compliant), has(csv)}
+		if namespace == here {
+			wants = append(wants, says("SubscriptionCompliant=True ExistingInstallation", elsewhere))
+		}
+		waitForPolicy(t, e, p, wants...)
+	}
+	e.WantNames(t, harness.ClusterServiceVersions, here)
+	e.WantNames(t, harness.Subscriptions, here)
+}
+
 // strangersInstallation is about an operator from no catalog, which a tenant made for all namespaces: OLM copies it to each.
 // An admin stands in for whoever may create ClusterServiceVersions in that one namespace.
 func strangersInstallation(t *testing.T, e *harness.OLMEnv) {
