@@ -282,7 +282,7 @@ func existingInstallation(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.Subscriptions, here)
 }
 
-// withoutCopies is existingInstallation where OLM makes no copies, which the namespaces of the cluster are told by one setting.
+// withoutCopies is existingInstallation where OLM makes no copies, by a setting for the whole cluster.
 func withoutCopies(t *testing.T, e *harness.OLMEnv) {
 	const csv = "prometheusoperator.v0.47.0"
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "olmconfig", "cluster", "--type=merge", "-p", `{"spec":{"features":{"disableCopiedCSVs":true}}}`)
