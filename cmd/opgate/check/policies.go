@@ -3,25 +3,20 @@ package check
 import (
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/opgate/opgate/rules"
 )
 
-// Policies reads the OperatorPolicies in files, directories or "-", standard input, as `opgate check` does. What it cannot use it prints, and
-// returns an error with an exit code. Of namespace are policies that name none.
+// Policies reads the OperatorPolicies in files, directories or "-", standard input, as `opgate check --strict` does: a policy that is
+// skipped would hold nothing. What it cannot use it prints, and returns an error with an exit code. Of namespace are policies that name none.
 func Policies(files []string, namespace string, stdin io.Reader, stderr io.Writer) ([]*rules.OperatorPolicy, error) {
-	search, err := newSearch(false, nil)
+	search, err := newSearch(true, nil)
 	if err != nil {
 		return nil, err
 	}
 	gathered := gather(files, stdin, search)
-	documents, faults := allDocuments(gathered.inputs)
-	for _, b := range gathered.builds {
-		documents = append(documents, b.documents...)
-	}
-	loaded := loadDocuments(documents, namespace, false)
-	if problems := slices.Concat(gathered.problems, faults, loaded.problems); len(problems) > 0 {
+	loaded := load(gathered.inputs, namespace)
+	if problems := append(gathered.problems, loaded.problems...); len(problems) > 0 {
 		if err := printProblems(stderr, problems); err != nil {
 			return nil, fmt.Errorf("write problems: %w", err)
 		}

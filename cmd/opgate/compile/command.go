@@ -56,7 +56,8 @@ a repository. Apply it again when a policy changes, with "kubectl apply --server
 are larger than the annotation of a client-side apply. A policy that is completed from cluster state by templates
 is left to the webhooks.
 
-The input is read like that of "opgate check": files, directories and "-"; objects of other kinds are ignored.
+The input is read like that of "opgate check --strict": files, directories and "-", of which nothing is skipped; objects of
+other kinds are ignored.
 
 Exit codes:
   0  the objects are printed
