@@ -97,7 +97,7 @@ func TestBadInput(t *testing.T) {
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
 		"argument":       {policy, []string{identity, "x.yaml"}, `unexpected argument "x.yaml"`},
 		"flag":           {policy, []string{identity, "--force"}, "unknown flag"},
-		"no kind":        {strings.Replace(policy, "kind: OperatorPolicy\n", "", 1), []string{"-f", "-", identity}, "1 problem in the input"},
+		"no kind":        {policy[strings.Index(policy, "metadata:"):], []string{"-f", "-", identity}, "2 problems in the input"},
 		"unknown field":  {policy + "kind: OperatorPolicy\n", []string{"-f", "-", identity}, "1 problem in the input"},
 		"not a manifest": {"{", []string{"-f", "-", identity}, "1 problem in the input"},
 		"no file":        {"", []string{"-f", "absent.yaml", identity}, "1 problem in the input"},
