@@ -132,11 +132,13 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, or the fault for which they cannot be read.
 func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, fault string, err error) {
 	var unpacked []reference
+	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
 		if step.Resolving != csv && !step.WritesCSV(csv) {
 			continue
 		}
+		found = true
 		manifest, err := step.Resource.Manifest.JSON()
 		if err != nil {
 			return nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s", text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
@@ -155,7 +157,7 @@ func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.Ra
 			manifests = append(manifests, described(own, csv, ref.Properties)...)
 		}
 	}
-	if len(manifests) == 0 {
+	if !found {
 		return nil, "the plan has no step of it", nil
 	}
 	return manifests, "", nil
