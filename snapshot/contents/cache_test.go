@@ -183,3 +183,38 @@ func TestCacheInstalledChanged(t *testing.T) {
 		}
 	})
 }
+
+// TestCacheApproved keeps what was read before the approval: OLM writes the new definitions before the ClusterServiceVersion.
+func TestCacheApproved(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		csv := csvJSON(t, "etcdoperator.v2", "secrets")
+		old := strings.ReplaceAll(definition, `{"name":"v1",`, `{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},{"name":"v1",`)
+		f.store.set(at("customresourcedefinitions", "etcds.example.com"), old)
+		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csv, definition))
+		f.Get(f.plan, f.csvs)
+		f.seen()
+		before := f.set(t)
+		if before.Fault != "" || len(before.Of(change.BreakingCRDs)) == 0 {
+			t.Fatalf("%+v", before)
+		}
+
+		stored := at("installplans", "shop/p")
+		f.store.set(stored, strings.ReplaceAll(f.store.m[stored], `"approval":"Manual"`, `"approval":"Manual","approved":true`))
+		f.store.set(at("customresourcedefinitions", "etcds.example.com"), definition)
+		f.objectChanged("customresourcedefinitions", &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "etcds.example.com"}})
+		if n := f.seen(); n != 0 {
+			t.Errorf("%d changes", n)
+		}
+		if after := f.set(t); after.Digest() != before.Digest() {
+			t.Errorf("after the approval it is %+v", after)
+		}
+
+		// An edited ConfigMap shows nevertheless.
+		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets", "nodes"), definition))
+		f.configMapChanged()
+		f.seen()
+		if fault := f.set(t).Fault; !strings.Contains(fault, "was changed after OLM had written it") {
+			t.Errorf("fault %q", fault)
+		}
+	})
+}

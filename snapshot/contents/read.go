@@ -75,6 +75,8 @@ type Reading struct {
 	Unpacked []Unpacked
 	// Definitions are the names of the CustomResourceDefinitions that the plan writes.
 	Definitions []string
+	// Approved reports whether OLM may have written steps of the plan already, so that they are compared with themselves.
+	Approved bool
 }
 
 // Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried is in the Fault of a
@@ -89,6 +91,7 @@ func Read(ctx context.Context, source Source, plan types.NamespacedName, replace
 		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
+	r.Approved = stored.Spec.Approved
 	r.Plan, r.Replacements, r.ByCSV = stored.ContentsDigest(), replacements, map[string]*change.Set{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
