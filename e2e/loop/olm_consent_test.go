@@ -152,7 +152,7 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstruc
 	})
 }
 
-// editUnpacked gives the operator one more right in the ConfigMap that a step of a plan refers to.
+// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to.
 func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
 	t.Helper()
 	steps, _, _ := unstructured.NestedSlice(plan.Object, "status", "plan")
