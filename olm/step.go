@@ -3,6 +3,7 @@ package olm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -88,6 +89,18 @@ func (m *Manifest) read(raw []byte) error {
 	m.Properties, m.AuthorProperties = csv.Metadata.Annotations.Properties, csv.Metadata.Annotations.AuthorProperties
 	m.Spec = &csv.Spec
 	return nil
+}
+
+// JSON returns the manifest of a plan that Trim has not shortened.
+func (m *Manifest) JSON() (json.RawMessage, error) {
+	if m.text == nil {
+		return nil, nil
+	}
+	var text string
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(text), nil
 }
 
 // Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another kind, and for a
