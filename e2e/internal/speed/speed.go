@@ -20,9 +20,9 @@ import (
 const (
 	// Wait bounds the wait for a condition that an idle machine meets within seconds. It may be large: a test that passes does not
 	// wait for its deadline.
-	Wait = 100 * time.Second
+	Wait = 3 * time.Minute
 	// LongWait is Wait for what takes up to a minute there, such as an installation by OLM.
-	LongWait = 100 * time.Second
+	LongWait = 10 * time.Minute
 )
 
 const (
