@@ -165,11 +165,12 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 			d.faults.add(Syntax, path+".action.id", id, "is not an action; require and warn are accepted")
 		}
 	}
-	c.On = d.targetOf(value, path)
+	on, known := d.targetOf(value, path)
+	c.On = on
 	c.Message, _ = d.str(value, path, "message", false)
 	c.Message = text.Truncate(c.Message, messageShown)
 	rule, ok := d.str(value, path, "rule", true)
-	if !ok {
+	if !ok || !known {
 		return
 	}
 	program, err := d.compile(rule, c.On, false)

@@ -22,7 +22,7 @@ const (
 )
 
 // targetNames are the values of field `on`, in the order of the constants.
-var targetNames = []string{"bundle", "catalogSource", "operatorGroup"}
+var targetNames = [...]string{OnBundle: "bundle", OnCatalogSource: "catalogSource", OnOperatorGroup: "operatorGroup"}
 
 // String returns the value of field `on`.
 func (t Target) String() string { return targetNames[t] }

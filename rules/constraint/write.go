@@ -180,18 +180,19 @@ func (s *Set) JudgesWrites(on Target) bool {
 	return false
 }
 
-// targetOf reads field `on`.
-func (d *document) targetOf(value *node, path string) Target {
+// targetOf reads field `on`; absent is OnBundle.
+func (d *document) targetOf(value *node, path string) (Target, bool) {
 	name, ok := d.str(value, path, "on", false)
-	for i, known := range targetNames {
-		if name == known {
-			return Target(i) //nolint:gosec // three
+	if !ok || value.get("on") == nil {
+		return OnBundle, ok
+	}
+	for on := OnBundle; on <= OnOperatorGroup; on++ {
+		if name == on.String() {
+			return on, true
 		}
 	}
-	if ok && value.get("on") != nil {
-		d.faults.add(Syntax, path+".on", name, "is not a target; "+strings.Join(targetNames[:len(targetNames)-1], ", ")+" and "+targetNames[len(targetNames)-1]+" are accepted")
-	}
-	return OnBundle
+	d.faults.add(Syntax, path+".on", name, "is not a target; "+strings.Join(targetNames[:], ", ")+" are accepted")
+	return OnBundle, false
 }
 
 // sortedVariables sorts variables by name, and adds those of every write.
