@@ -82,8 +82,9 @@ type OperatorGroupSpec struct {
 	Digest [sha256.Size]byte `json:"-"`
 }
 
-// UpgradeUnsafe is the upgradeStrategy with which OLM replaces an operator whose installation or upgrade has failed by any later version.
-const UpgradeUnsafe = "UnsafeFailForward"
+// UpgradeDefault is the upgradeStrategy that is the default. The other, TechPreviewUnsafeFailForward, lets OLM replace an operator whose
+// installation or upgrade has failed.
+const UpgradeDefault = "Default"
 
 // UnmarshalJSON also records the digest of the whole spec.
 func (s *OperatorGroupSpec) UnmarshalJSON(raw []byte) error {

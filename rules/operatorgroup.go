@@ -26,7 +26,7 @@ var (
 	operatorGroupServiceAccount = Rule{RuleOperatorGroupServiceAccount, OutcomeDeny,
 		"the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where something is enforced"}
 	operatorGroupUpgradeStrategy = Rule{RuleOperatorGroupUpgradeStrategy, OutcomeDeny,
-		"an OperatorGroup where something is enforced gets upgradeStrategy UnsafeFailForward"}
+		"an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as TechPreviewUnsafeFailForward"}
 	operatorGroupConstraint = Rule{RuleOperatorGroupConstraint, OutcomeDeny,
 		"an OperatorGroup does not satisfy a Constraint on OperatorGroups, or (Hold) whether it does is not known"}
 	operatorGroupOverride = Rule{RuleOperatorGroupOverride, OutcomeWarn,
@@ -179,13 +179,14 @@ func unattenuatedGroup(in *OperatorGroupInput) finding {
 		accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride}
 }
 
-// unsafeUpgrades refuses upgradeStrategy UnsafeFailForward: OLM then skips the versions that an upgrade has to go through.
+// unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go through.
 func unsafeUpgrades(in *OperatorGroupInput) finding {
-	if in.New.Spec.UpgradeStrategy != olm.UpgradeUnsafe || in.Old != nil && in.Old.Spec.UpgradeStrategy == olm.UpgradeUnsafe {
+	strategy := in.New.Spec.UpgradeStrategy
+	if strategy == "" || strategy == olm.UpgradeDefault || in.Old != nil && in.Old.Spec.UpgradeStrategy == strategy {
 		return finding{}
 	}
-	return finding{decision: Deny, field: "spec.upgradeStrategy", what: "upgradeStrategy " + olm.UpgradeUnsafe + " is not allowed",
-		accepted: "allowed is Default" + orOverride}
+	return finding{decision: Deny, field: "spec.upgradeStrategy", what: "upgradeStrategy " + text.Quote(strategy) + " is not allowed",
+		accepted: "allowed is " + olm.UpgradeDefault + orOverride}
 }
 
 // OverrideAsked returns the reason that a write adds in annotation opgate.io/override-reason; "" if it adds none.
