@@ -86,7 +86,7 @@ spec: {name: rootkit, channel: stable, source: private, sourceNamespace: %[1]s, 
 	},
 }
 
-// TestPrivateCatalog has a user of a namespace take every step to a catalog of their own that gives them the rights of a cluster admin
+// TestPrivateCatalog has a user of a namespace take every step to a catalog of their own and to the rights of a cluster admin
 // (threat O24). Without a Constraint all of them succeed; each Constraint alone stops the step that it is about, after all steps before.
 func TestPrivateCatalog(t *testing.T) {
 	e := harness.Shared(t)
