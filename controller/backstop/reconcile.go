@@ -31,7 +31,7 @@ type reconciler struct {
 	*Controller
 	discovery discovery.DiscoveryInterface
 	writer    apply.Writer
-	// owner is the ClusterRole that owns the objects, watches are the objects by kind. shown is notified of their changes.
+	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their changes.
 	owner   *watch
 	watches map[string]*watch
 	shown   signal.Signal
@@ -39,7 +39,7 @@ type reconciler struct {
 	seen map[string]input
 	// compiled is the last result.
 	compiled compiled
-	// written is what was last written, or found to be stored, by kind.
+	// written is what was last written, or found to be stored, by kind.key.
 	written map[string]*written
 	// unowned is set once the missing owner is logged.
 	unowned bool
@@ -69,7 +69,7 @@ type compiled struct {
 	accounts map[string][]string
 	features backstop.Features
 	user     string
-	// objects are those to store, by kind; nil until something was compiled. After a TooLargeError, those of earlier policies.
+	// objects are those to store, by kind.key; nil until something was compiled. After a TooLargeError, those of earlier policies.
 	objects  map[string]*unstructured.Unstructured
 	tooLarge error
 }
@@ -77,7 +77,7 @@ type compiled struct {
 func (r *reconciler) all() []*watch {
 	all := []*watch{r.owner}
 	for _, k := range kinds {
-		all = append(all, r.watches[k.name])
+		all = append(all, r.watches[k.key()])
 	}
 	return all
 }
@@ -143,7 +143,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 	r.owner.open()
 	for _, k := range kinds {
 		if mutating := k == kinds[0] || k == kinds[1]; mutating && features.MutatingAdmissionPolicy || !mutating && features.ValidatingAdmissionPolicy {
-			r.watches[k.name].open()
+			r.watches[k.key()].open()
 		}
 	}
 	for _, w := range r.all() {
@@ -198,7 +198,7 @@ func (r *reconciler) compile(ctx context.Context, user string, features backstop
 		next.objects = map[string]*unstructured.Unstructured{}
 		for _, o := range objects.All() {
 			u := toUnstructured(o)
-			next.objects[u.GetKind()] = u
+			next.objects[u.GetKind()+"/"+u.GetName()] = u
 		}
 	}
 	r.compiled = next

@@ -62,14 +62,10 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 					"variables.refusing.join(', ') + ' with reason ' + strings.quote(variables.reason) : ''"}},
 		},
 	}
-	actions := []admissionv1.ValidationAction{admissionv1.Deny}
-	if in.Audit {
-		actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Warn}
-	}
 	return policy, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
 		ObjectMeta: in.meta(),
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: Name, ValidationActions: actions},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: Name, ValidationActions: in.actions()},
 	}
 }
 

@@ -45,10 +45,11 @@ type options struct {
 	semver, mutating   bool
 }
 
-const long = `Print the ValidatingAdmissionPolicy and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
+const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
 the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations. They
 hold the names, version ranges and forbidden packages of OperatorPolicies, for approvals of InstallPlans, for their
-status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. What needs more than the request
+status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. One of them, opgate-unpacked, keeps
+the contents of unpacked bundles as OLM wrote them, and depends on no policy. What needs more than the request
 and the policies (catalogs, channels, Constraints, upgrades) is left to the webhooks: docs/backstop.md lists it.
 
 The output depends on the policies and the flags only, and is the same for the same input, so that it can be kept in

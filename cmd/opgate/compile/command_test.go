@@ -42,11 +42,11 @@ func TestCommand(t *testing.T) {
 		has, hasNot []string
 		kinds       int
 	}{
-		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd"}, []string{"status:\n  ", "- Audit"}, 4},
-		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 2},
-		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 2},
-		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 4},
-		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 4},
+		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd", "name: opgate-unpacked"}, []string{"status:\n  ", "- Audit"}, 6},
+		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 4},
+		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 4},
+		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 6},
+		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, problems, err := run(t, policy, append(c.args, "-f", "-", identity)...)
