@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,9 +17,13 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
+
+// maxNamed bounds the policies that a message names.
+const maxNamed = 10
 
 // retryDelay is the requeue delay while the user name of this process is not known.
 const retryDelay = time.Second
@@ -72,6 +77,8 @@ type compiled struct {
 	// objects are those to store, by kind.key; nil until something was compiled. After a TooLargeError, those of earlier policies.
 	objects  map[string]*unstructured.Unstructured
 	tooLarge error
+	// left are the policies of which something is left to the webhooks.
+	left []string
 }
 
 func (r *reconciler) all() []*watch {
@@ -189,12 +196,19 @@ func (r *reconciler) compile(ctx context.Context, user string, features backstop
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user}
 	if err != nil {
-		next.objects, next.tooLarge = last.objects, err
+		next.objects, next.left, next.tooLarge = last.objects, last.left, err
 		if last.tooLarge == nil {
 			r.Log.Error(err, "policies do not compile to objects that can be stored, keeping those of earlier policies")
 			r.event(ctx, r.owner.Get(), "BackstopTooLarge", err.Error())
 		}
 	} else {
+		next.left = objects.Left
+		if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
+			names := text.Names(next.left, maxNamed)
+			r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
+			r.event(ctx, r.owner.Get(), "BackstopIncomplete", fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
+				"the rest: %s; shorten their lists of versions, or have fewer policies for one namespace", names))
+		}
 		next.objects = map[string]*unstructured.Unstructured{}
 		for _, o := range objects.All() {
 			u := toUnstructured(o)

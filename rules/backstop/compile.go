@@ -57,6 +57,9 @@ type Objects struct {
 	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
 	Unpacked        *admissionv1.ValidatingAdmissionPolicy
 	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists that are too long, and
+	// all beyond the first of very many for one namespace.
+	Left []string
 }
 
 // All returns the objects that must exist, policies before bindings.
@@ -92,7 +95,7 @@ func (e *TooLargeError) Error() string {
 // Compile returns the objects for some policies; equal inputs have equal objects. The only error is a TooLargeError.
 func Compile(in Input) (Objects, error) {
 	t := newTable(&in)
-	var o Objects
+	o := Objects{Left: t.left}
 	if in.Features.ValidatingAdmissionPolicy {
 		o.Validating, o.ValidatingBinding = in.validating(t)
 		if err := fits("ValidatingAdmissionPolicy", o.Validating, t); err != nil {

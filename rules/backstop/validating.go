@@ -28,7 +28,7 @@ type program struct {
 // validations, and once more for all messages, which also are evaluated for writes that are admitted: so each says first whether it is
 // about this write.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", lines(t.rows)), data: shard("n", lines(t.data))}
+	p := &program{in: in, rows: shard("t", lines(t.rows)), data: t.dataShards()}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()

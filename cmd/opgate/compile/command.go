@@ -155,6 +155,9 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("compile: %w", err)
 	}
+	for _, left := range objects.Left {
+		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many for a namespace: a part is left to the webhooks\n", left)
+	}
 	for i, object := range objects.All() {
 		text, err := marshal(object)
 		if err != nil {

@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -79,6 +80,18 @@ func TestTemplates(t *testing.T) {
 	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
 	out, problems, err := run(t, resolved, "-f", "-", identity)
 	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") || !strings.Contains(out, "shop etcd n policies/etcd") {
+		t.Errorf("%v %q\n%.2000s", err, problems, out)
+	}
+}
+
+// TestLeft: a policy that the API server could not evaluate is left to the webhooks, and named.
+func TestLeft(t *testing.T) {
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("etcd.v%d-%s", i, strings.Repeat("x", 100))
+	}
+	out, problems, err := run(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f", "-", identity)
+	if err != nil || !strings.HasPrefix(problems, "OperatorPolicy policies/etcd has lists that are too long") || strings.Contains(out, names[0]) {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }
