@@ -36,6 +36,7 @@ func TestInline(t *testing.T) {
 		"a reference without catalog": {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\"}"`, true},
 		"the object":                  {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"name\":\"etcd.v1\"}}"`, true},
 		"the object with properties":  {`"{\"kind\":\"ClusterServiceVersion\",\"metadata\":{\"annotations\":{\"operatorframework.io/properties\":\"\"}}}"`, true},
+		"keys in two cases":           {`"{\"kind\":\"ConfigMap\",\"name\":\"n\",\"namespace\":\"olm\",\"catalogSourceName\":\"c\",\"catalogSourceNamespace\":\"olm\",\"Kind\":\"x\"}"`, true},
 		"no object":                   {`"nonsense"`, true},
 		"no text":                     {`7`, true},
 	} {

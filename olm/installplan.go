@@ -1,6 +1,8 @@
 package olm
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
@@ -11,6 +13,9 @@ type InstallPlan struct {
 	Metadata ObjectMeta        `json:"metadata"`
 	Spec     InstallPlanSpec   `json:"spec"`
 	Status   InstallPlanStatus `json:"status"`
+
+	// contents is the ContentsDigest, once Trim has removed what it covers.
+	contents *[sha256.Size]byte
 }
 
 // InstallPlanHead is an InstallPlan without its status: all that is read of the new object in an update of the main resource, for which the
@@ -113,9 +118,37 @@ func (p *InstallPlan) KeepDigests() {
 	}
 }
 
+// ContentsDigest is a SHA-256 of what the plan writes: the object and the manifest of each step, and the bundle of each lookup. It omits
+// what OLM updates while a plan runs, such as the status of steps, and is that of the whole plan after Trim, too.
+func (p *InstallPlan) ContentsDigest() [sha256.Size]byte {
+	if p.contents != nil {
+		return *p.contents
+	}
+	hash := sha256.New()
+	add := func(kind byte, fields ...string) {
+		hash.Write([]byte{kind})
+		for _, f := range fields {
+			_ = binary.Write(hash, binary.BigEndian, uint64(len(f))) // a hash accepts every write
+			hash.Write([]byte(f))
+		}
+	}
+	for i := range p.Status.Steps {
+		s := &p.Status.Steps[i]
+		r := &s.Resource
+		add('s', s.Resolving, r.Group, r.Version, r.Kind, r.Name, string(r.Manifest.Digest[:]))
+	}
+	for i := range p.Status.BundleLookups {
+		l := &p.Status.BundleLookups[i]
+		add('b', l.Path, l.Identifier)
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
 // Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
 // all steps.
 func (p *InstallPlan) Trim() {
+	contents := p.ContentsDigest()
+	p.contents = &contents
 	p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
 	if p.Status.Phase != PhaseFailed {
 		read := slices.DeleteFunc(p.Status.Steps, func(s Step) bool {

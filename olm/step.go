@@ -3,6 +3,7 @@ package olm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -91,21 +92,31 @@ func (m *Manifest) read(raw []byte) error {
 	return nil
 }
 
+// JSON returns the manifest of a plan that Trim has not shortened.
+func (m *Manifest) JSON() (json.RawMessage, error) {
+	if m.text == nil {
+		return nil, nil
+	}
+	var text string
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(text), nil
+}
+
 // Inline reports whether the plan has the object itself, in place of a reference to the ConfigMap that OLM unpacked a bundle image into.
 func (r *StepResource) Inline() bool {
 	m := &r.Manifest
 	if m.Spec != nil || m.text == nil {
 		return m.Spec != nil || m.inline
 	}
-	var text string
-	if kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text) != nil {
-		return true
-	}
+	manifest, err := m.JSON()
 	var object struct {
 		Kind string `json:"kind"`
 		reference
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object) != nil || object.Kind != "ConfigMap" || !object.complete()
+	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
+	return err != nil || json.Unmarshal(manifest, &object) != nil || object.Kind != "ConfigMap" || !object.complete()
 }
 
 // Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another kind, and for a

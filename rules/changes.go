@@ -7,14 +7,28 @@ import (
 	"github.com/opgate/opgate/rules/change"
 )
 
-// Changes returns what a plan changes; nil while that is not known. It never waits: the contents are read in the background. installed are
-// the ClusterServiceVersions of the plan's namespace.
-type Changes func(plan *olm.InstallPlan, installed []Installed) *PlanChanges
+// Changes returns what a plan changes; nil while that is not known. It never waits: the contents are read in the background. The result is
+// shared and must not be modified.
+type Changes func(plan *olm.InstallPlan, csvs []Replacement) *PlanChanges
+
+// Replacement is a ClusterServiceVersion of a plan, and what it replaces.
+type Replacement struct {
+	CSV, Package, Version string
+	// Channel is that of the Subscription, if there is exactly one; Catalog is the catalog that the plan names.
+	Channel string
+	Catalog olm.Catalog
+	// From and FromVersion are the installed ClusterServiceVersion of the package, empty for a first installation. FromDigest is the digest of
+	// its contents.
+	From, FromVersion string
+	FromDigest        [sha256.Size]byte
+}
 
 // PlanChanges is what a plan changes.
 type PlanChanges struct {
-	// Plan is the olm.InstallPlan.ContentsDigest that was read.
+	// Plan is the olm.InstallPlan.ContentsDigest of what was read.
 	Plan [sha256.Size]byte
+	// Replacements are those that the plan was compared for.
+	Replacements []Replacement
 	// ByCSV has a change set for each ClusterServiceVersion of the plan, by name.
 	ByCSV map[string]*change.Set
 }

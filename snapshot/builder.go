@@ -59,6 +59,8 @@ type event struct {
 	cluster *constraint.Cluster
 	// pkg is a package of which the content has changed in a catalog.
 	pkg string
+	// plansOf is a namespace of which a plan changes something else than before.
+	plansOf string
 	// synced is a kind of which all objects have been read.
 	synced *Kind
 }
@@ -154,6 +156,11 @@ func (d *draft) apply(e *event) {
 		d.versions, d.constraints = *e.cluster, true
 	case e.pkg != "":
 		d.packages = append(d.packages, e.pkg)
+	case e.plansOf != "":
+		if _, known := d.next.namespaces.get(e.plansOf); known {
+			n := d.entryOf(e.plansOf)
+			n.judged, n.notify = true, true
+		}
 	case e.completed != nil:
 		d.complete(e.key, e.completed)
 	default:

@@ -17,6 +17,9 @@ type Packages interface {
 // PackageChanged is called when the content of a package has changed in a catalog.
 func (f *Feed) PackageChanged(pkg string) { f.happened(event{pkg: pkg}) }
 
+// ContentsChanged is called when it is known what a plan of a namespace changes, or that it changes something else.
+func (f *Feed) ContentsChanged(namespace string) { f.happened(event{plansOf: namespace}) }
+
 // catalogsChanged makes every replica follow the catalogs, since every replica judges by them.
 func (f *Feed) catalogsChanged(change *Change) {
 	if f.Packages == nil {

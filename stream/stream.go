@@ -11,11 +11,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -56,11 +59,28 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 
 // ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
 func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
-	r := &source{client: c, path: []string{"/apis", resource.Group, resource.Version, resource.Resource}, decode: decode}
-	if resource.Group == "" {
-		r.path = []string{"/api", resource.Version, resource.Resource}
-	}
+	r := &source{client: c, path: path(resource, ""), decode: decode}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
+}
+
+// Get returns the JSON of one object; the namespace of a cluster-scoped one is empty.
+func (c *Client) Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
+	if faults := slices.Concat(apipath.IsValidPathSegmentName(key.Name), apipath.IsValidPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
+		return nil, fmt.Errorf("%q is not the name of an object: %v", key, faults) // it would be another path
+	}
+	return c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).DoRaw(ctx)
+}
+
+// path returns the path of a resource, of one namespace or of all.
+func path(resource schema.GroupVersionResource, namespace string) []string {
+	segments := []string{"/apis", resource.Group, resource.Version}
+	if resource.Group == "" {
+		segments = []string{"/api", resource.Version}
+	}
+	if namespace != "" {
+		segments = append(segments, "namespaces", namespace)
+	}
+	return append(segments, resource.Resource)
 }
 
 type source struct {

@@ -95,6 +95,14 @@ webhooks:
 			},
 		},
 		{
+			name:   "without consent there are fewer permissions",
+			values: "consent: {enabled: false}",
+			check: func(t *testing.T, o objects) {
+				gone[*rbacv1.ClusterRole](t, o, "opgate-contents")
+				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-contents")
+			},
+		},
+		{
 			name: "look-ups of templates",
 			values: `
 templates:

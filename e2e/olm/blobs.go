@@ -113,17 +113,20 @@ func (p Package) bundle(catalog, version string) bundleBlob {
 			"packageName": p.Requires, "versionRange": ">=0.0.1",
 		}})
 	}
+	released := p.release(version)
 	if p.Owns != "" {
-		bundle.Properties = append(bundle.Properties, property{"olm.gvk", map[string]string{
-			"group": p.group(), "version": apiVersion, "kind": p.Owns,
-		}})
+		for _, apiVersion := range released.apiVersions() {
+			bundle.Properties = append(bundle.Properties, property{"olm.gvk", map[string]string{
+				"group": p.group(), "version": apiVersion, "kind": p.Owns,
+			}})
+		}
 	}
 	for _, more := range p.Properties {
 		bundle.Properties = append(bundle.Properties, property(more))
 	}
 	if p.Images {
 		bundle.Image = p.bundleImage(catalog, version)
-		bundle.Properties = append(bundle.Properties, p.metadata(version))
+		bundle.Properties = append(bundle.Properties, released.metadata(version))
 		return bundle
 	}
 	manifests := p.manifests(version)

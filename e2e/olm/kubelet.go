@@ -1,7 +1,10 @@
 package olm
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 
@@ -124,9 +127,11 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	if err != nil {
 		return fmt.Errorf("read the configmap of job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	configMap.Data = map[string]string{}
+	// As "opm alpha bundle extract -z" writes it.
+	metav1.SetMetaDataAnnotation(&configMap.ObjectMeta, "olm.contentEncoding", "gzip+base64")
+	configMap.BinaryData = map[string][]byte{}
 	for name, manifest := range manifests {
-		configMap.Data[name] = string(manifest)
+		configMap.BinaryData[name] = compress(manifest)
 	}
 	if _, err := configMaps.Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
 		return err
@@ -138,4 +143,15 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	}
 	_, err = k.client.BatchV1().Jobs(job.Namespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
 	return err
+}
+
+// compress returns a manifest in gzip and base64. Writing to memory does not fail.
+func compress(manifest []byte) []byte {
+	var out bytes.Buffer
+	encoder := base64.NewEncoder(base64.StdEncoding, &out)
+	writer := gzip.NewWriter(encoder)
+	_, _ = writer.Write(manifest)
+	_ = writer.Close()
+	_ = encoder.Close()
+	return out.Bytes()
 }

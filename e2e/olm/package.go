@@ -50,6 +50,12 @@ type Package struct {
 	ClusterPermissions []rbacv1.PolicyRule
 	// Permissions are those that they request in the namespaces of the OperatorGroup. Default: none.
 	Permissions []rbacv1.PolicyRule
+	// Webhooks are those that it registers. Default: none.
+	Webhooks []operatorsv1alpha1.WebhookDescription
+	// APIVersions are those of the kind that it owns, the last one is stored. Default: v1.
+	APIVersions []string
+	// Release changes the contents of one version. Default: all versions have the same.
+	Release func(version string, p *Package)
 	// Deprecated are the deprecations in the catalog. Default: none.
 	Deprecated Deprecations
 	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
@@ -103,8 +109,21 @@ func (p Package) defaultChannel() string {
 	return p.DefaultChannel
 }
 
-// apiVersion is the only one of the kind that it owns.
-const apiVersion = "v1"
+// apiVersions are those of the kind that it owns.
+func (p Package) apiVersions() []string {
+	if p.APIVersions == nil {
+		return []string{"v1"}
+	}
+	return p.APIVersions
+}
+
+// release returns the package as one of its versions has it.
+func (p Package) release(version string) Package {
+	if p.Release != nil {
+		p.Release(version, &p)
+	}
+	return p
+}
 
 // group is that of the kind that it owns.
 func (p Package) group() string { return p.Name + ".example.com" }
@@ -114,6 +133,7 @@ func (p Package) plural() string { return strings.ToLower(p.Owns) + "s" }
 
 // manifests are the objects of a version, by file name. OLM itself fills in which version it replaces.
 func (p Package) manifests(release string) map[string][]byte {
+	p = p.release(release)
 	manifests := map[string][]byte{"clusterserviceversion.json": mustEncode(p.clusterServiceVersion(release))}
 	if p.Owns != "" {
 		manifests["customresourcedefinition.json"] = mustEncode(p.definition())
@@ -134,6 +154,8 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 			Version:        version.OperatorVersion{Version: semver.MustParse(release)},
 			MinKubeVersion: p.MinKubeVersion,
 			InstallModes:   p.installModes(),
+
+			WebhookDefinitions: p.Webhooks,
 			InstallStrategy: operatorsv1alpha1.NamedInstallStrategy{
 				StrategyName: operatorsv1alpha1.InstallStrategyNameDeployment,
 				StrategySpec: operatorsv1alpha1.StrategyDetailsDeployment{
@@ -153,9 +175,11 @@ func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.Cluste
 		csv.Annotations = map[string]string{"operatorframework.io/suggested-namespace": p.SuggestedNamespace}
 	}
 	if p.Owns != "" {
-		csv.Spec.CustomResourceDefinitions.Owned = []operatorsv1alpha1.CRDDescription{{
-			Name: p.plural() + "." + p.group(), Version: apiVersion, Kind: p.Owns, DisplayName: p.Owns,
-		}}
+		for _, version := range p.apiVersions() {
+			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned, operatorsv1alpha1.CRDDescription{
+				Name: p.plural() + "." + p.group(), Version: version, Kind: p.Owns, DisplayName: p.Owns,
+			})
+		}
 	}
 	return csv
 }
@@ -204,6 +228,15 @@ func (p Package) installModes() []operatorsv1alpha1.InstallMode {
 // definition is that of the kind that it owns.
 func (p Package) definition() *apiextensionsv1.CustomResourceDefinition {
 	preserve := true
+	var versions []apiextensionsv1.CustomResourceDefinitionVersion
+	for i, name := range p.apiVersions() {
+		versions = append(versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: name, Served: true, Storage: i == len(p.apiVersions())-1,
+			Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
+			},
+		})
+	}
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.plural() + "." + p.group()},
@@ -213,12 +246,7 @@ func (p Package) definition() *apiextensionsv1.CustomResourceDefinition {
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
 				Kind: p.Owns, ListKind: p.Owns + "List", Plural: p.plural(), Singular: strings.ToLower(p.Owns),
 			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: apiVersion, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{
-					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve},
-				},
-			}},
+			Versions: versions,
 		},
 	}
 }

@@ -1,0 +1,258 @@
+package contents
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/change"
+)
+
+const (
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 2 * time.Minute
+	timeout    = 30 * time.Second
+	// maxEntries bounds the memory; beyond it the plan that was asked for least recently is dropped.
+	maxEntries = 2000
+	// maxReads is the number of plans that are read at the same time, each with up to a few MiB of manifests.
+	maxReads = 2
+)
+
+// Options configure a Cache.
+type Options struct {
+	// Source reads objects. Required.
+	Source Source
+	// Watch calls changed with each ConfigMap that OLM manages, and each CustomResourceDefinition, that is written or deleted, until the
+	// context ends. It is called when the first plan is asked for. Default: nothing is watched.
+	Watch func(ctx context.Context, changed func(resource string, object metav1.Object))
+	// Changed is called with the namespace of each plan whose changes differ from before. It must not block. Required.
+	Changed func(namespace string)
+	// Panics records panics of reading hostile contents. Required.
+	Panics *panics.Recorder
+	// Log logs plans that cannot be read. Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// Cache answers from memory and reads in the background. It is safe for concurrent use; nothing is read before Start.
+type Cache struct {
+	Options
+	queue workqueue.TypedRateLimitingInterface[types.UID]
+	// asked is closed when the first plan is asked for.
+	asked chan struct{}
+	first sync.Once
+
+	mu      sync.Mutex
+	entries map[types.UID]*entry
+	// unpacked are the contents that each ConfigMap had when it was first read: OLM writes them once.
+	unpacked map[types.UID][sha256.Size]byte
+}
+
+// entry is the state of one plan.
+type entry struct {
+	plan         types.NamespacedName
+	digest       [sha256.Size]byte
+	replacements []rules.Replacement
+	asked        time.Time
+	reading      *Reading
+	problem      string
+}
+
+// New returns a cache. Start runs it.
+func New(o Options) *Cache {
+	return &Cache{Options: o, asked: make(chan struct{}), entries: map[types.UID]*entry{}, unpacked: map[types.UID][sha256.Size]byte{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry))}
+}
+
+// Get returns what a plan changes; nil while that is not known, and then it is being read. It implements rules.Changes.
+func (c *Cache) Get(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+	c.first.Do(func() { close(c.asked) })
+	id, digest := types.UID(plan.Metadata.UID), plan.ContentsDigest()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[id]
+	if e == nil {
+		c.makeRoom()
+		e = &entry{plan: types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}}
+		c.entries[id] = e
+	}
+	e.asked = c.Now()
+	if e.digest != digest || !slices.Equal(e.replacements, replacements) {
+		e.digest, e.replacements, e.reading = digest, replacements, nil
+		c.queue.Forget(id)
+		c.queue.Add(id)
+	}
+	if e.reading == nil {
+		return nil
+	}
+	return &e.reading.PlanChanges
+}
+
+// NeedLeaderElection returns false: every replica judges by the changes of plans.
+func (c *Cache) NeedLeaderElection() bool { return false }
+
+// Start reads until the context ends.
+func (c *Cache) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range maxReads {
+		running.Go(func() {
+			for c.process(ctx) {
+			}
+		})
+	}
+	select {
+	case <-c.asked:
+		if c.Watch != nil {
+			running.Go(func() { c.Watch(ctx, c.objectChanged) })
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// process reads the next plan of the queue. It returns false once the queue is shut down.
+func (c *Cache) process(ctx context.Context) bool {
+	id, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(id)
+	c.mu.Lock()
+	e := c.entries[id]
+	if e == nil || ctx.Err() != nil {
+		c.mu.Unlock()
+		return true
+	}
+	plan, replacements := e.plan, e.replacements
+	c.mu.Unlock()
+
+	requestContext, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var reading *Reading
+	var err error
+	if c.Panics.Run("contents", func() { reading, err = Read(requestContext, c.Source, plan, replacements) }) {
+		reading, err = nil, fmt.Errorf("opgate failed while it read InstallPlan %s; its log says where", plan)
+	}
+	if c.update(id, reading, err) {
+		c.Changed(plan.Namespace)
+	}
+	return true
+}
+
+// update stores a reading and reports whether it differs from the last one. What could not be read is read again.
+func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[id]
+	if e == nil {
+		return false // dropped in the meantime
+	}
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+		reading = unread(e, problem)
+		c.queue.AddRateLimited(id)
+	} else {
+		c.queue.Forget(id)
+		c.replaced(reading)
+	}
+	if problem != e.problem {
+		e.problem = problem
+		if problem != "" {
+			c.Log.Info("contents of a plan are not known, reading again", "plan", e.plan.String(), "error", problem)
+		}
+	}
+	changed = e.reading == nil || !reflect.DeepEqual(e.reading.PlanChanges, reading.PlanChanges)
+	e.reading = reading
+	return changed
+}
+
+// unread returns change sets that say why they are not known.
+func unread(e *entry, problem string) *Reading {
+	r := &Reading{PlanChanges: rules.PlanChanges{Plan: e.digest, Replacements: e.replacements, ByCSV: map[string]*change.Set{}}}
+	for _, c := range e.replacements {
+		r.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: "they are not read yet: " + text.Escape(problem)}
+	}
+	return r
+}
+
+// replaced makes a ConfigMap whose contents differ from those that were read first a fault of everything that was read from it: OLM writes
+// them once, so another user has written them since.
+func (c *Cache) replaced(r *Reading) {
+	for i := range r.Unpacked {
+		u := &r.Unpacked[i]
+		if u.UID == "" {
+			continue
+		}
+		first, known := c.unpacked[u.UID]
+		if !known {
+			c.unpacked[u.UID] = u.Contents
+			continue
+		}
+		if first == u.Contents {
+			continue
+		}
+		for _, set := range r.ByCSV {
+			set.Fault = "ConfigMap " + text.Name(u.String()) + ", which its bundle is unpacked into, was changed after OLM had written it; " +
+				"delete the ConfigMap and the plan, and OLM unpacks the bundle again"
+		}
+	}
+}
+
+// objectChanged reads again the plans that an object was read for.
+func (c *Cache) objectChanged(resource string, object metav1.Object) {
+	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, e := range c.entries {
+		var reads bool
+		switch {
+		case e.reading == nil:
+			reads = true // it may have been read before the change
+		case resource == definitions.Resource:
+			reads = slices.Contains(e.reading.Definitions, key.Name)
+		default:
+			reads = slices.ContainsFunc(e.reading.Unpacked, func(u Unpacked) bool { return u.NamespacedName == key })
+		}
+		if reads {
+			c.queue.Forget(id)
+			c.queue.Add(id)
+		}
+	}
+}
+
+// makeRoom drops the plan that was asked for least recently if the cache is full.
+func (c *Cache) makeRoom() {
+	if len(c.unpacked) >= maxEntries {
+		clear(c.unpacked)
+	}
+	if len(c.entries) < maxEntries {
+		return
+	}
+	var oldest types.UID
+	var at time.Time
+	for id, e := range c.entries {
+		if at.IsZero() || e.asked.Before(at) {
+			oldest, at = id, e.asked
+		}
+	}
+	delete(c.entries, oldest)
+	c.queue.Forget(oldest)
+}

@@ -1,0 +1,7 @@
+// Package contents reads what InstallPlans bring: the manifests in a plan, or in the ConfigMaps that OLM unpacked its bundles into, and the
+// installed objects that they replace. The comparison itself is package rules/change.
+//
+// The webhook never waits for it. A Cache answers from memory, reads in the background when a snapshot first shows a plan whose policy asks
+// for consent, and reads again when one of the objects changes. It keeps the result of the comparison, a few kilobytes for each
+// ClusterServiceVersion, and no manifest.
+package contents

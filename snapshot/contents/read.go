@@ -1,0 +1,310 @@
+package contents
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// Source returns single objects as JSON; the namespace of a cluster-scoped one is empty. For an object that does not exist the error
+// satisfies apierrors.IsNotFound.
+type Source interface {
+	Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error)
+}
+
+// The resources that are read for every plan.
+var (
+	plans       = olm.InstallPlanGVK.GroupVersion().WithResource("installplans")
+	csvs        = olm.ClusterServiceVersionGVK.GroupVersion().WithResource("clusterserviceversions")
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+)
+
+// replaceable are the kinds of a bundle whose installed objects are compared with its manifests. Others are compared by what the installed
+// ClusterServiceVersion says.
+var replaceable = map[schema.GroupKind]struct {
+	schema.GroupVersionResource
+	clusterScoped bool
+}{
+	{Group: definitions.Group, Kind: "CustomResourceDefinition"}: {definitions, true},
+	{Group: rbac, Kind: "ClusterRole"}:                           {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "clusterroles"}, true},
+	{Group: rbac, Kind: "ClusterRoleBinding"}:                    {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "clusterrolebindings"}, true},
+	{Group: rbac, Kind: "Role"}:                                  {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "roles"}, false},
+	{Group: rbac, Kind: "RoleBinding"}:                           {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "rolebindings"}, false},
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:          {schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, true},
+}
+
+const rbac = "rbac.authorization.k8s.io"
+
+// labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it knows where in them
+// the contents are.
+const (
+	labelManaged = "olm.managed"
+	encoding     = "olm.contentEncoding"
+)
+
+// errStale is returned while the objects that are read are not those of the snapshot that asks.
+var errStale = errors.New("the API server has another version of it than the snapshot; it is read again")
+
+// Unpacked is a ConfigMap that a bundle was read from.
+type Unpacked struct {
+	types.NamespacedName
+	// UID is empty if it does not exist or is empty.
+	UID types.UID
+	// Contents is the digest of its data and its encoding.
+	Contents [sha256.Size]byte
+}
+
+// Reading is what a plan changes, and what that was derived from.
+type Reading struct {
+	rules.PlanChanges
+	Unpacked []Unpacked
+	// Definitions are the names of the CustomResourceDefinitions that the plan writes.
+	Definitions []string
+}
+
+// Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried is in the Fault of a
+// change set.
+func Read(ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement) (*Reading, error) {
+	raw, err := source.Get(ctx, plans, plan)
+	if err != nil {
+		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
+	}
+	stored, err := olm.DecodePlan(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
+	}
+	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
+	r.Plan, r.Replacements, r.ByCSV = stored.ContentsDigest(), replacements, map[string]*change.Set{}
+	for _, replacement := range replacements {
+		set, err := r.compare(ctx, replacement)
+		if err != nil {
+			return nil, err
+		}
+		r.ByCSV[replacement.CSV] = set
+	}
+	return &r.Reading, nil
+}
+
+// reader reads one plan.
+type reader struct {
+	Source
+	Reading
+	namespace string
+	plan      *olm.InstallPlan
+}
+
+func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*change.Set, error) {
+	manifests, fault, err := r.manifests(ctx, replaces.CSV)
+	if err != nil {
+		return nil, err
+	}
+	set := &change.Set{Fault: fault}
+	if fault == "" {
+		installed, err := r.installed(ctx, &replaces, manifests)
+		if err != nil {
+			return nil, err
+		}
+		set = change.Compare(change.ReadContents(replaces.From, installed), change.ReadContents(replaces.CSV, manifests))
+	}
+	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
+	set.From, set.FromVersion = replaces.From, replaces.FromVersion
+	if replaces.Catalog != (olm.Catalog{}) {
+		set.Catalog = replaces.Catalog.Namespace + "/" + replaces.Catalog.Name
+	}
+	return set, nil
+}
+
+// manifests returns the objects that a ClusterServiceVersion of the plan brings, or the fault for which they cannot be read.
+func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, fault string, err error) {
+	var unpacked []reference
+	for i := range r.plan.Status.Steps {
+		step := &r.plan.Status.Steps[i]
+		if step.Resolving != csv && !step.WritesCSV(csv) {
+			continue
+		}
+		manifest, err := step.Resource.Manifest.JSON()
+		if err != nil {
+			return nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s", text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
+		}
+		ref, ok := referenceIn(manifest)
+		switch {
+		case !ok:
+			manifests = append(manifests, manifest)
+		case slices.Contains(unpacked, ref):
+		default:
+			unpacked = append(unpacked, ref)
+			own, fault, err := r.unpack(ctx, ref, &step.Resource)
+			if fault != "" || err != nil {
+				return nil, fault, err
+			}
+			manifests = append(manifests, described(own, csv, ref.Properties)...)
+		}
+	}
+	if len(manifests) == 0 {
+		return nil, "the plan has no step of it", nil
+	}
+	return manifests, "", nil
+}
+
+// reference is the manifest of a step whose bundle OLM unpacked into a ConfigMap: UnpackedBundleReference in
+// operator-lifecycle-manager pkg/controller/operators/catalog/operator.go.
+type reference struct {
+	Kind                   string `json:"kind"`
+	Name                   string `json:"name"`
+	Namespace              string `json:"namespace"`
+	CatalogSourceName      string `json:"catalogSourceName"`
+	CatalogSourceNamespace string `json:"catalogSourceNamespace"`
+	Properties             string `json:"properties"`
+}
+
+// referenceIn reads a manifest as OLM does, with encoding/json: a key in another case must not mean different things to the two.
+func referenceIn(manifest []byte) (ref reference, ok bool) {
+	if json.Unmarshal(manifest, &ref) != nil {
+		return ref, false
+	}
+	return ref, ref.Kind == "ConfigMap" && ref.Name != "" && ref.Namespace != "" && ref.CatalogSourceName != "" && ref.CatalogSourceNamespace != ""
+}
+
+// unpack returns the manifests in the ConfigMap that a step refers to.
+func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResource) (manifests []json.RawMessage, fault string, err error) {
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	name := "ConfigMap " + text.Name(key.String()) + ", which its bundle is unpacked into,"
+	r.Unpacked = append(r.Unpacked, Unpacked{NamespacedName: key})
+	if ref.Namespace != step.CatalogNamespace || ref.CatalogSourceNamespace != step.CatalogNamespace || ref.CatalogSourceName != step.CatalogName {
+		return nil, name + " is not in the namespace of its catalog", nil
+	}
+	raw, err := r.Get(ctx, configMaps, key)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, name + " does not exist; delete the plan, and OLM unpacks the bundle again", nil
+	case err != nil:
+		return nil, "", fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	var head struct {
+		Metadata struct {
+			UID         types.UID         `json:"uid"`
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Data       json.RawMessage `json:"data"`
+		BinaryData json.RawMessage `json:"binaryData"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return nil, name + " cannot be read: " + text.Escape(err.Error()), nil
+	}
+	found := &r.Unpacked[len(r.Unpacked)-1]
+	if len(head.Data)+len(head.BinaryData) > 0 {
+		found.UID, found.Contents = head.Metadata.UID, sha256.Sum256(slices.Concat([]byte(head.Metadata.Annotations[encoding]+"\x00"), head.Data, []byte{0}, head.BinaryData))
+	}
+	if head.Metadata.Labels[labelManaged] != "true" {
+		return nil, name + " is not OLM's: it lacks label " + labelManaged + "=true", nil
+	}
+	if manifests, err = change.Unpack(raw); err != nil {
+		return nil, name + " cannot be read: " + text.Escape(err.Error()), nil
+	}
+	return manifests, "", nil
+}
+
+// described returns manifests whose ClusterServiceVersion has the properties of its bundle as an annotation, as OLM writes it.
+func described(manifests []json.RawMessage, csv, properties string) []json.RawMessage {
+	if properties == "" {
+		return manifests
+	}
+	for i, m := range manifests {
+		if h := headOf(m); h.Kind != olm.KindClusterServiceVersion || h.Metadata.Name != csv {
+			continue
+		}
+		var object, metadata, annotations map[string]json.RawMessage
+		value, err := json.Marshal(properties)
+		if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(m, &object) != nil || kjson.UnmarshalCaseSensitivePreserveInts(object["metadata"], &metadata) != nil {
+			continue // the comparison says what is wrong with it
+		}
+		if kjson.UnmarshalCaseSensitivePreserveInts(metadata["annotations"], &annotations) != nil || annotations == nil {
+			annotations = map[string]json.RawMessage{}
+		}
+		annotations[olm.PropertiesAnnotation] = value
+		metadata["annotations"] = mustEncode(annotations)
+		object["metadata"] = mustEncode(metadata)
+		manifests[i] = mustEncode(object)
+	}
+	return manifests
+}
+
+func mustEncode(object map[string]json.RawMessage) json.RawMessage {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // built from decoded JSON
+	}
+	return raw
+}
+
+type head struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+}
+
+func headOf(manifest []byte) (h head) {
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(manifest, &h) // what does not decode replaces nothing, and the comparison refuses it
+	return h
+}
+
+// installed returns the installed objects that manifests replace: the ClusterServiceVersion of the package, and those of the same names.
+func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, manifests []json.RawMessage) ([]json.RawMessage, error) {
+	var installed []json.RawMessage
+	if replaces.From != "" {
+		key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
+		raw, err := r.Get(ctx, csvs, key)
+		if err != nil {
+			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+		}
+		csv, err := olm.DecodeCSV(raw)
+		if err != nil {
+			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+		}
+		if csv.Spec.ContentsDigest() != replaces.FromDigest {
+			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errStale)
+		}
+		installed = append(installed, raw)
+	}
+	for _, m := range manifests {
+		h := headOf(m)
+		kind, ok := replaceable[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()]
+		if !ok || h.Metadata.Name == "" || len(apipath.IsValidPathSegmentName(h.Metadata.Name)) > 0 {
+			continue // no object has such a name
+		}
+		key := types.NamespacedName{Name: h.Metadata.Name}
+		if !kind.clusterScoped {
+			key.Namespace = r.namespace
+		}
+		if kind.GroupVersionResource == definitions {
+			r.Definitions = append(r.Definitions, key.Name)
+		}
+		raw, err := r.Get(ctx, kind.GroupVersionResource, key)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read %s %s: %w", h.Kind, text.Name(key.String()), err)
+		default:
+			installed = append(installed, raw)
+		}
+	}
+	return installed, nil
+}
