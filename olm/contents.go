@@ -27,10 +27,10 @@ var schemaDefaults = map[[2]string]string{
 	{"scaleIO", "storageMode"}:              `"ThinProvisioned"`,
 }
 
-// contentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order of keys, null
+// ContentsDigest returns a SHA-256 of JSON that ignores what the API server changes when it stores an object: the order of keys, null
 // fields, and defaults of the schema. It reads token by token, so that its memory is bounded by the deepest path. Invalid JSON has the
 // digest of its bytes, and so differs from all valid JSON.
-func contentsDigest(raw []byte) [sha256.Size]byte {
+func ContentsDigest(raw []byte) [sha256.Size]byte {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	digest, _, err := digestValue(d, "", "")

@@ -4,7 +4,7 @@ import "testing"
 
 // TestContentsDigest compares the manifest of a plan with what the API server stores.
 func TestContentsDigest(t *testing.T) {
-	digest := func(s string) [32]byte { return contentsDigest([]byte(s)) }
+	digest := func(s string) [32]byte { return ContentsDigest([]byte(s)) }
 	const plan = `{"b":{"ports":[{"containerPort":80}],"x":null},"a":[1,null,{"name":"n"}],"webhookdefinitions":[{"type":"t"}]}`
 	for _, same := range []string{
 		`{"a":[1,null,{"name":"n"}],"b":{"ports":[{"containerPort":80}]},"webhookdefinitions":[{"type":"t"}]}`,

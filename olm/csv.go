@@ -47,7 +47,7 @@ type CSVSpec struct {
 
 	// Digest is the SHA-256 of the whole spec as written in the object's JSON.
 	Digest [sha256.Size]byte
-	// raw is the JSON of the spec until KeepDigest replaces it by contents, its contentsDigest.
+	// raw is the JSON of the spec until KeepDigest replaces it by contents, its ContentsDigest.
 	raw      []byte
 	contents [sha256.Size]byte
 }
@@ -75,15 +75,15 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 // KeepDigest replaces the JSON of a spec by a digest of its contents, which is all that a snapshot stores.
 func (s *CSVSpec) KeepDigest() {
 	if s != nil && s.raw != nil {
-		s.contents, s.raw = contentsDigest(s.raw), nil
+		s.contents, s.raw = ContentsDigest(s.raw), nil
 	}
 }
 
 // ContentsDigest is equal for two specs if and only if they have the same meaning, whether they come from the manifest of a plan or from
-// the API server; see contentsDigest.
+// the API server; see the function ContentsDigest.
 func (s *CSVSpec) ContentsDigest() [sha256.Size]byte {
 	if s.raw != nil {
-		return contentsDigest(s.raw)
+		return ContentsDigest(s.raw)
 	}
 	return s.contents
 }

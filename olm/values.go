@@ -41,3 +41,20 @@ func endOfText(raw []byte, i int) int {
 	}
 	return len(raw)
 }
+
+// Depth returns how deep objects and lists are nested in a JSON text, without decoding it.
+func Depth(raw []byte) int {
+	depth, deepest := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			i = endOfText(raw, i+1)
+		case '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return deepest
+}

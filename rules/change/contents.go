@@ -1,0 +1,196 @@
+package change
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// Contents are the objects that one bundle writes, or wrote.
+type Contents struct {
+	// CSV is the name of the ClusterServiceVersion; empty if there is none.
+	CSV string
+	// Package and Version are those of property olm.package. Without one, Version is that of the ClusterServiceVersion.
+	Package, Version string
+	// Fault is why the contents cannot be read; empty if they can.
+	Fault string
+
+	// spec is that of the ClusterServiceVersion, and rawSpec its JSON as written.
+	spec    v1alpha1.ClusterServiceVersionSpec
+	rawSpec json.RawMessage
+	// catalog is set by Resolve: then rawSpec is not what OLM writes.
+	catalog bool
+	// requires are packages and APIs of the properties.
+	requires []olm.Capability
+	// objects are the others, without the Subscriptions and ServiceAccounts, sorted by kind and name.
+	objects []object
+}
+
+// object is an object of a bundle.
+type object struct {
+	header
+	raw json.RawMessage
+}
+
+// header is what is read of every object.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name         string            `json:"name"`
+		GenerateName string            `json:"generateName"`
+		Labels       map[string]string `json:"labels"`
+		Annotations  map[string]string `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// group returns the API group.
+func (h *header) group() string {
+	group, _, found := bytes.Cut([]byte(h.APIVersion), []byte("/"))
+	if !found {
+		return ""
+	}
+	return string(group)
+}
+
+// is reports whether an object is of a kind, in any version.
+func (h *header) is(group, kind string) bool { return h.Kind == kind && h.group() == group }
+
+// String returns the kind and the name, as messages show them.
+func (h *header) String() string { return text.Name(h.Kind) + " " + text.Name(h.Metadata.Name) }
+
+// ReadContents reads the objects that one bundle writes, as JSON; Unpack converts YAML. It is total: what cannot be read is in Fault. csv is
+// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first installation.
+//
+// Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. Subscriptions, ServiceAccounts, and the RBAC objects
+// that OLM derives from the ClusterServiceVersion, are ignored: they occur only in steps.
+func ReadContents(csv string, manifests []json.RawMessage) *Contents {
+	c := &Contents{CSV: csv}
+	if err := c.read(manifests); err != nil {
+		return &Contents{CSV: csv, Fault: text.Truncate(err.Error(), maxText)}
+	}
+	return c
+}
+
+func (c *Contents) read(manifests []json.RawMessage) error {
+	if err := checkSize(manifests); err != nil {
+		return err
+	}
+	var csvs []object
+	for i, raw := range manifests {
+		o := object{raw: raw}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o.header); err != nil {
+			return fmt.Errorf("manifest %d cannot be read: %w", i, err)
+		}
+		switch {
+		case o.Kind == "":
+			return fmt.Errorf("manifest %d has no kind", i)
+		case o.is(olm.Group, olm.KindClusterServiceVersion):
+			csvs = append(csvs, o)
+		case o.is(olm.Group, olm.KindSubscription) || o.is("", "ServiceAccount"):
+		default:
+			c.objects = append(c.objects, o)
+		}
+	}
+	if err := c.sort(); err != nil {
+		return err
+	}
+	switch {
+	case len(csvs) == 0 && c.CSV == "":
+		return nil
+	case len(csvs) == 0:
+		return fmt.Errorf("ClusterServiceVersion %s is not among the manifests", text.Name(c.CSV))
+	case len(csvs) > 1:
+		return fmt.Errorf("there are %d ClusterServiceVersions, want one", len(csvs))
+	case csvs[0].Metadata.Name != c.CSV:
+		return fmt.Errorf("the ClusterServiceVersion is %s, want %s", text.Name(csvs[0].Metadata.Name), text.Name(c.CSV))
+	}
+	return c.readCSV(&csvs[0])
+}
+
+// sort sorts the objects and drops duplicates. Of two different objects with one name OLM writes either, which cannot be compared.
+func (c *Contents) sort() error {
+	slices.SortFunc(c.objects, func(a, b object) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Metadata.Name, b.Metadata.Name),
+			bytes.Compare(a.raw, b.raw))
+	})
+	c.objects = slices.CompactFunc(c.objects, func(a, b object) bool { return bytes.Equal(a.raw, b.raw) })
+	for i := 1; i < len(c.objects); i++ {
+		a, b := &c.objects[i-1], &c.objects[i]
+		if a.Kind == b.Kind && a.group() == b.group() && a.Metadata.Name == b.Metadata.Name && a.Metadata.Name != "" {
+			return fmt.Errorf("there are two different manifests of %s", a)
+		}
+	}
+	return nil
+}
+
+// readCSV reads the ClusterServiceVersion as OLM does: with encoding/json, for which a key in another case is the same field.
+func (c *Contents) readCSV(o *object) error {
+	var csv struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(o.raw, &csv); err != nil {
+		return fmt.Errorf("%s cannot be read: %w", o, err)
+	}
+	if err := json.Unmarshal(csv.Spec, &c.spec); err != nil {
+		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
+	}
+	c.rawSpec, c.Version = csv.Spec, c.spec.Version.String()
+	if err := c.setProperties(o.Metadata.Annotations[olm.PropertiesAnnotation]); err != nil {
+		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
+	}
+	return nil
+}
+
+// Resolve sets what OLM takes from the catalog for a bundle that was read from its ConfigMap: the properties and replaces of the bundle's
+// entry in status.bundleLookups of the plan. Without a ClusterServiceVersion it does nothing.
+func (c *Contents) Resolve(properties, replaces string) {
+	if c.Fault != "" || c.rawSpec == nil {
+		return
+	}
+	c.catalog, c.spec.Replaces = true, replaces
+	if err := c.setProperties(properties); err != nil {
+		*c = Contents{CSV: c.CSV, Fault: text.Truncate("the properties of "+text.Name(c.CSV)+" cannot be read: "+err.Error(), maxText)}
+	}
+}
+
+func (c *Contents) setProperties(wrapped string) error {
+	bundle, err := olm.ParseBundle(wrapped)
+	if err != nil {
+		return err
+	}
+	c.Package, c.requires = bundle.Package, bundle.Requires
+	if bundle.Version != "" {
+		c.Version = bundle.Version
+	}
+	return nil
+}
+
+// specDigest returns the olm.CSVSpec.ContentsDigest of the ClusterServiceVersion that OLM writes.
+func (c *Contents) specDigest() [sha256.Size]byte {
+	switch {
+	case c.rawSpec == nil:
+		return [sha256.Size]byte{}
+	case c.catalog:
+		return olm.ContentsDigest(c.typedSpec())
+	}
+	return olm.ContentsDigest(c.rawSpec)
+}
+
+// typedSpec returns the spec as OLM encodes it: without unknown fields, and with the zero values of known ones.
+func (c *Contents) typedSpec() []byte {
+	raw, err := json.Marshal(&c.spec)
+	if err != nil {
+		return c.rawSpec // a version, label or port that decoded but does not encode: none is known
+	}
+	return raw
+}

@@ -1,0 +1,133 @@
+package change
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// maxComparisons bounds the comparisons of one part of a rule with one rule, each of which takes about a microsecond.
+const maxComparisons = 200_000
+
+// uncovered returns the parts of rules that no owned rule covers, as the API server decides it for escalation. exact is false if there are
+// too many parts: the rest of the rules is returned whole unless it is owned literally, so that too much is returned and never too little.
+func uncovered(owned, rules []rbacv1.PolicyRule) (added []rbacv1.PolicyRule, exact bool) {
+	rules = normalRules(rules)
+	if len(owned) == 0 {
+		return rules, true
+	}
+	index := indexRules(normalRules(owned))
+	left := maxComparisons
+	exact = true
+	for i := range rules {
+		rule := &rules[i]
+		if index.literal[ruleKey(rule)] {
+			continue
+		}
+		candidates := index.candidates(rule)
+		if cost := parts(rule) * max(1, len(candidates)); cost > left || len(candidates) > 0 && cost/len(candidates) != parts(rule) {
+			exact = false
+			added = append(added, *rule)
+			continue
+		} else {
+			left -= cost
+		}
+		_, atoms := validation.Covers(candidates, []rbacv1.PolicyRule{*rule})
+		added = append(added, atoms...)
+	}
+	return added, exact
+}
+
+// maxParts is more than any count of parts that is compared, small enough to multiply.
+const maxParts = maxComparisons + 1
+
+// parts returns how many parts Covers breaks a rule into, at most maxParts.
+func parts(r *rbacv1.PolicyRule) int {
+	n := 1
+	for _, list := range [][]string{r.APIGroups, r.Resources, r.Verbs} {
+		n = min(n*len(list), maxParts)
+	}
+	n = min(n*max(1, len(r.ResourceNames)), maxParts)
+	return min(n+min(len(r.NonResourceURLs)*len(r.Verbs), maxParts), maxParts)
+}
+
+// ruleIndex finds the rules that may cover another.
+type ruleIndex struct {
+	literal map[string]bool
+	rules   []rbacv1.PolicyRule
+	// byResource has the indexes of rules by resource, and of those with nonResourceURLs under "".
+	byResource map[string][]int
+}
+
+func indexRules(rules []rbacv1.PolicyRule) *ruleIndex {
+	x := &ruleIndex{literal: make(map[string]bool, len(rules)), rules: rules, byResource: map[string][]int{}}
+	for i := range rules {
+		x.literal[ruleKey(&rules[i])] = true
+		for _, resource := range rules[i].Resources {
+			x.byResource[resource] = append(x.byResource[resource], i)
+		}
+		if len(rules[i].NonResourceURLs) > 0 {
+			x.byResource[""] = append(x.byResource[""], i)
+		}
+	}
+	return x
+}
+
+// candidates returns the rules that share a resource and a group with one, or that match every resource.
+func (x *ruleIndex) candidates(rule *rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	keys := []string{"*"}
+	if len(rule.NonResourceURLs) > 0 {
+		keys = append(keys, "")
+	}
+	for _, resource := range rule.Resources {
+		keys = append(keys, resource)
+		if _, sub, ok := strings.Cut(resource, "/"); ok {
+			keys = append(keys, "*/"+sub)
+		}
+	}
+	var found []int
+	for _, key := range sorted(keys) {
+		found = append(found, x.byResource[key]...)
+	}
+	slices.Sort(found)
+	var candidates []rbacv1.PolicyRule
+	for _, i := range slices.Compact(found) {
+		owned := &x.rules[i]
+		if len(owned.NonResourceURLs) > 0 || slices.Contains(owned.APIGroups, "*") ||
+			slices.ContainsFunc(rule.APIGroups, func(g string) bool { return slices.Contains(owned.APIGroups, g) }) {
+			candidates = append(candidates, *owned)
+		}
+	}
+	return candidates
+}
+
+// normalRules returns rules with sorted lists, in one order, each once.
+func normalRules(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	keyed := make(map[string]rbacv1.PolicyRule, len(rules))
+	keys := make([]string, 0, len(rules))
+	for i := range rules {
+		r := rbacv1.PolicyRule{
+			APIGroups: sorted(rules[i].APIGroups), Resources: sorted(rules[i].Resources), Verbs: sorted(rules[i].Verbs),
+			ResourceNames: sorted(rules[i].ResourceNames), NonResourceURLs: sorted(rules[i].NonResourceURLs),
+		}
+		key := ruleKey(&r)
+		if _, known := keyed[key]; !known {
+			keyed[key] = r
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	normal := make([]rbacv1.PolicyRule, len(keys))
+	for i, key := range keys {
+		normal[i] = keyed[key]
+	}
+	return normal
+}
+
+// ruleKey is equal for two rules with the same sorted lists only.
+func ruleKey(r *rbacv1.PolicyRule) string {
+	return fmt.Sprintf("%q%q%q%q%q", r.APIGroups, r.Resources, r.Verbs, r.ResourceNames, r.NonResourceURLs)
+}

@@ -1,0 +1,164 @@
+package change
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The annotation by which the unpack Job says that binaryData has the manifests, and its value.
+const (
+	encodingAnnotation = "olm.contentEncoding"
+	gzipBase64         = "gzip+base64"
+)
+
+// Unpack returns the manifests in a ConfigMap that OLM unpacked a bundle to, from the ConfigMap's JSON. It reads what OLM reads (package
+// configmap of operator-registry): data, or binaryData if the annotation says so; of each entry the first document; and only entries with
+// a kind, which those of the bundle's metadata do not have. An entry that is not YAML or JSON is an error, although OLM skips it.
+func Unpack(configMap []byte) ([]json.RawMessage, error) {
+	if n := olm.CountValues(configMap); n > maxObjects || len(configMap) > maxBytes {
+		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n, len(configMap), maxObjects, maxBytes)
+	}
+	var object struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Data       map[string]string `json:"data"`
+		BinaryData map[string][]byte `json:"binaryData"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(configMap, &object); err != nil {
+		return nil, fmt.Errorf("the ConfigMap cannot be read: %w", err)
+	}
+	entries := make(map[string][]byte, len(object.Data)+len(object.BinaryData))
+	if object.Metadata.Annotations[encodingAnnotation] == gzipBase64 {
+		if err := inflate(entries, object.BinaryData); err != nil {
+			return nil, err
+		}
+	} else {
+		for name, entry := range object.Data {
+			entries[name] = []byte(entry)
+		}
+	}
+	return decodeEntries(entries)
+}
+
+// inflate decompresses entries, which share the budget of maxBytes.
+func inflate(into, entries map[string][]byte) error {
+	left := int64(maxBytes)
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(entries[name])))
+		if err != nil {
+			return fmt.Errorf("%s of the ConfigMap cannot be decompressed: %w", text.Name(name), err)
+		}
+		plain, err := io.ReadAll(io.LimitReader(r, left+1))
+		if err != nil {
+			return fmt.Errorf("%s of the ConfigMap cannot be decompressed: %w", text.Name(name), err)
+		}
+		if left -= int64(len(plain)); left < 0 {
+			return fmt.Errorf("the ConfigMap has more than %d bytes when decompressed, which are not read", maxBytes)
+		}
+		into[name] = plain
+	}
+	return nil
+}
+
+func decodeEntries(entries map[string][]byte) ([]json.RawMessage, error) {
+	var manifests []json.RawMessage
+	left := maxBytes
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		raw, err := firstDocument(entries[name], left)
+		if err != nil {
+			return nil, fmt.Errorf("%s of the ConfigMap cannot be read: %w", text.Name(name), err)
+		}
+		var head struct {
+			Kind string `json:"kind"`
+		}
+		if kjson.UnmarshalCaseSensitivePreserveInts(raw, &head) != nil || head.Kind == "" {
+			continue // a file of the bundle's metadata
+		}
+		left -= len(raw)
+		manifests = append(manifests, raw)
+	}
+	return manifests, nil
+}
+
+// firstDocument returns the first document of YAML or JSON as JSON. A document larger than most, when its aliases are replaced, is an error.
+func firstDocument(entry []byte, most int) (json.RawMessage, error) {
+	if err := checkAliases(entry, most); err != nil {
+		return nil, err
+	}
+	// The same decoder as OLM uses, with the same buffer, since that decides between JSON and YAML.
+	var raw json.RawMessage
+	switch err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(entry), 30).Decode(&raw); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(raw) > most:
+		return nil, fmt.Errorf("it has %d bytes as JSON, at most %d are read", len(raw), most)
+	}
+	return raw, nil
+}
+
+// checkAliases reports an error if the aliases of a YAML document stand for more bytes than are read.
+func checkAliases(entry []byte, most int) error {
+	if !mayAnchor(entry) {
+		return nil
+	}
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(entry, &document); err != nil {
+		return err
+	}
+	sizes := map[*yamlv3.Node]int{}
+	if size := expanded(&document, sizes, most); size > most {
+		return fmt.Errorf("it has more than %d bytes when its aliases are replaced, which are not read", most)
+	}
+	return nil
+}
+
+// mayAnchor reports whether a text may have a YAML anchor: an ampersand at the start of a token.
+func mayAnchor(entry []byte) bool {
+	for i := 0; i < len(entry); {
+		next := bytes.IndexByte(entry[i:], '&')
+		if next < 0 {
+			return false
+		}
+		i += next + 1
+		if i == 1 || bytes.IndexByte([]byte(" \t\r\n[{,:?-"), entry[i-2]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// expanded returns the size of a node with its aliases replaced; something above most if it is larger.
+func expanded(n *yamlv3.Node, sizes map[*yamlv3.Node]int, most int) int {
+	if n.Kind == yamlv3.AliasNode {
+		n = n.Alias
+	}
+	if size, ok := sizes[n]; ok {
+		return size
+	}
+	sizes[n] = most + 1 // an anchor inside itself
+	size := len(n.Value) + 1
+	for _, child := range n.Content {
+		if size += expanded(child, sizes, most); size > most {
+			break
+		}
+	}
+	sizes[n] = size
+	return size
+}
