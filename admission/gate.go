@@ -203,8 +203,12 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	if !req.update() {
 		return rules.JudgePlanCreate(g.planCreate(req, ns))
 	}
-	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, Interrupt: ctx.Done()}
+	in := rules.PlanUpdateInput{New: req.Object, Old: req.OldObject, Namespace: ns, User: req.User.Username, Interrupt: ctx.Done()}
+	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
+	if in.ConsentAsked() && v.Decision == rules.Allow {
+		g.log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
+	}
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
 		return g.override(ctx, &v, ns, req.caller(), reason)
 	}

@@ -39,21 +39,29 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 	if !ok {
 		return refused("what refuses the write cannot be overridden")
 	}
+	if why := g.lacks(ctx, user, VerbOverride, needs); why != "" {
+		return refused(why)
+	}
+	g.log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
+	return v.Overridden(reason)
+}
+
+// lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.
+func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb string, needs []rules.PolicyRef) string {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
 	for _, source := range needs {
 		allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
-			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: VerbOverride, Namespace: source.Namespace, Name: source.Name})
+			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace, Name: source.Name})
 		if err != nil {
-			g.log.Error(err, "override not checked", "user", user.Username)
-			return refused("the right to override could not be checked; try again")
+			g.log.Error(err, "right not checked", "verb", verb, "user", user.Username)
+			return "the right to " + verb + " could not be checked; try again"
 		}
 		if !allowed {
-			return refused(fmt.Sprintf("it needs the verb %s on %s", VerbOverride, rightOn(source)))
+			return fmt.Sprintf("it needs the verb %s on %s", verb, rightOn(source))
 		}
 	}
-	g.log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
-	return v.Overridden(reason)
+	return ""
 }
 
 // rightOn names a policy or constraint as an RBAC rule on it would.

@@ -51,7 +51,7 @@ func refusal(code int32, reason metav1.StatusReason, message string) *metav1.Sta
 // auditAnnotations name the rules and policies behind a refusal, and behind the warnings of policies that
 // only inform, in the audit log. Keys get the webhook's name as prefix from the API server.
 func auditAnnotations(v *rules.Verdict) map[string]string {
-	if v.Decision == rules.Allow && len(v.Warnings)+len(v.Changes) == 0 {
+	if v.Decision == rules.Allow && len(v.Warnings)+len(v.Changes)+len(v.Consents) == 0 {
 		return nil
 	}
 	annotations := map[string]string{"decision": v.Decision.String()}
@@ -71,6 +71,13 @@ func auditAnnotations(v *rules.Verdict) map[string]string {
 		if w.Rule == rules.RulePlanOverride {
 			annotations["override"] = w.Message
 		}
+	}
+	var consents []string
+	for _, c := range v.Consents[:min(len(v.Consents), 20)] {
+		consents = append(consents, c.String())
+	}
+	if v.Decision == rules.Allow && len(consents) > 0 {
+		annotations["consent"] = strings.Join(consents, ", ")
 	}
 	return annotations
 }

@@ -20,6 +20,7 @@ type beyond struct {
 	InstallPlanApproval string          `json:"installPlanApproval,omitempty"`
 	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
 	Deprecated          json.RawMessage `json:"deprecated,omitempty"`
+	Consent             json.RawMessage `json:"consent,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
@@ -34,6 +35,7 @@ const (
 	fieldUpgradeApproval     = "upgradeApproval"
 	fieldVersionRange        = "versionRange"
 	fieldDeprecated          = "deprecated"
+	fieldConsent             = "consent"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
@@ -67,6 +69,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	}
 	putBack(spec, fieldVersionRange, extra.VersionRange)
 	putBack(spec, fieldDeprecated, extra.Deprecated)
+	putBack(spec, fieldConsent, extra.Consent)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -115,6 +118,7 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.InstallPlanApproval = splitApproval(spec, dialect)
 	extra.VersionRange = takeOut(spec, fieldVersionRange)
 	extra.Deprecated = takeOut(spec, fieldDeprecated)
+	extra.Consent = takeOut(spec, fieldConsent)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

@@ -100,6 +100,12 @@ func TestConvert(t *testing.T) {
 		"deprecated travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"deprecated":"Hold"}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {deprecated: Hold, subscription: {}}}`, ""},
+		"consent travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{"accepted":["sha256:aa"],"permissions":"Hold"}}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {consent: {permissions: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
+		"an empty consent is not none": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{}}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {consent: {}, subscription: {}}}`, ""},
 		"the default of upgradesProgressing does not": {
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant}}}`,
 			`{metadata: {name: a}, spec: {complianceConfig: {upgradesAvailable: Compliant, upgradesProgressing: Compliant}}}`, ""},
@@ -293,6 +299,9 @@ func (r random) v1beta2() map[string]any {
 		spec["deprecated"] = pick[any](r, "Hold", "Allow", "", nil, r.anything(0))
 	}
 	if r.chance(20) {
+		spec["consent"] = pick[any](r, map[string]any{}, map[string]any{"permissions": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
+	}
+	if r.chance(20) {
 		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
@@ -346,7 +355,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

@@ -42,6 +42,9 @@ type Annotations struct {
 	GeneratedBy string `json:"olm.generated-by"`
 	// OverrideReason is the break-glass annotation on InstallPlans.
 	OverrideReason string `json:"opgate.io/override-reason"`
+	// Consent and ConsentBy are what users have consented to on InstallPlans, and who.
+	Consent   string `json:"opgate.io/consent"`
+	ConsentBy string `json:"opgate.io/consent-by"`
 	// RequestedApproval is the installPlanApproval of a Subscription before a Constraint changed it to Manual.
 	RequestedApproval string `json:"opgate.io/requested-approval"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.

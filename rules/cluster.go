@@ -14,6 +14,8 @@ type Cluster struct {
 	Constraints *constraint.Set
 	// Packages are those of every Namespace.
 	Packages Packages
+	// Changes are those of every Namespace.
+	Changes Changes
 
 	contents map[string]*NamespaceContents
 }
@@ -80,7 +82,7 @@ func (c *Cluster) namespace(name string) *NamespaceContents {
 func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {
-		contents.Constraints, contents.Packages = c.Constraints, c.Packages
+		contents.Constraints, contents.Packages, contents.Changes = c.Constraints, c.Packages, c.Changes
 		namespaces[name] = NewNamespace(name, *contents)
 	}
 	return namespaces

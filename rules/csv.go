@@ -126,6 +126,9 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 		}
 	}
 	for _, p := range ns.governing(c.pkg) {
+		if before == nil {
+			judgeUnreviewed(c, p, v)
+		}
 		for _, rule := range contentChecks {
 			f := rule.judge(c, p)
 			if before == nil || before.pkg != c.pkg || f != rule.judge(before, p) {

@@ -127,6 +127,7 @@ func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Ve
 // its approver, which is everything but the contents of an image.
 func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
 	overridden := overridden(c.plan)
+	judgeStepContents(c, ns, v)
 	if !overridden {
 		judgeStepByPolicies(c, ns, v)
 	}
@@ -152,6 +153,13 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 			f := rule.judge(&c.planCSV, p)
 			f.accepted += by
 			v.record(RuleCSVPolicy, p, f)
+		}
+		if c.stored {
+			continue // contents are read, and compared with what is installed, for unfinished plans only
+		}
+		for _, r := range reviewChange(ns, c.plan, &c.planCSV, p, v) {
+			r.accepted += by
+			v.recordReview(RuleCSVPolicy, p, r.hold, r.finding)
 		}
 	}
 }

@@ -27,6 +27,8 @@ type Namespace struct {
 	groups         []*olm.OperatorGroup
 	// packages are those that plans are judged by; nil where one is not known.
 	packages map[packageKey]*catalog.Package
+	// changes are those of the plans that are judged by them; nil where they are not known.
+	changes map[planKey]*PlanChanges
 }
 
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
@@ -50,6 +52,8 @@ type NamespaceContents struct {
 	Constraints *constraint.Set
 	// Packages are called once, for what plans are judged by. Default: none is known.
 	Packages Packages
+	// Changes are called once for each plan that is judged by what it changes. Default: none is known.
+	Changes Changes
 }
 
 // NewNamespace indexes the objects of a namespace.
@@ -79,6 +83,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		n.installed[i].NotUpgradeable = cmp.Or(c.NotUpgradeable[n.installed[i].CSV], n.installed[i].NotUpgradeable)
 	}
 	n.readPackages(c.Packages)
+	n.readChanges(c.Changes)
 	return n
 }
 
@@ -262,6 +267,7 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
 	contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package { return n.packages[packageKey{pkg, source}] }
+	contents.Changes = func(plan *olm.InstallPlan, _ []Replacement) *PlanChanges { return n.changes[keyOf(plan)] }
 	return NewNamespace(n.name, contents)
 }
 

@@ -36,6 +36,9 @@ type OperatorPolicy struct {
 	// HoldDeprecated is set if the policy holds what the catalog deprecates.
 	HoldDeprecated bool
 
+	// consent is which changes need consent; nil for a policy without spec.consent.
+	consent *consent
+
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
 	// While it is set, nothing that the policy governs is approved.
 	Pending string
@@ -75,6 +78,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		StartingCSV:     sub.StartingCSV,
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
+		consent:         newConsent(spec.Consent),
 		versions:        newVersionList(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
@@ -167,6 +171,8 @@ func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
 		return "spec.upgradeApproval is not Automatic", true
 	case p.HoldDeprecated:
 		return "spec.deprecated is Hold", true
+	case p.consent.holds():
+		return "spec.consent holds changes", true
 	}
 	return "", false
 }

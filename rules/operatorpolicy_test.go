@@ -17,6 +17,15 @@ func group(g policyv1beta2.OperatorGroupTemplate) func(*policyv1beta2.OperatorPo
 	return func(s *policyv1beta2.OperatorPolicySpec) { s.OperatorGroup = &g }
 }
 
+// consentTo accepts digests.
+func consentTo(digits ...string) func(*policyv1beta2.OperatorPolicySpec) {
+	c := policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold}
+	for _, d := range digits {
+		c.Accepted = append(c.Accepted, "sha256:"+d)
+	}
+	return reviewing(c)
+}
+
 // TestValidatePolicy checks what is refused and with which path. It does not repeat the scenarios.
 func TestValidatePolicy(t *testing.T) {
 	type spec = policyv1beta2.OperatorPolicySpec
@@ -78,6 +87,19 @@ func TestValidatePolicy(t *testing.T) {
 		"removalBehavior with a wrong value":  {func(s *spec) { s.RemovalBehavior.InstallPlans = policyv1beta2.RemovalDeleteIfUnused }, "spec.removalBehavior.installPlans"},
 		"complianceConfig with a wrong value": {func(s *spec) { s.ComplianceConfig.UpgradesAvailable = "Condition" }, "spec.complianceConfig.upgradesAvailable"},
 		"statusConfig with a wrong value":     {func(s *spec) { s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Warning"} }, "spec.statusConfig.upgradesAvailable"},
+		"consent without anything":            {reviewing(policyv1beta2.Consent{}), ""},
+		"consent to a digest":                 {consentTo(strings.Repeat("0", 64)), ""},
+		"consent with an unknown action":      {reviewing(policyv1beta2.Consent{Webhooks: "Deny"}), "spec.consent.webhooks: Unsupported"},
+		"firstInstall in lower case":          {reviewing(policyv1beta2.Consent{FirstInstall: "hold"}), "spec.consent.firstInstall"},
+		"a digest that is too short":          {consentTo(strings.Repeat("0", 63)), "spec.consent.accepted[0]: Invalid"},
+		"a digest in upper case":              {consentTo(strings.Repeat("A", 64)), "lower case"},
+		"a digest in full-width digits":       {consentTo("\uff10" + strings.Repeat("0", 63)), "U+FF10"},
+		"a digest with a blank":               {consentTo(strings.Repeat("0", 64) + " "), "white space"},
+		"a digest of another algorithm":       {reviewing(policyv1beta2.Consent{Accepted: []string{"sha512:" + strings.Repeat("0", 64)}}), "another algorithm than sha256"},
+		"a digest without its algorithm":      {reviewing(policyv1beta2.Consent{Accepted: []string{strings.Repeat("0", 64)}}), "is not a digest"},
+		"a digest twice":                      {consentTo(strings.Repeat("0", 64), strings.Repeat("0", 64)), "spec.consent.accepted[1]: Duplicate"},
+		"a digest as template text":           {reviewing(policyv1beta2.Consent{Accepted: []string{"{{ fromConfigMap }}"}}), "is not a digest"},
+		"thousands of digests":                {consentTo(make([]string, 5000)...), "spec.consent.accepted: Too many"},
 		"statusConfig and an equal new config": {func(s *spec) {
 			s.StatusConfig = &policyv1beta2.StatusConfig{UpgradesAvailable: "Condition"}
 			s.ComplianceConfig.UpgradesAvailable = "Compliant"

@@ -147,6 +147,7 @@ func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposi
 		for _, rule := range progressChecks {
 			v.record(rule.id, p, rule.judge(in, c, p))
 		}
+		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {
 			disposition, by = Allowed, append(by, p.Source())
 		}

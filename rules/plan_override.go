@@ -30,6 +30,7 @@ var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
 	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependencyPending,
 	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion, RulePlanNotUpgradeable,
+	RulePlanConsent, RulePlanContents,
 }
 
 // OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:

@@ -47,6 +47,9 @@ func JudgePlanCreate(in PlanCreateInput) Verdict {
 	if !in.ByOLM && overrideReason(&in.Plan.Metadata) != "" {
 		refuseOverrideReason(&v)
 	}
+	if a := &in.Plan.Metadata.Annotations; !in.ByOLM && (a.Consent != "" || a.ConsentBy != "") {
+		refuseConsent(&v, ConsentAnnotation, "is not allowed here", "consent to what a plan changes once OLM has written it")
+	}
 	switch {
 	case in.NeverRefused() || !in.Namespace.judged():
 	case !in.ByOLM:
@@ -118,7 +121,7 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 
 // passesByName reports whether a policy allows a CSV by its name alone, and so with any contents.
 func (p *OperatorPolicy) passesByName(csv string) bool {
-	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated &&
+	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated && !p.consent.holds() &&
 		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
 }
 
@@ -129,6 +132,9 @@ type PlanUpdateInput struct {
 	// Old is the stored object.
 	Old       *olm.InstallPlan
 	Namespace *Namespace
+	// User is the name of the user who writes, and ConsentRefused why that user may not consent, which is asked if ConsentAsked; empty if the
+	// user has the right on all of ConsentNeeds.
+	User, ConsentRefused string
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -138,8 +144,8 @@ type PlanUpdateInput struct {
 func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	v := Verdict{Object: "installplan " + in.Old.Metadata.Key()}
 	if in.New.Spec.Approved && !in.Old.Spec.Approved {
-		approval := JudgePlan(PlanInput{Plan: in.Old, Namespace: in.Namespace, Interrupt: in.Interrupt})
-		v.CSVs = approval.CSVs
+		approval := JudgePlan(PlanInput{Plan: in.judgedPlan(), Namespace: in.Namespace, Interrupt: in.Interrupt})
+		v.CSVs, v.Consents = approval.CSVs, approval.Consents
 		v.Warnings = append(v.Warnings, approval.Warnings...)
 		for _, r := range approval.Reasons {
 			v.refuse(r)
@@ -148,6 +154,7 @@ func JudgePlanUpdate(in PlanUpdateInput) Verdict {
 	if in.Namespace.judged() {
 		in.judgeFrozen(&v)
 	}
+	in.judgeConsentWrite(&v)
 	if in.overrideReasonAdded() && (v.Decision == Allow || in.OverrideAsked() == "") {
 		refuseOverrideReason(&v)
 	}

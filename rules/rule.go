@@ -44,9 +44,9 @@ var (
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
 		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
-		planNotUpgradeable, planDeprecated,
+		planNotUpgradeable, planDeprecated, planConsent, planContents, planConsentRight,
 	}
-	csvRules            = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator}
+	csvRules            = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator, csvContents}
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,

@@ -76,6 +76,8 @@ type Verdict struct {
 	Warnings []Reason
 	// Changes are what the mutating webhook writes.
 	Changes []Change
+	// Consents are those by which changes pass that policies hold.
+	Consents []Consent
 	// CSVs has, for an InstallPlan, the disposition of each of its ClusterServiceVersions.
 	CSVs []CSVVerdict
 }

@@ -74,6 +74,8 @@ type Builder struct {
 	Needed func(*policyv1beta2.OperatorPolicy) bool
 	// Packages are those of catalogs. Default: none is known.
 	Packages rules.Packages
+	// Changes are what plans change. Default: none is known.
+	Changes rules.Changes
 
 	last *Snapshot
 	// incomplete are the policies that depend on the cluster.
@@ -301,7 +303,7 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
-	cluster := rules.Cluster{Constraints: d.next.constraints, Packages: d.Packages}
+	cluster := rules.Cluster{Constraints: d.next.constraints, Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
 	}

@@ -23,15 +23,15 @@ import (
 // TestLoopOLM puts the background loop beside a real OLM: policies are all that anybody writes, and OLM does the rest. What OLM
 // does when the loop is slow, away, or in its way, no stand-in can tell.
 //
-// OLM sends five requests a second, and no option makes it send more. So there are two of it, each on a cluster of its own.
+// OLM sends five requests a second, and no option makes it send more. So there are several of it, each on a cluster of its own.
 func TestLoopOLM(t *testing.T) {
 	t.Parallel()
-	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble})
+	harness.Together(t, map[string]func(*testing.T){"operators": loopOperators, "trouble": loopTrouble, "consent": loopConsent})
 }
 
 // loopOperators is about operators that come, stay and go as policies say.
 func loopOperators(t *testing.T) {
-	e := startLoopOLM(t, cluster.GateOptions{Loop: true})
+	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, loopPackages())
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"stories 1 to 3, a pinned version and its upgrade": storiesPinned,
 		"story 4, inform":                                          storyInform,
@@ -58,7 +58,7 @@ func loopOperators(t *testing.T) {
 // loopTrouble is about operators that are in each other's way, and about what goes wrong.
 func loopTrouble(t *testing.T) {
 	var slipped *unstructured.Unstructured
-	e := startLoopOLM(t, cluster.GateOptions{}, func(e *harness.Env) { slipped = slip(t, e) })
+	e := startLoopOLM(t, cluster.GateOptions{}, loopPackages(), func(e *harness.Env) { slipped = slip(t, e) })
 	// The first, before the loop runs and heals it.
 	if !t.Run("a Subscription that slipped past heals", func(t *testing.T) { slippedHeals(t, e, slipped) }) {
 		return // the loop may not run
@@ -83,7 +83,7 @@ func loopTrouble(t *testing.T) {
 }
 
 // startLoopOLM starts a cluster with OLM for one test alone. What is to be there before Opgate goes before.
-func startLoopOLM(t *testing.T, opts cluster.GateOptions, before ...func(*harness.Env)) *harness.OLMEnv {
+func startLoopOLM(t *testing.T, opts cluster.GateOptions, packages []olm.Package, before ...func(*harness.Env)) *harness.OLMEnv {
 	t.Helper()
 	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
 	for _, prepare := range before {
@@ -94,7 +94,7 @@ func startLoopOLM(t *testing.T, opts cluster.GateOptions, before ...func(*harnes
 		t.Fatal(err)
 	}
 	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
-		Packages: loopPackages(),
+		Packages: packages,
 		Log:      os.Stderr,
 	}); err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ type OLM struct {
 	images        images
 	kubelet       *kubelet
 	catalog       *Server
+	operator      *Server
 	packageServer *Server
 	stop          func() error
 
@@ -197,6 +198,9 @@ func (o *OLM) Logs() []string {
 	return logs
 }
 
+// CatalogOperator is OLM's operator that makes plans and writes their steps.
+func (o *OLM) CatalogOperator() *Server { return o.operator }
+
 // Catalog is the catalog that Start serves.
 func (o *OLM) Catalog() *Server { return o.catalog }
 
@@ -226,12 +230,14 @@ func (o *OLM) create(ctx context.Context, objects ...client.Object) error {
 }
 
 func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
-	for _, operator := range []*Server{{
+	o.operator = &Server{
 		name: "the catalog operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			return o.cluster.StartCompanion(ctx, "catalog", nil, o.assets.Catalog, "--namespace", cluster.OLMNamespace, "--kubeconfig", kubeconfig)
 		},
-	}, {
+		notice: func(context.Context, bool) error { return nil }, // it writes nothing before it works
+	}
+	for _, operator := range []*Server{o.operator, {
 		name: "the OLM operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}

@@ -167,10 +167,13 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	problem := ""
 	if err != nil {
 		problem = err.Error()
-		reading = unread(e, problem)
+		reading = &Reading{PlanChanges: *unread(e.digest, e.replacements, problem)}
 		c.queue.AddRateLimited(id)
 	} else {
 		c.queue.Forget(id)
+		if e.reading != nil && e.problem == "" && reading.Approved && !e.reading.Approved {
+			reading = e.beforeApproval(reading)
+		}
 		c.replaced(reading)
 	}
 	if problem != e.problem {
@@ -184,13 +187,28 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	return changed
 }
 
-// unread returns change sets that say why they are not known.
-func unread(e *entry, problem string) *Reading {
-	r := &Reading{PlanChanges: rules.PlanChanges{Plan: e.digest, Replacements: e.replacements, ByCSV: map[string]*change.Set{}}}
-	for _, c := range e.replacements {
-		r.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: "they are not read yet: " + text.Escape(problem)}
+// beforeApproval returns what was read before a plan was approved, which is what a user has consented to: OLM writes definitions before the
+// ClusterServiceVersion, and then they differ from nothing. Only the ConfigMaps are those of now.
+func (e *entry) beforeApproval(now *Reading) *Reading {
+	r := *e.reading
+	r.Unpacked, r.ByCSV = now.Unpacked, map[string]*change.Set{}
+	for name, set := range e.reading.ByCSV {
+		kept := *set
+		if now := now.ByCSV[name]; now != nil {
+			kept.Fault = now.Fault // a ConfigMap is missing, or there again
+		}
+		r.ByCSV[name] = &kept
 	}
-	return r
+	return &r
+}
+
+// unread returns change sets that say why they are not known.
+func unread(plan [sha256.Size]byte, replacements []rules.Replacement, problem string) *rules.PlanChanges {
+	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{}}
+	for _, c := range replacements {
+		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: "they are not read yet: " + text.Escape(problem)}
+	}
+	return p
 }
 
 // replaced makes a ConfigMap whose contents differ from those that were read first a fault of everything that was read from it: OLM writes

@@ -75,6 +75,8 @@ type Reading struct {
 	Unpacked []Unpacked
 	// Definitions are the names of the CustomResourceDefinitions that the plan writes.
 	Definitions []string
+	// Approved reports whether OLM may have written steps of the plan already, so that they are compared with themselves.
+	Approved bool
 }
 
 // Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried is in the Fault of a
@@ -89,6 +91,7 @@ func Read(ctx context.Context, source Source, plan types.NamespacedName, replace
 		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
+	r.Approved = stored.Spec.Approved
 	r.Plan, r.Replacements, r.ByCSV = stored.ContentsDigest(), replacements, map[string]*change.Set{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
@@ -132,11 +135,13 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, or the fault for which they cannot be read.
 func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, fault string, err error) {
 	var unpacked []reference
+	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
 		if step.Resolving != csv && !step.WritesCSV(csv) {
 			continue
 		}
+		found = true
 		manifest, err := step.Resource.Manifest.JSON()
 		if err != nil {
 			return nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s", text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
@@ -155,7 +160,7 @@ func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.Ra
 			manifests = append(manifests, described(own, csv, ref.Properties)...)
 		}
 	}
-	if len(manifests) == 0 {
+	if !found {
 		return nil, "the plan has no step of it", nil
 	}
 	return manifests, "", nil

@@ -245,8 +245,8 @@ type OperatorPolicySpec struct {
 	//
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
-	// Automatic, versions and versionRange are empty, deprecated is not Hold and no
-	// cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// Automatic, versions and versionRange are empty, neither deprecated nor a class of
+	// consent is Hold, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
@@ -270,6 +270,24 @@ type OperatorPolicySpec struct {
 	// +kubebuilder:validation:Enum=Hold;Allow
 	// +optional
 	Deprecated DeprecatedAction `json:"deprecated,omitempty"`
+
+	// Which changes that an InstallPlan makes need consent before it is approved,
+	// beyond what is installed: new rights, webhooks, images and the like, by class.
+	// Optional; absent, no change is looked at. An empty object warns of all of
+	// them.
+	//
+	// A plan with a change of a class that is Hold is not approved until a user
+	// consents to exactly that change: by its digest in accepted, or by annotation
+	// opgate.io/consent on the plan, which needs the verb approve on this policy.
+	// Nor is a plan approved while its contents are not known.
+	//
+	// A class that is Hold makes the Subscription's installPlanApproval Manual in
+	// an enforced policy. It has no effect with complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +optional
+	Consent *Consent `json:"consent,omitempty"`
 
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the

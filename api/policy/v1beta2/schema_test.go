@@ -23,6 +23,7 @@ func texts[T ~string](values ...T) []string {
 
 // The enum of each field is exactly the constants of its type, and near misses are refused.
 func TestEnums(t *testing.T) {
+	consent := texts(v1beta2.ConsentHold, v1beta2.ConsentWarn, v1beta2.ConsentIgnore)
 	keepOrDelete := texts(v1beta2.RemovalKeep, v1beta2.RemovalDelete)
 	compliance := texts(v1beta2.ConfigCompliant, v1beta2.ConfigNonCompliant)
 	status := texts(v1beta2.StatusConfigStatusMessageOnly, v1beta2.StatusConfigCondition,
@@ -49,6 +50,13 @@ func TestEnums(t *testing.T) {
 		{field: "spec.deprecated",
 			accept: texts(v1beta2.DeprecatedHold, v1beta2.DeprecatedAllow),
 			refuse: []string{"", "hold", "Deny", "Hold "}},
+		{field: "spec.consent.permissions", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.webhooks", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.breakingCRDs", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.images", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.podSecurity", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.scope", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.consent.firstInstall", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
 		{field: "spec.removalBehavior.operatorGroups",
 			accept: append(texts(v1beta2.RemovalDeleteIfUnused), keepOrDelete...),
 			refuse: []string{"", "keep", "deleteIfUnused"}},
@@ -161,6 +169,9 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "a version is a number", path: "spec.versions", value: []any{int64(1)}, at: "spec.versions[0]"},
 		{name: "too many versions", path: "spec.versions", value: many},
 		{name: "version range too long", path: "spec.versionRange", value: strings.Repeat(" ", 1024) + "1"},
+		{name: "consent is text", path: "spec.consent", value: "Hold"},
+		{name: "accepted is text", path: "spec.consent.accepted", value: "sha256:aa"},
+		{name: "too many accepted", path: "spec.consent.accepted", value: many[:65]},
 		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
 		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
 		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")}, at: "status.conditions[0].reason"},
@@ -191,6 +202,7 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	obj := minimal()
 	set(obj, many, "spec", "versions")
 	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
+	set(obj, many[:64], "spec", "consent", "accepted")
 	if _, errs := loadCRD(t).Admit(obj); len(errs) > 0 {
 		t.Error(errs)
 	}
@@ -240,6 +252,7 @@ func TestUnknownFields(t *testing.T) {
 		"spec.operatorGroup.target.namespace",
 		"spec.version",
 		"spec.complianceConfig.upgradeAvailable",
+		"spec.consent.permission",
 		"spec.statusConfig.upgradeAvailable",
 		"spec.removalBehavior.installPlan",
 	}

@@ -93,7 +93,7 @@ type packageKey struct {
 
 func clusterOf(m *manifests, versions constraint.Cluster) *context {
 	packages := map[packageKey]*catalog.Package{}
-	c := rules.Cluster{Facts: versions, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+	c := rules.Cluster{Facts: versions, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
 		return packages[packageKey{pkg, source}]
 	}}
 	for _, o := range m.objects {

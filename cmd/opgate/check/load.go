@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot/contents"
 )
 
 // object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription and plan is set, or, for context,
@@ -85,6 +86,8 @@ type manifests struct {
 	// that are not judged.
 	foreign  []place
 	unjudged []unjudged
+	// files has what plans change.
+	files contents.Files
 }
 
 // unjudged is an object that is not judged.
@@ -167,6 +170,7 @@ func (l *loader) value(d document, from origin) {
 		}
 		return
 	}
+	l.files.Add(d.raw, l.namespace)
 	k, err := kindOf(h.apiVersion, h.kind)
 	switch {
 	case err != nil:

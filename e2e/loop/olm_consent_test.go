@@ -1,0 +1,203 @@
+package loop
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"testing"
+
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// growing is a package whose second version asks for more than its first one: all of secrets, a webhook on pods, and a definition
+// without a version that was served. Its third version asks for nothing new.
+func growing(name, csv string, images bool, secrets ...string) olm.Package {
+	return olm.Package{
+		Name: name, CSV: csv, Versions: []string{"0.9.2", "0.9.4", "0.9.5"}, Images: images, Owns: "Backup",
+		Release: func(version string, p *olm.Package) {
+			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
+			if version == "0.9.2" {
+				p.APIVersions = []string{"v1beta1", "v1"}
+				return
+			}
+			p.ClusterPermissions = append(p.ClusterPermissions, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: secrets})
+			ignore, none, path := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, "/validate"
+			p.Webhooks = []operatorsv1alpha1.WebhookDescription{{
+				GenerateName: "pods." + name + ".example.com", Type: operatorsv1alpha1.ValidatingAdmissionWebhook, DeploymentName: name + "-operator",
+				ContainerPort: 443, AdmissionReviewVersions: []string{"v1"}, SideEffects: &none, FailurePolicy: &ignore, WebhookPath: &path,
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}},
+			}}
+		},
+	}
+}
+
+// rebuilt is the catalog in which the same versions ask for one more verb.
+const rebuilt = "rebuilt"
+
+// loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
+func loopConsent(t *testing.T) {
+	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, []olm.Package{
+		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"),
+	})
+	if _, err := e.OLM.AddCatalog(t.Context(), rebuilt,
+		growing("vessel", "vesseloperator", false, "*", "impersonate"), growing("anchor", "anchoroperator", true, "*", "impersonate")); err != nil {
+		t.Fatal(err)
+	}
+	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
+		"in the catalog": func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "vessel", "vesseloperator") },
+		"by image":       func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "anchor", "anchoroperator") },
+	})
+	t.Run("a ConfigMap is edited after the approval", func(t *testing.T) { editedAfterApproval(t, e) })
+}
+
+// consentPolicy allows all versions of a package, and wants three classes of changes reviewed.
+func consentPolicy(namespace, pkg, csv string, accepted ...any) *unstructured.Unstructured {
+	p := harness.GroupedPolicy(namespace, pkg, csv+".v0.9.2", csv+".v0.9.4", csv+".v0.9.5")
+	p = harness.WithField(p, csv+".v0.9.2", "spec", "subscription", "startingCSV")
+	return harness.WithField(p, map[string]any{
+		"permissions": "Hold", "webhooks": "Hold", "breakingCRDs": "Hold", "accepted": append([]any{}, accepted...),
+	}, "spec", "consent")
+}
+
+var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// heldUpgrade installs the first version, which passes without review, and returns the upgrade that is held, with its digest.
+func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, csv string) (plan *unstructured.Unstructured, digest string) {
+	t.Helper()
+	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
+	e.Apply(t, p)
+	e.WaitForCSV(t, namespace, csv+".v0.9.2")
+	plan = e.WaitForPlan(t, namespace, csv+".v0.9.4")
+	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.2"),
+		says("InstallPlanCompliant=True InstallPlanRequiresApproval", csv+".v0.9.4", "(plan/consent)", "secrets"))
+	refusal := e.WantApprovalRefused(t, cluster.Admin, plan, csv+".v0.9.4", "(plan/consent)", "secrets", "pods", "v1beta1", "spec.consent.accepted")
+	if digest = digestPattern.FindString(refusal); digest == "" {
+		t.Fatalf("the refusal names no digest: %s", refusal)
+	}
+	return plan, digest
+}
+
+// upgradeReviewed follows a package from its first version to its last one.
+func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
+	namespace, second := e.NewNamespace(t), e.NewNamespace(t)
+	p := consentPolicy(namespace, pkg, csv)
+	_, digest := heldUpgrade(t, e, p, csv)
+
+	// Other contents of the same name have another digest, so that they are held all the same.
+	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
+	_, otherDigest := heldUpgrade(t, e, other, csv)
+	if otherDigest == digest {
+		t.Errorf("a version that asks for more has the same digest %s", digest)
+	}
+
+	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
+	e.WaitForCSV(t, namespace, csv+".v0.9.4")
+	// The next version changes nothing, so it is not reviewed.
+	e.WaitForCSV(t, namespace, csv+".v0.9.5")
+	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.5"))
+}
+
+// editedAfterApproval edits what OLM unpacked between the approval and the installation.
+func editedAfterApproval(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	p := consentPolicy(namespace, "anchor", "anchoroperator")
+	plan, digest := heldUpgrade(t, e, p, "anchoroperator")
+	if err := e.OLM.CatalogOperator().Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
+	waitForApproval(t, e, plan)
+	editUnpacked(t, e, plan)
+	if err := e.OLM.CatalogOperator().Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitForPolicy(t, e, p, says("InstallPlanCompliant=True InstallPlansInstalling", "anchoroperator.v0.9.4", "(csv/contents)"))
+	_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(t.Context(), "anchoroperator.v0.9.4", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the version whose contents were edited: %v, want none", err)
+	}
+}
+
+// waitForApproval waits until the loop has approved a plan.
+func waitForApproval(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
+	t.Helper()
+	e.Eventually(t, "wait for the approval of "+plan.GetName(), func(ctx context.Context) error {
+		got, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(plan.GetNamespace()).Get(ctx, plan.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if approved, _, _ := unstructured.NestedBool(got.Object, "spec", "approved"); !approved {
+			return errors.New("it is not approved")
+		}
+		return nil
+	})
+}
+
+// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to.
+func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
+	t.Helper()
+	steps, _, _ := unstructured.NestedSlice(plan.Object, "status", "plan")
+	var ref struct{ Namespace, Name string }
+	for _, step := range steps {
+		manifest, _, _ := unstructured.NestedString(step.(map[string]any), "resource", "manifest")
+		if err := json.Unmarshal([]byte(manifest), &ref); err == nil && ref.Name != "" {
+			break
+		}
+	}
+	configMaps := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ref.Namespace)
+	got, err := configMaps.Get(t.Context(), ref.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _, _ := unstructured.NestedStringMap(got.Object, "binaryData")
+	const file = "clusterserviceversion.json"
+	manifest := bytes.ReplaceAll(unzip(t, data[file]), []byte(`"configmaps"`), []byte(`"nodes"`))
+	harness.WithField(got, string(manifest), "data", file)
+	for name := range data {
+		if name != file {
+			harness.WithField(got, string(unzip(t, data[name])), "data", name)
+		}
+	}
+	unstructured.RemoveNestedField(got.Object, "binaryData")
+	got.SetAnnotations(nil) // OLM reads the data, which is not compressed
+	if _, err := configMaps.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unzip returns a manifest in binaryData: base64 of the API, and then base64 and gzip of OLM.
+func unzip(t *testing.T, data string) []byte {
+	t.Helper()
+	once, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader(once)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manifest
+}

@@ -1,0 +1,161 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// maxDigests bounds the digests of a policy, as the schema does, and of the annotation of a plan.
+const maxDigests = 64
+
+// consent is spec.consent of a policy, prepared for judging. Nil holds and warns of nothing.
+type consent struct {
+	actions      map[change.Class]policyv1beta2.ConsentAction
+	firstInstall policyv1beta2.ConsentAction
+	accepted     map[string]struct{}
+}
+
+// consentFields are the fields of spec.consent that are classes, with their paths.
+func consentFields(c *policyv1beta2.Consent) map[change.Class]policyv1beta2.ConsentAction {
+	return map[change.Class]policyv1beta2.ConsentAction{
+		change.Permissions: c.Permissions, change.Webhooks: c.Webhooks, change.BreakingCRDs: c.BreakingCRDs,
+		change.PodSecurity: c.PodSecurity, change.Images: c.Images, change.Scope: c.Scope,
+	}
+}
+
+// newConsent returns the settings with their defaults: Warn for a class, Ignore for a first installation.
+func newConsent(spec *policyv1beta2.Consent) *consent {
+	if spec == nil {
+		return nil
+	}
+	c := &consent{actions: consentFields(spec), firstInstall: spec.FirstInstall, accepted: make(map[string]struct{}, len(spec.Accepted))}
+	for class, action := range c.actions {
+		if action == "" {
+			c.actions[class] = policyv1beta2.ConsentWarn
+		}
+	}
+	if c.firstInstall == "" {
+		c.firstInstall = policyv1beta2.ConsentIgnore
+	}
+	for _, digest := range spec.Accepted {
+		c.accepted[digest] = struct{}{}
+	}
+	return c
+}
+
+// classes returns the classes with an action, for a first installation or for an upgrade. Classes that are ignored are ignored in both.
+func (c *consent) classes(action policyv1beta2.ConsentAction, first bool) []change.Class {
+	if c == nil {
+		return nil
+	}
+	var found []change.Class
+	for _, class := range change.Reviewable {
+		set := c.actions[class]
+		if first && set != policyv1beta2.ConsentIgnore {
+			set = c.firstInstall
+		}
+		if set == action {
+			found = append(found, class)
+		}
+	}
+	return found
+}
+
+// holds reports whether any change is held.
+func (c *consent) holds() bool {
+	return len(c.classes(policyv1beta2.ConsentHold, false))+len(c.classes(policyv1beta2.ConsentHold, true)) > 0
+}
+
+// reviews reports whether changes are compared at all, for a first installation or for an upgrade.
+func (c *consent) reviews(first bool) bool {
+	return len(c.classes(policyv1beta2.ConsentHold, first))+len(c.classes(policyv1beta2.ConsentWarn, first)) > 0
+}
+
+// validateConsent checks the actions and the digests.
+func validateConsent(c *policyv1beta2.Consent) field.ErrorList {
+	if c == nil {
+		return nil
+	}
+	path := specPath.Child("consent")
+	actions := consentFields(c)
+	actions["firstInstall"] = c.FirstInstall
+	var errs field.ErrorList
+	for _, name := range append(slices.Clone(change.Reviewable), "firstInstall") {
+		if action := actions[name]; action != "" {
+			errs = append(errs, oneOf(path.Child(string(name)), action, policyv1beta2.ConsentHold, policyv1beta2.ConsentWarn, policyv1beta2.ConsentIgnore)...)
+		}
+	}
+	return append(errs, validateDigests(path.Child("accepted"), c.Accepted)...)
+}
+
+func validateDigests(path *field.Path, digests []string) field.ErrorList {
+	if len(digests) > maxDigests {
+		return field.ErrorList{field.TooMany(path, len(digests), maxDigests)}
+	}
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, digest := range digests {
+		switch problem := notDigest(digest); {
+		case problem != "":
+			errs = append(errs, field.Invalid(path.Index(i), text.Quote(digest), problem))
+		case seen[digest]:
+			errs = append(errs, field.Duplicate(path.Index(i), digest))
+		}
+		seen[digest] = true
+	}
+	return errs
+}
+
+const digestPrefix = "sha256:"
+
+// notDigest returns why a text is not the digest of a change, or "".
+func notDigest(s string) string {
+	const accepted = "write it as the refusal does: sha256: and 64 hexadecimal digits in lower case"
+	if problem := notASCII(s); problem != "" {
+		return problem
+	}
+	algorithm, digits, found := strings.Cut(s, ":")
+	switch {
+	case s != strings.TrimSpace(s):
+		return "must not start or end with white space"
+	case found && algorithm != "sha256":
+		return "is of another algorithm than sha256; " + accepted
+	case !found || len(digits) != 64:
+		return "is not a digest; " + accepted
+	case strings.Trim(digits, "0123456789abcdef") != "":
+		return "has other characters than hexadecimal digits in lower case; " + accepted
+	}
+	return ""
+}
+
+// previewConsent warns of settings of spec.consent that cannot have the effect that their author will expect.
+func previewConsent(op *policyv1beta2.OperatorPolicy, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+	c := p.consent
+	switch {
+	case c == nil:
+	case p.MustNotHave:
+		preview(RuleOperatorPolicyIneffective, "spec.consent has no effect with complianceType mustnothave, which allows no installation",
+			"remove it, or write complianceType musthave or mayhave")
+	case !c.reviews(false) && !c.reviews(true):
+		preview(RuleOperatorPolicyIneffective, "spec.consent ignores every class of changes",
+			"write Hold or Warn for one of "+classNames()+", or remove spec.consent")
+	case len(op.Spec.Consent.Accepted) > 0 && !c.holds():
+		preview(RuleOperatorPolicyIneffective, fmt.Sprintf("spec.consent.accepted names %d digests, but no class is Hold", len(c.accepted)),
+			"what is accepted is only not warned of; write Hold for the classes that need consent")
+	}
+}
+
+func classNames() string {
+	names := make([]string, len(change.Reviewable))
+	for i, class := range change.Reviewable {
+		names[i] = string(class)
+	}
+	return text.Names(names, maxListed)
+}

@@ -1,0 +1,108 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// planKey identifies a plan: OLM reuses names, and manifests that no API server has stored have no UID.
+type planKey struct{ uid, name string }
+
+func keyOf(p *olm.InstallPlan) planKey { return planKey{p.Metadata.UID, p.Metadata.Name} }
+
+// readChanges reads what unfinished plans change, if a policy or a Constraint judges by it. Reading contents takes requests, so that they
+// are read here and not while a request is judged.
+func (n *Namespace) readChanges(from Changes) {
+	if from == nil || len(n.plans) == 0 {
+		return
+	}
+	all := false
+	if !all && !slices.ContainsFunc(n.policies, (*OperatorPolicy).consents) {
+		return
+	}
+	n.changes = map[planKey]*PlanChanges{}
+	for _, plan := range n.plans {
+		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+			continue
+		}
+		var replacements []Replacement
+		needed := all
+		for _, c := range csvsOf(plan, n) {
+			if c.pkg == "" {
+				continue
+			}
+			replacements = append(replacements, n.replacementBy(&c))
+			needed = needed || slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
+		}
+		if needed && len(replacements) > 0 {
+			n.changes[keyOf(plan)] = from(plan, replacements)
+		}
+	}
+}
+
+// consents reports whether a policy may hold or warn of changes.
+func (p *OperatorPolicy) consents() bool {
+	return !p.MustNotHave && p.faults == "" && (p.consent.reviews(false) || p.consent.reviews(true))
+}
+
+// replacementBy returns what a ClusterServiceVersion of a plan replaces here.
+func (n *Namespace) replacementBy(c *planCSV) Replacement {
+	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, From: n.installedOf(c.pkg, c.name)}
+	if len(c.catalogs) == 1 {
+		r.Catalog = c.catalogs[0]
+	}
+	if channels := n.channels(c.pkg); len(channels) == 1 {
+		r.Channel = channels[0]
+	}
+	for i := range n.installed {
+		if installed := &n.installed[i]; r.From != "" && installed.CSV == r.From {
+			r.FromVersion, r.FromDigest = installed.Version, installed.contentsDigest()
+		}
+	}
+	return r
+}
+
+// contentsDigest is that of the spec, zero if it is not known.
+func (c *Installed) contentsDigest() (digest [sha256.Size]byte) {
+	if c.spec == nil {
+		return digest
+	}
+	return c.spec.ContentsDigest()
+}
+
+// changeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
+func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set, unknown string) {
+	var known *PlanChanges
+	if n != nil {
+		known = n.changes[keyOf(plan)]
+	}
+	if known == nil {
+		return nil, "its contents are not read yet"
+	}
+	if known.Plan != plan.ContentsDigest() {
+		return nil, "the contents that were read are not those of this InstallPlan"
+	}
+	set = known.ByCSV[c.name]
+	i := slices.IndexFunc(known.Replacements, func(r Replacement) bool { return r.CSV == c.name })
+	if set == nil || i < 0 {
+		return nil, "its contents are not among those that were read"
+	}
+	if set.Fault != "" {
+		return nil, "its contents are not known: " + text.Truncate(text.Escape(set.Fault), maxFault)
+	}
+	now := n.replacementBy(c)
+	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
+		return nil, "its contents were not compared with what is installed now"
+	}
+	if set.Digest() == "" {
+		return nil, "its contents have no digest"
+	}
+	return set, ""
+}
+
+// maxFault bounds why contents cannot be read, in bytes.
+const maxFault = 512

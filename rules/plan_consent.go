@@ -1,0 +1,128 @@
+package rules
+
+import (
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// The rules on what a plan changes.
+const (
+	RulePlanConsent  RuleID = "plan/consent"
+	RulePlanContents RuleID = "plan/contents"
+)
+
+var (
+	planConsent = Rule{RulePlanConsent, OutcomeHold,
+		"a ClusterServiceVersion of the plan makes a change that spec.consent of the policy holds, and no one has consented to it"}
+	planContents = Rule{RulePlanContents, OutcomeHold,
+		"the contents of a ClusterServiceVersion of the plan are not known, and spec.consent of the policy holds changes"}
+)
+
+// maxSummary bounds the text of a change in a message, in bytes.
+const maxSummary = 2 << 10
+
+// Consent is the consent by which a change passes that a policy holds.
+type Consent struct {
+	CSV, Digest string
+	// Policy is the policy that holds the change without it, as used in reasons.
+	Policy string
+	// From is where it is given: spec.consent.accepted, or annotation opgate.io/consent. By is the user of the latter, empty if not recorded.
+	From, By string
+}
+
+// String returns the consent in words: "etcd.v0.9.4 sha256:… by spec.consent.accepted of OperatorPolicy policies/etcd".
+func (c *Consent) String() string {
+	by := c.From + " of " + c.Policy
+	if c.From != acceptedPath {
+		by = "annotation " + c.From
+		if c.By != "" {
+			by += " of user " + text.Quote(c.By)
+		}
+		by += " for " + c.Policy
+	}
+	return text.Name(c.CSV) + " " + c.Digest + " by " + by
+}
+
+// acceptedPath is the field of a policy that gives consent.
+const acceptedPath = "spec.consent.accepted"
+
+// judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.
+func judgeConsent(in *PlanInput, c *planCSV, p *OperatorPolicy, v *Verdict) {
+	for _, r := range reviewChange(in.Namespace, in.Plan, c, p, v) {
+		v.recordReview(r.id, p, r.hold, r.finding)
+	}
+}
+
+// review is a finding on a change. It refuses if the policy holds such a change, else it warns.
+type review struct {
+	id RuleID
+	finding
+	hold bool
+}
+
+// recordReview records a finding that refuses only if hold is set.
+func (v *Verdict) recordReview(id RuleID, p *OperatorPolicy, hold bool, f finding) {
+	if hold || !p.Enforced {
+		v.record(id, p, f)
+		return
+	}
+	v.warn(Reason{Rule: id, Source: p.Source(), Field: f.field, from: p.ref(),
+		Message: sentence(f.what+" by "+p.Source()+", which only warns of that", id, f.accepted)})
+}
+
+// reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent by which it passes.
+func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorPolicy, v *Verdict) []review {
+	if !p.consents() {
+		return nil
+	}
+	name := text.Name(c.name)
+	first := ns.installedOf(c.pkg, c.name) == ""
+	if !p.consent.reviews(first) {
+		return nil
+	}
+	held, warned := p.consent.classes(policyv1beta2.ConsentHold, first), p.consent.classes(policyv1beta2.ConsentWarn, first)
+	set, unknown := ns.changeOf(plan, c)
+	if unknown != "" {
+		return []review{{id: RulePlanContents, hold: len(held) > 0, finding: finding{decision: Hold,
+			what: name + ", of which it is not known what it changes, is held", accepted: unknown + "; waits until the contents of this InstallPlan are known"}}}
+	}
+	heldText, warnedText := set.Summary(held), set.Summary(warned)
+	if heldText == "" && warnedText == "" {
+		return nil
+	}
+	digest := set.Digest()
+	if given, ok := p.consentTo(digest, plan); ok {
+		if given.CSV = c.name; heldText != "" {
+			v.Consents = append(v.Consents, given)
+		}
+		return nil
+	}
+	verb := "it changes "
+	if first {
+		verb = "its first installation brings "
+	}
+	var found []review
+	for _, part := range []struct {
+		text string
+		hold bool
+	}{{heldText, true}, {warnedText, false}} {
+		if part.text != "" {
+			found = append(found, review{id: RulePlanConsent, hold: part.hold, finding: finding{decision: Hold, what: name + " is held",
+				accepted: verb + text.Truncate(text.Escape(part.text), maxSummary) + "; accept " + digest + " in " + acceptedPath +
+					", or annotate the plan with " + ConsentAnnotation}})
+		}
+	}
+	return found
+}
+
+// consentTo returns the consent to a change: by the policy, or by the annotation of the plan, of which admission has checked the right.
+func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given Consent, ok bool) {
+	if _, accepted := p.consent.accepted[digest]; accepted {
+		return Consent{Digest: digest, Policy: p.Source(), From: acceptedPath}, true
+	}
+	if digests, problem := consentedTo(&plan.Metadata); problem == "" && digests[digest] {
+		return Consent{Digest: digest, Policy: p.Source(), From: ConsentAnnotation, By: plan.Metadata.Annotations.ConsentBy}, true
+	}
+	return Consent{}, false
+}

@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// RulePlanConsentRight is on writes of the annotations by which users consent.
+const RulePlanConsentRight RuleID = "plan/consent-right"
+
+var planConsentRight = Rule{RulePlanConsentRight, OutcomeDeny,
+	"annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
+
+// The annotations of a plan by which a user consents to what it changes.
+const (
+	// ConsentAnnotation has the digests of the changes, separated by commas.
+	ConsentAnnotation = "opgate.io/consent"
+	// ConsentByAnnotation has the name of the user; it is optional.
+	ConsentByAnnotation = "opgate.io/consent-by"
+)
+
+// maxConsent bounds the annotation, in bytes: maxDigests with a comma and a few blanks each.
+const maxConsent = maxDigests * 80
+
+// consentedTo returns the digests in the annotation of a plan, or what is wrong with it. Such an annotation consents to nothing.
+func consentedTo(m *olm.ObjectMeta) (digests map[string]bool, problem string) {
+	value := m.Annotations.Consent
+	if len(value) > maxConsent {
+		return nil, fmt.Sprintf("it has %d bytes, at most %d are read", len(value), maxConsent)
+	}
+	if strings.TrimSpace(value) == "" {
+		return nil, ""
+	}
+	digests = map[string]bool{}
+	for part := range strings.SplitSeq(value, ",") {
+		digest := strings.TrimSpace(part)
+		if problem := notDigest(digest); problem != "" {
+			return nil, text.Quote(digest) + " " + problem
+		}
+		digests[digest] = true
+	}
+	if len(digests) > maxDigests {
+		return nil, fmt.Sprintf("it has %d digests, at most %d are read", len(digests), maxDigests)
+	}
+	return digests, ""
+}
+
+// ConsentAsked reports whether an update consents to changes, which needs the RBAC verb approve: it adds a digest to the annotation, or
+// changes the name of the user. Removing either needs no right.
+func (in *PlanUpdateInput) ConsentAsked() bool {
+	was, _ := consentedTo(&in.Old.Metadata)
+	is, problem := consentedTo(&in.New.Metadata)
+	if problem != "" {
+		return in.New.Metadata.Annotations.Consent != in.Old.Metadata.Annotations.Consent
+	}
+	for digest := range is {
+		if !was[digest] {
+			return true
+		}
+	}
+	by := in.New.Metadata.Annotations.ConsentBy
+	return by != "" && by != in.Old.Metadata.Annotations.ConsentBy
+}
+
+// ConsentNeeds returns the policies on which a user needs the RBAC verb approve to consent to what a plan changes: those with spec.consent
+// of the packages in the plan.
+func (in *PlanUpdateInput) ConsentNeeds() []PolicyRef {
+	var needs []PolicyRef
+	seen := map[PolicyRef]bool{}
+	for _, c := range csvsOf(in.Old, in.Namespace) {
+		for _, p := range in.Namespace.governing(c.pkg) {
+			if ref := p.ref(); p.consents() && !seen[ref] {
+				seen[ref] = true
+				needs = append(needs, ref)
+			}
+		}
+	}
+	return needs
+}
+
+// judgeConsentWrite keeps consent to those who have the right: whoever else could write the annotation would consent for them. That applies
+// in every namespace, since the policy that needs consent may be created later.
+func (in *PlanUpdateInput) judgeConsentWrite(v *Verdict) {
+	if !in.ConsentAsked() {
+		return
+	}
+	_, problem := consentedTo(&in.New.Metadata)
+	by := in.New.Metadata.Annotations.ConsentBy
+	switch {
+	case problem != "":
+		refuseConsent(v, ConsentAnnotation, "is not a list of digests", problem+"; separate several by commas")
+	case len(in.ConsentNeeds()) == 0:
+		refuseConsent(v, ConsentAnnotation, "is not allowed here", "no OperatorPolicy with spec.consent governs a package of the plan")
+	case in.ConsentRefused != "":
+		refuseConsent(v, ConsentAnnotation, "is not allowed", in.ConsentRefused)
+	case by != "" && by != in.User:
+		refuseConsent(v, ConsentByAnnotation, "names "+text.Quote(by), "allowed is the name of the user who consents, "+text.Quote(in.User))
+	}
+}
+
+func refuseConsent(v *Verdict, annotation, what, accepted string) {
+	v.refuse(Reason{Rule: RulePlanConsentRight, Decision: Deny, Field: "metadata.annotations[" + annotation + "]",
+		Message: sentence("annotation "+annotation+" "+what, RulePlanConsentRight, accepted)})
+}
+
+// judgedPlan returns the stored plan with the consent that the update leaves: what it removes does not count any more, and what it adds
+// counts at once if the user has the right.
+func (in *PlanUpdateInput) judgedPlan() *olm.InstallPlan {
+	judged := *in.Old
+	annotations := &judged.Metadata.Annotations
+	annotations.Consent, annotations.ConsentBy = in.New.Metadata.Annotations.Consent, in.New.Metadata.Annotations.ConsentBy
+	return &judged
+}

@@ -1,0 +1,84 @@
+package contents
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// Files is a Source of the objects in files. The zero value has none.
+type Files struct {
+	objects map[fileKey][]byte
+}
+
+type fileKey struct {
+	schema.GroupVersionResource
+	types.NamespacedName
+}
+
+// Add adds the JSON of an object; one of a kind that is never read is ignored. namespace is that of an object that names none.
+func (f *Files) Add(raw []byte, namespace string) {
+	var h struct {
+		head
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &h) != nil {
+		return // the reader of the files says so
+	}
+	resource, clusterScoped, ok := resourceOf(schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind())
+	if !ok {
+		return
+	}
+	key := types.NamespacedName{Namespace: h.Metadata.Namespace, Name: h.Metadata.Name}
+	switch {
+	case clusterScoped:
+		key.Namespace = ""
+	case key.Namespace == "":
+		key.Namespace = namespace
+	}
+	if f.objects == nil {
+		f.objects = map[fileKey][]byte{}
+	}
+	f.objects[fileKey{resource, key}] = raw
+}
+
+// Get implements Source.
+func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
+	raw, ok := f.objects[fileKey{resource, key}]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), key.Name)
+	}
+	return raw, nil
+}
+
+// Changes implements rules.Changes for plans in files.
+func (f *Files) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+	r, err := Read(context.Background(), f, types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements)
+	if err != nil {
+		return unread(plan.ContentsDigest(), replacements, err.Error())
+	}
+	return &r.PlanChanges
+}
+
+// resourceOf returns the resource of a kind that is read.
+func resourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, clusterScoped, ok bool) {
+	switch kind {
+	case olm.InstallPlanGVK.GroupKind():
+		return plans, false, true
+	case olm.ClusterServiceVersionGVK.GroupKind():
+		return csvs, false, true
+	case schema.GroupKind{Kind: "ConfigMap"}:
+		return configMaps, false, true
+	}
+	replaced, ok := replaceable[kind]
+	return replaced.GroupVersionResource, replaced.clusterScoped, ok
+}

@@ -1,0 +1,265 @@
+package contents
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// objects are stored objects, by resource and key. It is a Source.
+type objects struct {
+	mu    sync.Mutex
+	m     map[string]string
+	err   error
+	asked []string
+}
+
+func at(resource, key string) string { return resource + " " + key }
+
+func (o *objects) Get(_ context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	name := at(resource.Resource, strings.TrimPrefix(key.String(), "/"))
+	o.asked = append(o.asked, name)
+	if o.err != nil {
+		return nil, o.err
+	}
+	raw, ok := o.m[name]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource.GroupResource(), key.Name)
+	}
+	return []byte(raw), nil
+}
+
+func (o *objects) set(name, raw string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.m[name] = raw
+}
+
+func (o *objects) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+}
+
+func encode(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// csvJSON is a ClusterServiceVersion with rights to resources of the whole cluster.
+func csvJSON(t testing.TB, name string, resources ...string) string {
+	t.Helper()
+	return encode(t, map[string]any{
+		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": map[string]any{"name": name, "namespace": "shop"},
+		"spec": map[string]any{"install": map[string]any{"strategy": "deployment", "spec": map[string]any{
+			"clusterPermissions": []any{map[string]any{"serviceAccountName": "etcd", "rules": []any{
+				map[string]any{"apiGroups": []string{""}, "resources": resources, "verbs": []string{"get"}},
+			}}},
+		}}},
+	})
+}
+
+const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"etcds.example.com"},
+"spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Etcd","plural":"etcds"},
+"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+
+type step struct{ kind, name, manifest string }
+
+// planJSON is an InstallPlan shop/p with steps of etcdoperator.v2.
+func planJSON(t testing.TB, steps ...step) string {
+	t.Helper()
+	var list []any
+	for _, s := range steps {
+		list = append(list, map[string]any{"resolving": "etcdoperator.v2", "status": "Unknown", "resource": map[string]any{
+			"kind": s.kind, "name": s.name, "manifest": s.manifest, "sourceName": "community", "sourceNamespace": "olm"}})
+	}
+	return encode(t, map[string]any{
+		"metadata": map[string]any{"namespace": "shop", "name": "p", "uid": "plan-uid"},
+		"spec":     map[string]any{"clusterServiceVersionNames": []string{"etcdoperator.v2"}, "approval": "Manual"},
+		"status":   map[string]any{"phase": "RequiresApproval", "plan": list},
+	})
+}
+
+func refJSON(t testing.TB, change map[string]string) string {
+	t.Helper()
+	ref := map[string]string{"kind": "ConfigMap", "name": "bundle", "namespace": "olm", "catalogSourceName": "community", "catalogSourceNamespace": "olm",
+		"properties": `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"2.0.0"}}]}`}
+	maps.Copy(ref, change)
+	return encode(t, ref)
+}
+
+// unpacked is the ConfigMap of a bundle as OLM's Job writes it.
+func unpacked(t testing.TB, uid string, labels map[string]string, manifests ...string) string {
+	t.Helper()
+	data := map[string]any{}
+	for i, m := range manifests {
+		var zipped bytes.Buffer
+		w := gzip.NewWriter(&zipped)
+		if _, err := w.Write([]byte(m)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		data["manifest-"+string(rune('a'+i))] = base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString(zipped.Bytes())))
+	}
+	return encode(t, map[string]any{
+		"metadata": map[string]any{"namespace": "olm", "name": "bundle", "uid": uid, "labels": labels,
+			"annotations": map[string]string{"olm.contentEncoding": "gzip+base64"}},
+		"binaryData": data,
+	})
+}
+
+var managed = map[string]string{"olm.managed": "true"}
+
+func digestOf(t testing.TB, csv string) [32]byte {
+	t.Helper()
+	c, err := olm.DecodeCSV([]byte(csv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Spec.ContentsDigest()
+}
+
+// replacements are those of the plan: etcdoperator.v2 replaces etcdoperator.v1.
+func replacements(t testing.TB, installed string) []rules.Replacement {
+	t.Helper()
+	return []rules.Replacement{{CSV: "etcdoperator.v2", Package: "etcd", Version: "2.0.0", Channel: "stable",
+		Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, From: "etcdoperator.v1", FromVersion: "1.0.0", FromDigest: digestOf(t, installed)}}
+}
+
+var planKey = types.NamespacedName{Namespace: "shop", Name: "p"}
+
+func TestRead(t *testing.T) {
+	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "configmaps", "secrets")
+	installed := at("clusterserviceversions", "shop/etcdoperator.v1")
+	byImage := planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", refJSON(t, nil)}, step{"CustomResourceDefinition", "etcds.example.com", refJSON(t, nil)})
+	reference := func(change map[string]string) string {
+		return planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", refJSON(t, change)})
+	}
+	const bundle = "configmaps olm/bundle"
+	for _, c := range []struct {
+		name  string
+		store map[string]string
+		// fault is part of that of the change set; "" for none.
+		fault string
+	}{
+		{"the manifests are in the plan", map[string]string{"plan": planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after},
+			step{"CustomResourceDefinition", "etcds.example.com", definition})}, ""},
+		{"OLM unpacked the bundle", map[string]string{"plan": byImage, bundle: unpacked(t, "1", managed, after, definition)}, ""},
+		{"the ConfigMap is gone", map[string]string{"plan": byImage}, "ConfigMap olm/bundle, which its bundle is unpacked into, does not exist"},
+		{"the ConfigMap lacks OLM's label", map[string]string{"plan": byImage, bundle: unpacked(t, "1", nil, after)}, "lacks label olm.managed=true"},
+		{"the ConfigMap is in another namespace than the catalog", map[string]string{"plan": reference(map[string]string{"namespace": "shop"}),
+			"configmaps shop/bundle": unpacked(t, "1", managed, after)}, "is not in the namespace of its catalog"},
+		{"the reference names another catalog", map[string]string{"plan": reference(map[string]string{"catalogSourceName": "other"}),
+			bundle: unpacked(t, "1", managed, after)}, "is not in the namespace of its catalog"},
+		{"the ConfigMap is empty", map[string]string{"plan": byImage, bundle: unpacked(t, "1", managed)}, "etcdoperator.v2"},
+		{"the ConfigMap is no gzip", map[string]string{"plan": byImage, bundle: strings.ReplaceAll(unpacked(t, "1", managed, after), "SDRz", "AAAA")}, "cannot be read"},
+		{"the plan has no step of it", map[string]string{"plan": planJSON(t)}, "the plan has no step of it"},
+		{"the manifest is no object", map[string]string{"plan": planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", `"text"`})}, "cannot be read"},
+		{"the manifest is cut off", map[string]string{"plan": planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after[:100]})}, "cannot be read"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := &objects{m: map[string]string{installed: before}}
+			maps.Copy(store.m, c.store)
+			store.m[at("installplans", "shop/p")] = c.store["plan"]
+			r, err := Read(t.Context(), store, planKey, replacements(t, before))
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := r.ByCSV["etcdoperator.v2"]
+			if c.fault != "" {
+				if !strings.Contains(set.Fault, c.fault) {
+					t.Fatalf("fault %q, want %q", set.Fault, c.fault)
+				}
+				return
+			}
+			if set.Fault != "" {
+				t.Fatal(set.Fault)
+			}
+			if got := set.Of(change.Permissions); len(got) != 1 || !strings.Contains(got[0].Text, "secrets") {
+				t.Errorf("permissions that were not there before: %v, want one on secrets", got)
+			}
+			if set.Spec != digestOf(t, after) {
+				t.Error("the digest of the spec is not that of the ClusterServiceVersion")
+			}
+			if set.From != "etcdoperator.v1" || set.Catalog != "olm/community" || set.Channel != "stable" || set.Version != "2.0.0" || set.Package != "etcd" {
+				t.Errorf("set %+v", set)
+			}
+		})
+	}
+}
+
+// TestReadSameDigest reads one bundle from a plan and from a ConfigMap: a catalog may have it in either form.
+func TestReadSameDigest(t *testing.T) {
+	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "configmaps", "secrets")
+	digest := func(plan, configMap string) string {
+		r, err := Read(t.Context(), &objects{m: map[string]string{at("clusterserviceversions", "shop/etcdoperator.v1"): before,
+			at("installplans", "shop/p"): plan, "configmaps olm/bundle": configMap}}, planKey, replacements(t, before))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.ByCSV["etcdoperator.v2"].Digest()
+	}
+	inline := digest(planJSON(t, step{"CustomResourceDefinition", "etcds.example.com", definition}, step{"ClusterServiceVersion", "etcdoperator.v2", after}), "")
+	byImage := digest(planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", refJSON(t, nil)}), unpacked(t, "1", managed, after, definition))
+	if inline != byImage || !strings.HasPrefix(inline, "sha256:") {
+		t.Errorf("digests %s and %s", inline, byImage)
+	}
+}
+
+// TestReadAgain returns errors for what may be different when it is read again.
+func TestReadAgain(t *testing.T) {
+	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "configmaps")
+	plan := planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after})
+	for name, store := range map[string]*objects{
+		"the plan is gone":              {m: map[string]string{}},
+		"the installed version is gone": {m: map[string]string{at("installplans", "shop/p"): plan}},
+		"the installed version is another one": {m: map[string]string{at("installplans", "shop/p"): plan,
+			at("clusterserviceversions", "shop/etcdoperator.v1"): csvJSON(t, "etcdoperator.v1", "pods")}},
+		"forbidden": {m: map[string]string{}, err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "bundle", errors.New("no right"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r, err := Read(t.Context(), store, planKey, replacements(t, before)); err == nil {
+				t.Errorf("it was read: %+v", r)
+			}
+		})
+	}
+}
+
+// TestReadHostileNames reads no other object than a definition, whatever its name is.
+func TestReadHostileNames(t *testing.T) {
+	before := csvJSON(t, "etcdoperator.v1", "configmaps")
+	store := &objects{m: map[string]string{at("clusterserviceversions", "shop/etcdoperator.v1"): before,
+		at("installplans", "shop/p"): planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", csvJSON(t, "etcdoperator.v2", "configmaps")},
+			step{"CustomResourceDefinition", "x", strings.ReplaceAll(definition, "etcds.example.com", "../../../../api/v1/namespaces/kube-system/secrets/token")})}}
+	if _, err := Read(t.Context(), store, planKey, replacements(t, before)); err != nil {
+		t.Fatal(err)
+	}
+	for _, asked := range store.asked {
+		if strings.Contains(asked, "..") {
+			t.Errorf("asked for %s", asked)
+		}
+	}
+}
