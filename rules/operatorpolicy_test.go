@@ -57,7 +57,7 @@ func TestValidatePolicy(t *testing.T) {
 		"a version with full-width digits":    {versions("etcd.v\uff11.0.0"), "U+FF11"},
 		"a version with a zero-width blank":   {versions("etcd.v1\u200b.0.0"), "U+200B"},
 		"a version with a digest":             {versions("etcd.v1.0.0@sha256:" + strings.Repeat("a", 64)), ""},
-		"a digest that is too short":          {versions("etcd.v1.0.0@sha256:" + strings.Repeat("a", 63)), "spec.versions[0]"},
+		"a version with half a digest":        {versions("etcd.v1.0.0@sha256:" + strings.Repeat("a", 63)), "spec.versions[0]"},
 		"a digest in capitals":                {versions("etcd.v1.0.0@sha256:" + strings.Repeat("A", 64)), "spec.versions[0]"},
 		"a digest of another kind":            {versions("etcd.v1.0.0@sha512:" + strings.Repeat("a", 128)), "spec.versions[0]"},
 		"a digest with look-alikes":           {versions("etcd.v1.0.0@sha256:" + strings.Repeat("\u0430", 32)), "spec.versions[0]"},
