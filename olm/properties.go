@@ -16,6 +16,7 @@ const (
 	TypeConstraint      = "olm.constraint"
 	TypeLabel           = "olm.label"
 	TypeMaxOpenShift    = "olm.maxOpenShiftVersion"
+	TypeDeprecated      = "olm.deprecated"
 )
 
 // Property is one property of a bundle, or of the cluster.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/internal/panics"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/stream"
 )
@@ -54,6 +55,8 @@ type FeedOptions struct {
 	Completer Completer
 	// Packages are those of catalogs. Whoever changes them calls PackageChanged. Default: none is known.
 	Packages Packages
+	// Changes are what plans change. Whoever finds out more calls ContentsChanged. Default: none is known.
+	Changes rules.Changes
 	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
 	// not block. Default: not called.
 	Interrupted func()
@@ -67,7 +70,7 @@ type FeedOptions struct {
 
 // NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
-	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged}}
+	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged, Changes: o.Changes}}
 	if o.Completer != nil {
 		f.builder.Needed = o.Completer.Needed
 	}

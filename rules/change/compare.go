@@ -37,7 +37,7 @@ func (s *Set) compare(from, to *Contents) (err error) {
 	}
 	s.Spec = to.specDigest()
 	for _, part := range []func(*Set, *Contents, *Contents) error{
-		compareRights,
+		compareRights, compareWebhooks, compareDefinitions, comparePods, compareImages, compareScope, compareRequirements,
 	} {
 		if err := part(s, from, to); err != nil {
 			return err

@@ -31,6 +31,8 @@ type Contents struct {
 	catalog bool
 	// requires are packages and APIs of the properties.
 	requires []olm.Capability
+	// deprecated is set if the properties say so.
+	deprecated bool
 	// objects are the others, without the Subscriptions and ServiceAccounts, sorted by kind and name.
 	objects []object
 }
@@ -169,6 +171,7 @@ func (c *Contents) setProperties(wrapped string) error {
 		return err
 	}
 	c.Package, c.requires = bundle.Package, bundle.Requires
+	c.deprecated = slices.ContainsFunc(bundle.Properties, func(p olm.Property) bool { return p.Type == olm.TypeDeprecated })
 	if bundle.Version != "" {
 		c.Version = bundle.Version
 	}

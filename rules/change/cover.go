@@ -131,3 +131,13 @@ func normalRules(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 func ruleKey(r *rbacv1.PolicyRule) string {
 	return fmt.Sprintf("%q%q%q%q%q", r.APIGroups, r.Resources, r.Verbs, r.ResourceNames, r.NonResourceURLs)
 }
+
+// rulesKey is equal for two lists of rules with the same rules only, in any order.
+func rulesKey(rules []rbacv1.PolicyRule) string {
+	var key strings.Builder
+	for _, r := range normalRules(rules) {
+		key.WriteString(ruleKey(&r))
+		key.WriteByte('\n')
+	}
+	return key.String()
+}

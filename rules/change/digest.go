@@ -52,8 +52,9 @@ func (c *Contents) digest(r *rights) [sha256.Size]byte {
 			fmt.Fprintf(h, "%s\n", ruleKey(&rule))
 		}
 	}
+	derived := c.derivedRules()
 	for i := range c.objects {
-		if o := &c.objects[i]; !o.isRBAC() {
+		if o := &c.objects[i]; !derived.has(o) {
 			o.digest(h)
 		}
 	}

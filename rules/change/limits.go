@@ -18,7 +18,9 @@ const (
 	// maxObjects bounds the number of objects.
 	maxObjects = 4096
 	// maxDepth bounds the nesting of objects and lists. The deepest schemas in use have some 60 levels.
-	maxDepth = 256
+	maxDepth = 128
+	// maxVersions bounds the versions of a CustomResourceDefinition, and maxServed those that are compared with each other.
+	maxVersions, maxServed = 64, 8
 	// maxText bounds the text of a Difference, a Note and a Fault, in bytes.
 	maxText = 400
 	// maxPerClass bounds the differences of a class; the rest is counted in one line.
@@ -48,4 +50,6 @@ func checkSize(manifests []json.RawMessage) error {
 }
 
 // line returns the text of a Difference.
-func line(format string, args ...any) string { return text.Truncate(fmt.Sprintf(format, args...), maxText) }
+func line(format string, args ...any) string {
+	return text.Truncate(fmt.Sprintf(format, args...), maxText)
+}

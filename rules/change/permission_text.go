@@ -39,7 +39,7 @@ func (p *permission) String() string {
 var (
 	riskyVerbs     = []string{"*", "bind", "escalate", "impersonate"}
 	riskyResources = map[string][]string{
-		"": {"secrets", "nodes", "serviceaccounts/token", "pods/exec", "pods/attach", "pods/ephemeralcontainers"},
+		"":                             {"secrets", "nodes", "serviceaccounts/token", "pods/exec", "pods/attach", "pods/ephemeralcontainers"},
 		"certificates.k8s.io":          {"certificatesigningrequests/approval", "signers"},
 		"admissionregistration.k8s.io": {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -32,6 +33,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/contents"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -99,11 +101,17 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
 	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
+	changes := contents.New(contents.Options{Source: streams, Watch: contents.Watch(objects), Panics: recorder, Log: log.WithName("contents"), Now: time.Now,
+		Changed: func(namespace string) { feed.ContentsChanged(namespace) }})
 	feed = snapshot.NewFeed(snapshot.FeedOptions{
-		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Panics: recorder,
+		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Changes: changes.Get, Panics: recorder,
 		Log: log.WithName("snapshot"), Now: time.Now, Interrupted: versions.Refresh,
 	})
-	runnables := []ctrlmanager.Runnable{catalogs, resolver, feed, versions}
+	runnables := []ctrlmanager.Runnable{catalogs, changes, resolver, feed, versions}
 	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)
 	if o.BackgroundLoop {
 		loop, err = operatorpolicy.New(operatorpolicy.Options{

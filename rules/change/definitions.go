@@ -1,0 +1,251 @@
+package change
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// definition is what is read of a CustomResourceDefinition. Schemas are decoded only if they differ.
+type definition struct {
+	name string
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
+		Scope      string `json:"scope"`
+		Conversion struct {
+			Strategy string `json:"strategy"`
+			Webhook  struct {
+				ClientConfig struct {
+					URL string `json:"url"`
+				} `json:"clientConfig"`
+			} `json:"webhook"`
+		} `json:"conversion"`
+		PreserveUnknownFields bool                `json:"preserveUnknownFields"`
+		Versions              []definitionVersion `json:"versions"`
+	} `json:"spec"`
+}
+
+type definitionVersion struct {
+	Name         string          `json:"name"`
+	Served       bool            `json:"served"`
+	Schema       json.RawMessage `json:"schema"`
+	Subresources struct {
+		Status *struct{} `json:"status"`
+		Scale  *struct{} `json:"scale"`
+	} `json:"subresources"`
+}
+
+// isDefinition reports whether an object is a CustomResourceDefinition.
+func (h *header) isDefinition() bool {
+	return h.is(apiextensionsv1.GroupName, "CustomResourceDefinition")
+}
+
+// readDefinitions returns the CustomResourceDefinitions of a bundle by name.
+func (c *Contents) readDefinitions() (map[string]*definition, error) {
+	found := map[string]*definition{}
+	for i := range c.objects {
+		o := &c.objects[i]
+		if !o.isDefinition() {
+			continue
+		}
+		if o.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
+			return nil, fmt.Errorf("%s is of %s, want %s", o, text.Name(o.APIVersion), apiextensionsv1.SchemeGroupVersion)
+		}
+		d := &definition{name: o.Metadata.Name}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d); err != nil {
+			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+		}
+		if n := len(d.Spec.Versions); n > maxVersions {
+			return nil, fmt.Errorf("%s has %d versions, at most %d are read", o, n, maxVersions)
+		}
+		found[d.name] = d
+	}
+	converts := c.converts()
+	for name, d := range found {
+		if converts[name] { // OLM writes the webhook into it
+			d.Spec.Conversion.Strategy = string(apiextensionsv1.WebhookConverter)
+		}
+		if d.Spec.Conversion.Strategy == "" { // the default
+			d.Spec.Conversion.Strategy = string(apiextensionsv1.NoneConverter)
+		}
+	}
+	return found, nil
+}
+
+// version returns a version by name; nil if there is none.
+func (d *definition) version(name string) *definitionVersion {
+	i := slices.IndexFunc(d.Spec.Versions, func(v definitionVersion) bool { return v.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &d.Spec.Versions[i]
+}
+
+// versionNames returns the names of the versions that are served.
+func (d *definition) versionNames() []string {
+	var names []string
+	for i := range d.Spec.Versions {
+		if d.Spec.Versions[i].Served {
+			names = append(names, d.Spec.Versions[i].Name)
+		}
+	}
+	return sorted(names)
+}
+
+func compareDefinitions(s *Set, from, to *Contents) error {
+	before, err := from.readDefinitions()
+	if err != nil {
+		return fmt.Errorf("what is installed cannot be read: %w", err)
+	}
+	after, err := to.readDefinitions()
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(after) {
+		switch was, is := before[name], after[name]; {
+		case was == nil:
+			s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(name), text.Name(is.Spec.Names.Kind), text.Name(is.Spec.Scope),
+				text.Names(is.versionNames(), maxListed))
+			if url := is.Spec.Conversion.Webhook.ClientConfig.URL; url != "" {
+				s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(name), text.Quote(url))
+			}
+		default:
+			c := definitionComparison{set: s, from: was, to: is}
+			if err := c.compare(); err != nil {
+				return fmt.Errorf("CustomResourceDefinition %s cannot be compared: %w", text.Name(name), err)
+			}
+		}
+	}
+	return nil
+}
+
+// definitionComparison compares one CustomResourceDefinition with what is stored.
+type definitionComparison struct {
+	set      *Set
+	from, to *definition
+}
+
+func (c *definitionComparison) broken(format string, args ...any) {
+	c.set.add(BreakingCRDs, Notable, "%s: %s", text.Name(c.to.name), fmt.Sprintf(format, args...))
+}
+
+func (c *definitionComparison) compare() error {
+	for _, change := range []struct{ what, from, to string }{
+		{"scope", c.from.Spec.Scope, c.to.Spec.Scope},
+		{"kind", c.from.Spec.Names.Kind, c.to.Spec.Names.Kind},
+		{"plural", c.from.Spec.Names.Plural, c.to.Spec.Names.Plural},
+		{"conversion", c.from.Spec.Conversion.Strategy, c.to.Spec.Conversion.Strategy},
+		{"preserveUnknownFields", fmt.Sprint(c.from.Spec.PreserveUnknownFields), fmt.Sprint(c.to.Spec.PreserveUnknownFields)},
+	} {
+		if change.from != change.to {
+			c.broken("%s changed: %s -> %s", change.what, text.Name(change.from), text.Name(change.to))
+		}
+	}
+	if url := c.to.Spec.Conversion.Webhook.ClientConfig.URL; url != "" && url != c.from.Spec.Conversion.Webhook.ClientConfig.URL {
+		c.set.add(Webhooks, Risky, "conversion of %s by %s", text.Name(c.to.name), text.Quote(url))
+	}
+	for i := range c.from.Spec.Versions {
+		was := &c.from.Spec.Versions[i]
+		is := c.to.version(was.Name)
+		switch {
+		case is == nil:
+			c.broken("version %s is removed", text.Name(was.Name))
+		case was.Served && !is.Served:
+			c.broken("version %s is no longer served", text.Name(was.Name))
+		default:
+			if err := c.compareVersion(was, is); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range c.to.Spec.Versions {
+		if v := &c.to.Spec.Versions[i]; c.from.version(v.Name) == nil {
+			c.set.add(Definitions, Notable, "adds version %s of %s", text.Name(v.Name), text.Name(c.to.name))
+		}
+	}
+	return c.compareServed()
+}
+
+// compareVersion compares a version with itself before.
+func (c *definitionComparison) compareVersion(was, is *definitionVersion) error {
+	for _, sub := range []struct {
+		name    string
+		was, is bool
+	}{
+		{"status", was.Subresources.Status != nil, is.Subresources.Status != nil},
+		{"scale", was.Subresources.Scale != nil, is.Subresources.Scale != nil},
+	} {
+		if sub.was != sub.is {
+			c.broken("%s: subresource %s %s", text.Name(is.Name), sub.name, map[bool]string{true: "added", false: "removed"}[sub.is])
+		}
+	}
+	lines, err := compareSchemas(was.Schema, is.Schema)
+	if err != nil {
+		return fmt.Errorf("version %s: %w", text.Name(is.Name), err)
+	}
+	for _, l := range lines {
+		c.broken("%s: %s", text.Name(is.Name), l)
+	}
+	return nil
+}
+
+// compareServed compares the served versions with each other if no webhook converts between them: a field that one of them lacks is lost.
+// What was so before is no difference.
+func (c *definitionComparison) compareServed() error {
+	if c.to.Spec.Conversion.Strategy == string(apiextensionsv1.WebhookConverter) {
+		return nil
+	}
+	served := c.to.versionNames()
+	if len(served) > maxServed {
+		if len(served) != len(c.from.versionNames()) {
+			c.broken("%d versions are served, more than the %d that are compared with each other", len(served), maxServed)
+		}
+		return nil
+	}
+	for i, older := range served {
+		for _, newer := range served[i+1:] {
+			if err := c.comparePair(older, newer); err != nil {
+				return fmt.Errorf("versions %s and %s: %w", text.Name(older), text.Name(newer), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *definitionComparison) comparePair(older, newer string) error {
+	a, b := c.to.version(older), c.to.version(newer)
+	wasA, wasB := c.from.version(older), c.from.version(newer)
+	paired := wasA != nil && wasB != nil && wasA.Served && wasB.Served
+	if paired && sameSchema(wasA.Schema, a.Schema) && sameSchema(wasB.Schema, b.Schema) {
+		return nil
+	}
+	lines, err := compareSchemas(a.Schema, b.Schema)
+	if err != nil || len(lines) == 0 {
+		return err
+	}
+	var known []string
+	if paired {
+		if known, err = compareSchemas(wasA.Schema, wasB.Schema); err != nil {
+			return err
+		}
+	}
+	for _, l := range lines {
+		if !slices.Contains(known, l) {
+			c.broken("%s -> %s: %s", text.Name(older), text.Name(newer), l)
+		}
+	}
+	return nil
+}
+
+// sameSchema reports whether two schemas are equal as JSON. Schemas that differ may still have the same meaning.
+func sameSchema(a, b json.RawMessage) bool { return olm.ContentsDigest(a) == olm.ContentsDigest(b) }

@@ -1,0 +1,305 @@
+package change
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/crdify/pkg/config"
+	"sigs.k8s.io/crdify/pkg/runner"
+	"sigs.k8s.io/crdify/pkg/validations"
+	"sigs.k8s.io/crdify/pkg/validations/property"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+type (
+	schema     = apiextensionsv1.JSONSchemaProps
+	comparator = validations.Comparator[schema]
+)
+
+// comparators are those of crdify with the configuration that OLM v1 uses (package crdupgradesafety of operator-controller): all of its
+// default registry, as errors, except that descriptions may change and enums may grow.
+var comparators = sync.OnceValues(func() ([]comparator, error) {
+	registry := runner.DefaultRegistry()
+	loaded, err := validations.LoadValidationsFromRegistry(registry)
+	if err != nil {
+		return nil, fmt.Errorf("load the comparators of crdify: %w", err)
+	}
+	configured, err := validations.ConfigureValidations(loaded, registry, config.Config{Validations: []config.ValidationConfig{
+		{Name: "description", Enforcement: config.EnforcementPolicyNone},
+		{Name: "enum", Enforcement: config.EnforcementPolicyError, Configuration: map[string]any{"additionPolicy": property.AdditionPolicyAllow}},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("configure the comparators of crdify: %w", err)
+	}
+	return validations.ComparatorsForValidations[schema](slices.Collect(maps.Values(configured))...), nil
+})
+
+// maxWork bounds the copies of schema nodes that crdify makes of one schema: each node once for each of its ancestors.
+const maxWork = 100_000
+
+// compareSchemas returns what objects or clients of one schema may not survive in another, a sorted line for each. Lists of one line each:
+// fields that are removed, and constraints of fields that both have.
+func compareSchemas(rawA, rawB json.RawMessage) ([]string, error) {
+	if sameSchema(rawA, rawB) {
+		return nil, nil
+	}
+	a, err := readSchema(rawA)
+	if err != nil {
+		return nil, err
+	}
+	b, err := readSchema(rawB)
+	if err != nil {
+		return nil, err
+	}
+	if prune(a, b) {
+		return nil, nil
+	}
+	if work(a, 1)+work(b, 1) > maxWork {
+		return []string{"the schema changes in more places than are compared"}, nil
+	}
+	return compareFields(a, b)
+}
+
+// readSchema decodes the schema of a version. A version without one accepts anything.
+func readSchema(raw json.RawMessage) (*schema, error) {
+	var validation apiextensionsv1.CustomResourceValidation
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &validation); err != nil {
+			return nil, fmt.Errorf("the schema cannot be read: %w", err)
+		}
+	}
+	if validation.OpenAPIV3Schema == nil {
+		return &schema{}, nil
+	}
+	normalize(validation.OpenAPIV3Schema)
+	return validation.OpenAPIV3Schema, nil
+}
+
+// escapeName keeps the paths of two fields apart: crdify joins names with dots.
+var escapeName = strings.NewReplacer("%", "%25", ".", "%2E", "[", "%5B", "]", "%5D")
+
+// normalize removes what has no effect on validation, and brings the rest into the form in which it is compared:
+//   - Defaults and enums in the order of keys of the API server, which stores them so.
+//   - Compositions (allOf, anyOf, oneOf, not) as a digest in field id, which schemas of CustomResourceDefinitions may not have. crdify puts the
+//     members of a composition in the place of the field that they constrain, so it would not see changes of that field.
+//   - Fields with names that are no part of a path escaped.
+//   - Without the fields that the API server forbids: crdify walks over them in random order.
+func normalize(s *schema) {
+	s.Description, s.Title, s.Example, s.ExternalDocs = "", "", nil, nil
+	s.PatternProperties, s.Definitions, s.Dependencies, s.AdditionalItems, s.ID = nil, nil, nil, nil, ""
+	if s.Default != nil {
+		s.Default = &apiextensionsv1.JSON{Raw: canonical(s.Default.Raw)}
+	}
+	for i := range s.Enum {
+		s.Enum[i].Raw = canonical(s.Enum[i].Raw)
+	}
+	slices.Sort(s.Required)
+	if s.AllOf != nil || s.AnyOf != nil || s.OneOf != nil || s.Not != nil {
+		s.ID = compositionDigest(s)
+		s.AllOf, s.AnyOf, s.OneOf, s.Not = nil, nil, nil, nil
+	}
+	if s.Items != nil {
+		s.Items.JSONSchemas = nil
+		if s.Items.Schema != nil {
+			normalize(s.Items.Schema)
+		}
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		normalize(s.AdditionalProperties.Schema)
+	}
+	properties := make(map[string]schema, len(s.Properties))
+	for name, p := range s.Properties {
+		normalize(&p)
+		properties[escapeName.Replace(name)] = p
+	}
+	s.Properties = properties
+}
+
+// compositionDigest returns a digest of the compositions of a schema.
+func compositionDigest(s *schema) string {
+	raw, err := json.Marshal(&schema{AllOf: s.AllOf, AnyOf: s.AnyOf, OneOf: s.OneOf, Not: s.Not})
+	if err != nil {
+		return "invalid" // what decoded also encodes
+	}
+	return fmt.Sprintf("%x", olm.ContentsDigest(raw))
+}
+
+// canonical returns JSON with sorted keys and without white space; invalid JSON unchanged.
+func canonical(raw []byte) []byte {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var value any
+	if d.Decode(&value) != nil {
+		return raw
+	}
+	sorted, err := json.Marshal(value)
+	if err != nil {
+		return raw
+	}
+	return sorted
+}
+
+// prune removes from both schemas the fields that are equal in both, so that crdify compares only what differs. It reports whether all of
+// it is equal.
+func prune(a, b *schema) bool {
+	same := true
+	for name, was := range a.Properties {
+		is, ok := b.Properties[name]
+		if ok && prune(&was, &is) {
+			delete(a.Properties, name)
+			delete(b.Properties, name)
+			continue
+		}
+		same = false
+	}
+	same = same && len(b.Properties) == 0
+	same = pruneChild(itemsOf(a), itemsOf(b)) && same
+	same = pruneChild(valuesOf(a), valuesOf(b)) && same
+	return same && equality.Semantic.DeepEqual(shallow(a), shallow(b))
+}
+
+// pruneChild prunes the schemas of elements.
+func pruneChild(a, b *schema) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return prune(a, b)
+}
+
+func itemsOf(s *schema) *schema {
+	if s.Items == nil {
+		return nil
+	}
+	return s.Items.Schema
+}
+
+func valuesOf(s *schema) *schema {
+	if s.AdditionalProperties == nil {
+		return nil
+	}
+	return s.AdditionalProperties.Schema
+}
+
+// shallow returns a schema without those of its fields and elements.
+func shallow(s *schema) *schema {
+	only := *s
+	only.Properties, only.Items = nil, nil
+	if valuesOf(s) != nil {
+		only.AdditionalProperties = &apiextensionsv1.JSONSchemaPropsOrBool{Allows: s.AdditionalProperties.Allows}
+	}
+	return &only
+}
+
+// work returns the number of nodes that are copied if each ancestor of a node copies it; depth counts the ancestors.
+func work(s *schema, depth int) int {
+	if s == nil {
+		return 0
+	}
+	total := depth + work(itemsOf(s), depth+1) + work(valuesOf(s), depth+1)
+	for _, p := range s.Properties {
+		total += work(&p, depth+1)
+	}
+	return total
+}
+
+// compareFields compares two schemas field by field.
+func compareFields(a, b *schema) ([]string, error) {
+	compare, err := comparators()
+	if err != nil {
+		return nil, err
+	}
+	was := validations.FlattenCRDVersion(versionOf(a))
+	is := validations.FlattenCRDVersion(versionOf(b))
+	var lines []string
+	for path, old := range was {
+		node := is[path]
+		if node == nil {
+			if parent := parentOf(path); parent == "" || is[parent] != nil { // else the parent is what is removed
+				lines = append(lines, fieldName(path)+" is removed")
+			}
+			continue
+		}
+		for _, result := range validations.CompareProperties(alone(old), alone(node), config.EnforcementPolicyError, compare...) {
+			for _, message := range result.Errors {
+				lines = append(lines, fieldName(path)+": "+describe(result.Name, message, old, node))
+			}
+		}
+	}
+	return sorted(lines), nil
+}
+
+func versionOf(s *schema) apiextensionsv1.CustomResourceDefinitionVersion {
+	return apiextensionsv1.CustomResourceDefinitionVersion{Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: s}}
+}
+
+// alone returns a copy of a field's schema without those of its fields and elements.
+func alone(s *schema) *schema { return shallow(s).DeepCopy() }
+
+// parentOf returns the path of the object or list that a field belongs to; "" for the root.
+func parentOf(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
+
+// fieldName returns a path as messages show it: crdify's begins with ^.
+func fieldName(path string) string {
+	name := strings.TrimPrefix(strings.TrimPrefix(path, "^"), ".")
+	if name == "" {
+		return "the object"
+	}
+	return text.Escape(name)
+}
+
+// describe returns what a comparator found without what changes from one call to the next.
+func describe(name, message string, was, is *schema) string {
+	switch name {
+	case "required":
+		added := slices.DeleteFunc(slices.Clone(is.Required), func(f string) bool { return slices.Contains(was.Required, f) })
+		return "new required fields: " + text.Names(sorted(added), maxListed)
+	case "unhandled":
+		return "changed: " + text.Join(changedKeywords(was, is), maxListed)
+	}
+	return text.Truncate(strings.Replace(message, " : ", ": ", 1), maxText)
+}
+
+// handled are the keywords that comparators of crdify compare.
+var handled = []string{"type", "required", "enum", "default", "description", "maximum", "maxItems", "maxLength", "maxProperties",
+	"minimum", "minItems", "minLength", "minProperties"}
+
+// changedKeywords returns the keywords of a field that differ and that no comparator handles.
+func changedKeywords(was, is *schema) []string {
+	before, after := keywords(was), keywords(is)
+	var changed []string
+	for name := range before {
+		if !bytes.Equal(before[name], after[name]) {
+			changed = append(changed, name)
+		}
+	}
+	for name := range after {
+		if before[name] == nil {
+			changed = append(changed, name)
+		}
+	}
+	changed = slices.DeleteFunc(changed, func(name string) bool { return slices.Contains(handled, name) })
+	if i := slices.Index(changed, "id"); i >= 0 {
+		changed[i] = "allOf, anyOf, oneOf or not"
+	}
+	return sorted(changed)
+}
+
+func keywords(s *schema) map[string]json.RawMessage {
+	var found map[string]json.RawMessage
+	raw, err := json.Marshal(shallow(s))
+	if err != nil || json.Unmarshal(raw, &found) != nil {
+		return nil // a schema always encodes as an object
+	}
+	return found
+}

@@ -1,0 +1,178 @@
+package change
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// webhook is an admission webhook of a ClusterServiceVersion or of a webhook configuration.
+type webhook struct {
+	Name              string                           `json:"name"`
+	Rules             []admissionv1.RuleWithOperations `json:"rules"`
+	FailurePolicy     *admissionv1.FailurePolicyType   `json:"failurePolicy"`
+	MatchPolicy       *admissionv1.MatchPolicyType     `json:"matchPolicy"`
+	ObjectSelector    *metav1.LabelSelector            `json:"objectSelector"`
+	NamespaceSelector *metav1.LabelSelector            `json:"namespaceSelector"`
+	MatchConditions   []admissionv1.MatchCondition     `json:"matchConditions"`
+	ClientConfig      struct {
+		URL *string `json:"url"`
+	} `json:"clientConfig"`
+}
+
+// readWebhooks returns the admission webhooks of a bundle by kind and name.
+func (c *Contents) readWebhooks() (map[string]*webhook, error) {
+	found := map[string]*webhook{}
+	for i := range c.spec.WebhookDefinitions {
+		d := &c.spec.WebhookDefinitions[i]
+		if d.Type == v1alpha1.ConversionWebhook {
+			continue
+		}
+		kind := strings.ToLower(strings.TrimSuffix(string(d.Type), "AdmissionWebhook"))
+		merge(found, kind, &webhook{Name: d.GenerateName, Rules: d.Rules, FailurePolicy: d.FailurePolicy, MatchPolicy: d.MatchPolicy,
+			ObjectSelector: d.ObjectSelector})
+	}
+	for i := range c.objects {
+		o := &c.objects[i]
+		kind, ok := strings.CutSuffix(o.Kind, "WebhookConfiguration")
+		if !ok || o.group() != admissionv1.GroupName {
+			continue
+		}
+		var configuration struct {
+			Webhooks []webhook `json:"webhooks"`
+		}
+		if err := json.Unmarshal(o.raw, &configuration); err != nil {
+			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+		}
+		for j := range configuration.Webhooks {
+			merge(found, strings.ToLower(kind), &configuration.Webhooks[j])
+		}
+	}
+	return found, nil
+}
+
+// merge adds a webhook. Those with the same kind and name get numbers in the order of their contents.
+func merge(found map[string]*webhook, kind string, w *webhook) {
+	key := text.Name(kind) + " webhook " + text.Name(w.Name)
+	for n := 2; found[key] != nil; n++ {
+		key = fmt.Sprintf("%s webhook %s (%d)", text.Name(kind), text.Name(w.Name), n)
+	}
+	found[key] = w
+}
+
+// converts returns the names of the CustomResourceDefinitions whose objects webhooks of the ClusterServiceVersion convert.
+func (c *Contents) converts() map[string]bool {
+	names := map[string]bool{}
+	for i := range c.spec.WebhookDefinitions {
+		if d := &c.spec.WebhookDefinitions[i]; d.Type == v1alpha1.ConversionWebhook {
+			for _, name := range d.ConversionCRDs {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+func compareWebhooks(s *Set, from, to *Contents) error {
+	before, err := from.readWebhooks()
+	if err != nil {
+		return fmt.Errorf("what is installed cannot be read: %w", err)
+	}
+	after, err := to.readWebhooks()
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(after) {
+		is := after[name]
+		was := before[name]
+		if was == nil {
+			matches, risk := describeTuples(is.tuples())
+			s.add(Webhooks, risk, "adds %s: %s", name, matches)
+			continue
+		}
+		s.compareWebhook(name, was, is)
+	}
+	converted := from.converts()
+	for _, name := range sortedKeys(to.converts()) {
+		if !converted[name] {
+			s.add(Webhooks, Notable, "adds conversion webhook of %s", text.Name(name))
+		}
+	}
+	return nil
+}
+
+// compareWebhook adds what makes a webhook match more, or do more harm when it fails.
+func (s *Set) compareWebhook(name string, was, is *webhook) {
+	tuples := is.tuples()
+	added, exact := was.uncovered(tuples)
+	if !exact {
+		s.note("%s: there are too many rules to compare, so all of its rules are shown", name)
+	}
+	if len(added) > 0 {
+		matches, risk := describeTuples(added)
+		s.add(Webhooks, risk, "%s also matches: %s", name, matches)
+	}
+	_, risk := describeTuples(tuples)
+	for _, change := range []struct {
+		changed bool
+		text    string
+	}{
+		{failsOpen(was) && !failsOpen(is), "refuses what it cannot check now (failurePolicy Fail)"},
+		{loosened(requirements(was.ObjectSelector), requirements(is.ObjectSelector)), "matches other objects (objectSelector)"},
+		{loosened(requirements(was.NamespaceSelector), requirements(is.NamespaceSelector)), "matches other namespaces (namespaceSelector)"},
+		{loosened(conditions(was), conditions(is)), "matches under other conditions (matchConditions)"},
+		{exactMatch(was) && !exactMatch(is), "matches other versions of the same API (matchPolicy Equivalent)"},
+	} {
+		if change.changed {
+			s.add(Webhooks, risk, "%s %s", name, change.text)
+		}
+	}
+	if url := is.ClientConfig.URL; url != nil && (was.ClientConfig.URL == nil || *was.ClientConfig.URL != *url) {
+		s.add(Webhooks, Risky, "%s calls %s", name, text.Quote(*url))
+	}
+}
+
+func failsOpen(w *webhook) bool {
+	return w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Ignore
+}
+
+func exactMatch(w *webhook) bool { return w.MatchPolicy != nil && *w.MatchPolicy == admissionv1.Exact }
+
+// requirements returns what a selector requires; nothing for one that matches everything.
+func requirements(s *metav1.LabelSelector) []string {
+	if s == nil {
+		return nil
+	}
+	var all []string
+	for label, value := range s.MatchLabels {
+		all = append(all, fmt.Sprintf("%q In %q", label, []string{value}))
+	}
+	for _, e := range s.MatchExpressions {
+		all = append(all, fmt.Sprintf("%q %s %q", e.Key, e.Operator, sorted(e.Values)))
+	}
+	return all
+}
+
+func conditions(w *webhook) []string {
+	var all []string
+	for _, c := range w.MatchConditions {
+		all = append(all, c.Expression)
+	}
+	return all
+}
+
+// loosened reports whether a requirement is dropped or replaced. More requirements match less.
+func loosened(was, is []string) bool {
+	known := make(map[string]bool, len(is))
+	for _, r := range is {
+		known[r] = true
+	}
+	return slices.ContainsFunc(was, func(r string) bool { return !known[r] })
+}
