@@ -245,7 +245,7 @@ func TestConsent(t *testing.T) {
 			changes: reading(nil, etcdChange(func(s *change.Set) {
 				s.Differences = []change.Difference{{Class: change.Permissions, Text: "get on \u0441ecrets\x1b[2J"}}
 			})),
-			says: []string{`get on \u0441ecrets [2J; accept`},
+			says: []string{`get on \u0441ecrets [2J`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

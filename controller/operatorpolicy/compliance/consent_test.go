@@ -1,0 +1,104 @@
+package compliance
+
+import (
+	"testing"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// reviewed is an upgrade of etcd that asks for rights, under a policy with consent.
+func reviewed(p *olm.InstallPlan, consent policyv1beta2.Consent) given {
+	return func(in *Input) {
+		upgrading(p, p.Metadata.Name)(in)
+		in.Policy.Spec.Consent = &consent
+		installed := rules.Installed{CSV: "etcd.v1.2.0", Package: "etcd", Version: "1.2.0"}
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{
+			Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(in.Policy)}, CSVs: []rules.Installed{installed}, Plans: in.Namespace.Plans(),
+			Changes: func(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
+				return &rules.PlanChanges{Plan: plan.ContentsDigest(), Replacements: replacements, ByCSV: map[string]*change.Set{"etcd.v1.3.0": upgradeOfEtcd()}}
+			},
+		})
+	}
+}
+
+func upgradeOfEtcd() *change.Set {
+	return &change.Set{CSV: "etcd.v1.3.0", Package: "etcd", Version: "1.3.0", From: "etcd.v1.2.0",
+		Differences: []change.Difference{{Class: change.Permissions, Text: "cluster-wide: get on secrets"}}}
+}
+
+func TestConsentInStatus(t *testing.T) {
+	digest := upgradeOfEtcd().Digest()
+	upgrade := func(phase string, edit ...func(*olm.InstallPlan)) *olm.InstallPlan {
+		p := aPlan("install-b", 2, CSV{Object: Object{Name: "etcd.v1.3.0"}, Package: "etcd", Version: "1.3.0"})
+		p.Status.BundleLookups[0].Catalog = olm.Catalog{Namespace: "olm", Name: "community"}
+		p.Spec.Approved, p.Status.Phase = phase != olm.PhaseRequiresApproval, phase
+		for _, e := range edit {
+			e(p)
+		}
+		return p
+	}
+	annotated := func(p *olm.InstallPlan) {
+		p.Metadata.Annotations.Consent, p.Metadata.Annotations.ConsentBy = digest, "alice"
+	}
+	hold := policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold}
+	accepted := policyv1beta2.Consent{Permissions: policyv1beta2.ConsentHold, Accepted: []string{digest}}
+	manual := []string{"update Subscription shop/etcd"} // Opgate approves instead of OLM
+	const (
+		waits = "An upgrade to etcd.v1.3.0 is available on the stable-1.2 channel, the InstallPlan shop/install-b for [etcd.v1.3.0] awaits approval"
+		runs  = "the InstallPlan shop/install-b is installing"
+	)
+	for _, s := range []scenario{
+		{
+			name: "consent by the policy", given: []given{enforced, reviewed(upgrade(olm.PhaseInstalling), accepted)},
+			says:    map[string]string{TypeInstallPlan: runs + "; consent: etcd.v1.3.0 " + digest + " by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
+			actions: manual,
+		},
+		{
+			name: "consent by a user", given: []given{enforced, reviewed(upgrade(olm.PhaseInstalling, annotated), hold)},
+			says: map[string]string{TypeInstallPlan: runs + "; consent: etcd.v1.3.0 " + digest +
+				` by annotation opgate.io/consent of user "alice" for OperatorPolicy policies/etcd-policy`},
+			actions: manual,
+		},
+		{
+			name: "the plan is approved in this reconciliation",
+			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), accepted), func(in *Input) {
+				in.Approvals["install-b"] = Approval{Done: true}
+			}},
+			says: map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved; consent: etcd.v1.3.0 " + digest +
+				" by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
+			actions: manual,
+		},
+		{
+			name: "the plan has finished", given: []given{enforced, reviewed(upgrade(olm.PhaseComplete, annotated), hold)},
+			says:    map[string]string{TypeInstallPlan: "no InstallPlans requiring approval were found; annotation opgate.io/consent consents to " + digest + ` for user "alice"`},
+			actions: manual,
+		},
+		{
+			name: "consent without an approval", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), accepted)},
+			says:    map[string]string{TypeInstallPlan: waits},
+			actions: manual,
+		},
+		{
+			name: "what holds the plan is a blocker", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
+				in.Approvals["install-b"] = Approval{Blockers: []rules.Blocker{{CSV: "etcd.v1.3.0", Why: "etcd.v1.3.0 is held"}}}
+			}},
+			says:    map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held"},
+			actions: manual,
+		},
+		{
+			name: "a change that is only warned of", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), policyv1beta2.Consent{})},
+			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only warns of that (plan/consent): accept " +
+				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
+		},
+		{
+			name: "a policy that informs", given: []given{reviewed(upgrade(olm.PhaseRequiresApproval), hold)},
+			says: map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held by OperatorPolicy policies/etcd-policy, which only informs (plan/consent): accept " +
+				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: get on secrets"},
+		},
+	} {
+		s.run(t)
+	}
+}
