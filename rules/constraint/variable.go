@@ -35,6 +35,8 @@ const (
 	CatalogState
 	// Deprecation is what the catalog says is deprecated.
 	Deprecation
+	// CatalogImage is the digest of the image that the pods of the CatalogSource run.
+	CatalogImage
 )
 
 // InCSV are the attributes that only the ClusterServiceVersion itself contains.
@@ -47,7 +49,7 @@ const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Pro
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog"}
+	"deprecations in the catalog", "digest of the image that the CatalogSource runs"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -132,6 +134,15 @@ var variables = []variable{
 		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
+	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
+		read: func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+			return ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val {
+				if c.Image == "" {
+					return m.seen("")
+				}
+				return m.seen(facts.Served[b.Catalog])
+			})(m, b, facts)
+		}},
 	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
 		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
 			d := &b.Deprecated
@@ -166,6 +177,10 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
 			" does not exist or is not known)"
 	}
+	if a == CatalogImage && b.Catalog != (olm.Catalog{}) {
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+			" has no pod that runs, or pods with different images)"
+	}
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
 			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " + text.Name(b.CSV) + ")"
@@ -192,6 +207,8 @@ type Cluster struct {
 	OpenShift string
 	// Catalogs are all CatalogSources.
 	Catalogs map[olm.Catalog]olm.CatalogSource
+	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
+	Served map[olm.Catalog]string
 	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
 	Properties []olm.Property
 }
@@ -199,8 +216,12 @@ type Cluster struct {
 // unknownOf returns the attributes of a bundle that are not known.
 func (c *Cluster) unknownOf(b *Bundle) Attributes {
 	unknown := b.Unknown & bundleAttributes
-	if _, ok := c.Catalogs[b.Catalog]; !ok || unknown&CatalogSource != 0 {
+	source, ok := c.Catalogs[b.Catalog]
+	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState
+	}
+	if source.Image != "" && c.Served[b.Catalog] == "" {
+		unknown |= CatalogImage
 	}
 	return unknown
 }
@@ -213,6 +234,17 @@ func (c *Cluster) AddCatalog(key olm.Catalog, source olm.CatalogSource) {
 	c.Catalogs[key] = source
 }
 
+// AddServed adds the digest of the image that a pod of a CatalogSource runs, "" if it is not known.
+func (c *Cluster) AddServed(key olm.Catalog, digest string) {
+	if c.Served == nil {
+		c.Served = map[olm.Catalog]string{}
+	}
+	if before, there := c.Served[key]; there && before != digest {
+		digest = "" // which of them answered OLM is not known
+	}
+	c.Served[key] = digest
+}
+
 // differs returns the attributes that another cluster has other facts for.
 func (c *Cluster) differs(o *Cluster) Attributes {
 	var differ Attributes
@@ -221,6 +253,9 @@ func (c *Cluster) differs(o *Cluster) Attributes {
 	}
 	if !maps.Equal(c.Catalogs, o.Catalogs) {
 		differ |= CatalogState
+	}
+	if !maps.Equal(c.Served, o.Served) {
+		differ |= CatalogImage
 	}
 	return differ
 }
