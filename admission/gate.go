@@ -126,6 +126,8 @@ const (
 	PathValidateInstallPlansStatus = "/validate/installplans-status"
 	PathValidateOperatorPolicies   = "/validate/operatorpolicies"
 	PathValidateCSVs               = "/validate/clusterserviceversions"
+	PathValidateCatalogSources     = "/validate/catalogsources"
+	PathValidateOperatorGroups     = "/validate/operatorgroups"
 	PathValidateConstraints        = "/validate/constraints"
 	PathValidatePolicies           = "/validate/policies"
 	PathValidatePolicySets         = "/validate/policysets"
@@ -141,6 +143,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validateOperatorPolicy},
 		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", governed: true, judge: g.validateCSV},
+		PathValidateCatalogSources:     &endpoint[olm.WrittenCatalogSource, olm.WrittenCatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
+		PathValidateOperatorGroups:     &endpoint[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutatePolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validatePolicy},
@@ -210,7 +214,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 		g.log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
 	}
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
-		return g.override(ctx, &v, ns, req.caller(), reason)
+		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, reason)
 	}
 	return v
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan which they
-// refuse.
+// VerbOverride is the RBAC verb on operatorpolicies, and on constraints, that lets a user approve a plan, or change an OperatorGroup, which
+// they refuse.
 const VerbOverride = "override"
 
 // The resources of policies and constraints in RBAC.
@@ -23,13 +23,13 @@ var (
 	resources = map[string]string{rules.KindOperatorPolicy: snapshot.OperatorPolicies.Resource, rules.KindConstraint: snapshot.Constraints.Resource}
 )
 
-// override is break-glass: a refused approval passes if its reason was set by the same request and the user has the
+// override is break-glass: a refused approval, or a refused OperatorGroup, passes if its reason was set by the same request and the user has the
 // verb override on every policy that refuses. Every error leaves the refusal as it is. Without a user that the API server
 // authenticated, no SubjectAccessReview is made (threat G20).
-func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo, reason string) rules.Verdict {
+func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespace, user *authenticationv1.UserInfo, id rules.RuleID, reason string) rules.Verdict {
 	refused := func(why string) rules.Verdict {
-		v.Warnings = append(v.Warnings, rules.Reason{Rule: rules.RulePlanOverride,
-			Message: "the override was not accepted (" + string(rules.RulePlanOverride) + "): " + why})
+		v.Warnings = append(v.Warnings, rules.Reason{Rule: id,
+			Message: "the override was not accepted (" + string(id) + "): " + why})
 		return *v
 	}
 	if user == nil {
@@ -43,7 +43,7 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 		return refused(why)
 	}
 	g.log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
-	return v.Overridden(reason)
+	return v.Overridden(id, reason)
 }
 
 // lacks returns why a user does not have a verb on all of the given objects, or "". An error counts as a missing right.

@@ -68,7 +68,7 @@ func auditAnnotations(v *rules.Verdict) map[string]string {
 	add("refused-by", v.Reasons)
 	add("warned-by", v.Warnings)
 	for _, w := range v.Warnings {
-		if w.Rule == rules.RulePlanOverride {
+		if w.Rule == rules.RulePlanOverride || w.Rule == rules.RuleOperatorGroupOverride {
 			annotations["override"] = w.Message
 		}
 	}

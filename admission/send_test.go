@@ -31,6 +31,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/contents"
 )
 
 // olmUser is the name that OLM writes as in tests.
@@ -132,7 +133,12 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 		all = append(all, reader.Read(snapshot.Namespaces, raw(t, labelledByName(namespace))))
 	}
 	kinds := snapshot.Kinds()
+	var files contents.Files
 	for _, u := range objects {
+		files.Add(raw(t, u), "")
+		if u.GetKind() == "ConfigMap" {
+			continue // is read for the plan that refers to it
+		}
 		i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
 		if i < 0 {
 			t.Fatalf("kind %s is not one that the gate follows", u.GetKind())
@@ -142,7 +148,7 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 		}
 		all = append(all, reader.Read(kinds[i], raw(t, u)))
 	}
-	builder := snapshot.Builder{Packages: packages}
+	builder := snapshot.Builder{Packages: packages, Changes: files.Changes}
 	builder.Put(time.Time{}, all...)
 	return snapshot.NewStore(builder.SetCluster(time.Time{}, constraint.Cluster{Version: versions.Kubernetes, OpenShift: versions.OpenShift}))
 }

@@ -10,6 +10,8 @@ import (
 const (
 	// CopiedFromLabel marks the copies of a ClusterServiceVersion that OLM creates in other namespaces.
 	CopiedFromLabel = "olm.copiedFrom"
+	// ManagedLabel, with value true, is on what OLM creates, and on what bundles bring.
+	ManagedLabel = "olm.managed"
 	// ComponentLabelPrefix is the prefix of the labels by which OLM associates objects with an operator, as <package>.<namespace>.
 	ComponentLabelPrefix = Group + "/"
 	// PropertiesAnnotation holds the properties of the bundle that a ClusterServiceVersion comes from.

@@ -77,6 +77,15 @@ func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// Text returns the manifest, or "" after Trim and if it is no JSON string.
+func (m *Manifest) Text() string {
+	var text string
+	if m.text == nil || kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text) != nil {
+		return ""
+	}
+	return text
+}
+
 // read reads the relevant parts of the object whose JSON is in a JSON string.
 func (m *Manifest) read(raw []byte) error {
 	var text string
@@ -125,11 +134,7 @@ func (r *StepResource) Subscription() *Subscription {
 	if r.Kind != KindSubscription || r.Manifest.subscription != nil || r.Manifest.text == nil {
 		return r.Manifest.subscription
 	}
-	var text string
-	if kjson.UnmarshalCaseSensitivePreserveInts(*r.Manifest.text, &text) != nil {
-		return nil
-	}
-	sub, err := DecodeSubscription([]byte(text))
+	sub, err := DecodeSubscription([]byte(r.Manifest.Text()))
 	if err != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"iter"
 	"reflect"
+	"slices"
 
 	labelselector "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -130,7 +131,7 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
 	}
-	if len(d.Constraints)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
+	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
 			RuleConstraintIneffective, "write spec.constraints or spec.properties")})
 	}
@@ -143,7 +144,7 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 // readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.
 func readByRules(d *constraint.Definition, all *constraint.Set) bool {
 	for _, other := range append([]*constraint.Definition{d}, all.Definitions()...) {
-		for _, c := range other.Constraints {
+		for _, c := range slices.Concat(other.Constraints, other.OnWrites) {
 			if c.Uses()&constraint.ClusterVersion != 0 {
 				return true
 			}

@@ -104,7 +104,7 @@ func validateDigests(path *field.Path, digests []string) field.ErrorList {
 	for i, digest := range digests {
 		switch problem := notDigest(digest); {
 		case problem != "":
-			errs = append(errs, field.Invalid(path.Index(i), text.Quote(digest), problem))
+			errs = append(errs, field.Invalid(path.Index(i), text.Truncate(digest, maxShownDigest), problem))
 		case seen[digest]:
 			errs = append(errs, field.Duplicate(path.Index(i), digest))
 		}
@@ -113,7 +113,8 @@ func validateDigests(path *field.Path, digests []string) field.ErrorList {
 	return errs
 }
 
-const digestPrefix = "sha256:"
+// maxShownDigest bounds what an error shows of a text that is no digest, in bytes.
+const maxShownDigest = 120
 
 // notDigest returns why a text is not the digest of a change, or "".
 func notDigest(s string) string {

@@ -109,8 +109,9 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 	}{{heldText, true}, {warnedText, false}} {
 		if part.text != "" {
 			found = append(found, review{id: RulePlanConsent, hold: part.hold, finding: finding{decision: Hold, what: name + " is held",
-				accepted: verb + text.Truncate(text.Escape(part.text), maxSummary) + "; accept " + digest + " in " + acceptedPath +
-					", or annotate the plan with " + ConsentAnnotation}})
+				// The digest comes first, since a status cuts long messages.
+				accepted: "accept " + digest + " in " + acceptedPath + ", or annotate the plan with " + ConsentAnnotation + "; " + verb +
+					text.Truncate(text.Escape(part.text), maxSummary)}})
 		}
 	}
 	return found
@@ -125,4 +126,36 @@ func (p *OperatorPolicy) consentTo(digest string, plan *olm.InstallPlan) (given 
 		return Consent{Digest: digest, Policy: p.Source(), From: ConsentAnnotation, By: plan.Metadata.Annotations.ConsentBy}, true
 	}
 	return Consent{}, false
+}
+
+// Review is what a policy says of the changes of an unfinished plan, apart from what holds it.
+type Review struct {
+	// Consents are those by which changes pass that the policy holds.
+	Consents []Consent
+	// Warnings are full sentences on changes that the policy only warns of.
+	Warnings []string
+}
+
+// Review returns what a policy says of the changes of a plan.
+func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
+	if !p.consents() || plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+		return Review{}
+	}
+	var v Verdict
+	for _, c := range csvsOf(plan, ns) {
+		if c.pkg != p.Package {
+			continue
+		}
+		for _, r := range reviewChange(ns, plan, &c, p, &v) {
+			if !r.hold || !p.Enforced {
+				v.recordReview(r.id, p, r.hold, r.finding)
+			}
+		}
+	}
+	v = v.sorted()
+	review := Review{Consents: v.Consents}
+	for _, w := range v.Warnings {
+		review.Warnings = append(review.Warnings, w.Message)
+	}
+	return review
 }

@@ -96,8 +96,8 @@ func TestConsent(t *testing.T) {
 		{
 			name: "a right that is new", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: known,
 			want: Hold, rule: RulePlanConsent,
-			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (plan/consent): it changes permissions: cluster-wide: * on secrets; accept " +
-				digest + " in spec.consent.accepted, or annotate the plan with opgate.io/consent"},
+			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd (plan/consent): accept " + digest +
+				" in spec.consent.accepted, or annotate the plan with opgate.io/consent; it changes permissions: cluster-wide: * on secrets"},
 		},
 		{
 			name: "accepted by the policy", policies: []*OperatorPolicy{policyFor("etcd", accepting(other, digest))}, changes: known, silent: true,
@@ -130,7 +130,8 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a class that only warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
-			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd, which only warns of that (plan/consent): it changes permissions: cluster-wide: * on secrets; images: registry.example; accept " + digest},
+			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd, which only warns of that (plan/consent): accept " + digest,
+				"; it changes permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a warning that is accepted", changes: known, silent: true,
@@ -145,7 +146,7 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a policy that informs", policies: []*OperatorPolicy{policyFor("etcd", informing)}, changes: known,
-			says: []string{"by OperatorPolicy policies/etcd, which only informs (plan/consent): it changes permissions"},
+			says: []string{"by OperatorPolicy policies/etcd, which only informs (plan/consent): accept ", "it changes permissions"},
 		},
 		{
 			name: "two policies, one with consent", changes: known, want: Hold, rule: RulePlanConsent, says: []string{"by OperatorPolicy policies/second"},
@@ -198,17 +199,17 @@ func TestConsent(t *testing.T) {
 		{
 			name: "a first installation that is reviewed", first: true, changes: first, want: Hold, rule: RulePlanConsent,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{FirstInstall: hold}))},
-			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example; accept "},
+			says:     []string{"its first installation brings permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
-			says:     []string{"which only warns of that (plan/consent): its first installation brings permissions"},
+			says:     []string{"which only warns of that (plan/consent): accept ", "; its first installation brings permissions"},
 		},
 		{
 			name: "a first installation does not review what is ignored", first: true, changes: first, want: Hold, rule: RulePlanConsent,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: ignore, FirstInstall: hold}))},
-			says:     []string{"brings images: registry.example; accept"},
+			says:     []string{"brings images: registry.example"},
 		},
 		{
 			name: "a change set of a first installation for an upgrade", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, changes: first,

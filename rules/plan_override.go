@@ -24,13 +24,14 @@ var (
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
 
-// overridable are the rules that an approver with the verb override may set aside: those on the contents of a plan, not those that protect
-// judged contents from changes.
+// overridable are the rules that a user with the verb override may set aside: those on the contents of a plan, not those that protect
+// judged contents from changes, and those on what an OperatorGroup changes.
 var overridable = []RuleID{
 	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
 	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependencyPending,
 	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion, RulePlanNotUpgradeable,
-	RulePlanConsent, RulePlanContents,
+	RulePlanDeprecated, RulePlanConsent, RulePlanContents,
+	RuleOperatorGroupScope, RuleOperatorGroupServiceAccount, RuleOperatorGroupUpgradeStrategy,
 }
 
 // OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:
@@ -86,12 +87,13 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	return needs, len(needs) > 0
 }
 
-// Overridden returns the verdict after an approver has used the verb override: allowed, with the reasons as warnings.
-func (v *Verdict) Overridden(reason string) Verdict {
+// Overridden returns the verdict after a user has used the verb override: allowed, with the reasons as warnings of a rule: plan/override,
+// or operatorgroup/override.
+func (v *Verdict) Overridden(id RuleID, reason string) Verdict {
 	allowed := Verdict{Object: v.Object, CSVs: v.CSVs, Warnings: slices.Clone(v.Warnings)}
 	for _, r := range v.Reasons {
-		allowed.warn(Reason{Rule: RulePlanOverride, Source: r.Source, from: r.from,
-			Message: sentence("overridden with reason "+text.Quote(reason), RulePlanOverride, r.Message)})
+		allowed.warn(Reason{Rule: id, Source: r.Source, from: r.from,
+			Message: sentence("overridden with reason "+text.Quote(reason), id, r.Message)})
 	}
 	return allowed.sorted()
 }

@@ -46,7 +46,12 @@ var (
 		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
 		planNotUpgradeable, planDeprecated, planConsent, planContents, planConsentRight,
 	}
-	csvRules            = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator, csvContents}
+	csvRules           = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator, csvContents}
+	catalogSourceRules = []Rule{catalogSourceConstraint}
+	operatorGroupRules = []Rule{
+		operatorGroupSecond, operatorGroupScope, operatorGroupServiceAccount, operatorGroupUpgradeStrategy, operatorGroupConstraint,
+		operatorGroupOverride,
+	}
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
@@ -68,5 +73,5 @@ func GateRules() []Rule { return slices.Clone(gateRules) }
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []Rule {
-	return slices.Concat(sharedRules, subscriptionRules, planRules, csvRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
+	return slices.Concat(sharedRules, subscriptionRules, planRules, csvRules, catalogSourceRules, operatorGroupRules, operatorPolicyRules, constraintRules, policyRules, policySetRules)
 }

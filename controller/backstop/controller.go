@@ -93,20 +93,25 @@ func (c *Controller) ServerChanged() {
 	}
 }
 
-// kind is the kind of one of the objects.
-type kind struct{ name, resource string }
+// kind is the kind and the name of one of the objects.
+type kind struct{ name, resource, object string }
+
+// key identifies the object.
+func (k kind) key() string { return k.name + "/" + k.object }
 
 func (k kind) gvk() schema.GroupVersionKind { return group.WithKind(k.name) }
 
 var (
 	group = schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
-	// kinds are those of the objects, each policy before its binding. The policy that changes Subscriptions precedes the one that would
+	// kinds are the objects, each policy before its binding. The policy that changes Subscriptions precedes the one that would
 	// refuse them.
 	kinds = []kind{
-		{"MutatingAdmissionPolicy", "mutatingadmissionpolicies"},
-		{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"},
-		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies"},
-		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"},
+		{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", backstop.Name},
+		{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", backstop.Name},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.Name},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.Name},
+		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.UnpackedName},
+		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.UnpackedName},
 	}
 	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 )
@@ -151,8 +156,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		return fmt.Errorf("watch ClusterRole %s: %w", OwnerName, err)
 	}
 	for _, k := range kinds {
-		if r.watches[k.name], err = add(group.WithResource(k.resource), backstop.Name); err != nil {
-			return fmt.Errorf("watch %s %s: %w", k.name, backstop.Name, err)
+		if r.watches[k.key()], err = add(group.WithResource(k.resource), k.object); err != nil {
+			return fmt.Errorf("watch %s: %w", k.key(), err)
 		}
 	}
 	if err := mgr.Add(ctrlmanager.RunnableFunc(r.runWatches)); err != nil {

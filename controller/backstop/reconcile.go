@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,9 +17,13 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/signal"
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
+
+// maxNamed bounds the policies that a message names.
+const maxNamed = 10
 
 // retryDelay is the requeue delay while the user name of this process is not known.
 const retryDelay = time.Second
@@ -31,7 +36,7 @@ type reconciler struct {
 	*Controller
 	discovery discovery.DiscoveryInterface
 	writer    apply.Writer
-	// owner is the ClusterRole that owns the objects, watches are the objects by kind. shown is notified of their changes.
+	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their changes.
 	owner   *watch
 	watches map[string]*watch
 	shown   signal.Signal
@@ -39,7 +44,7 @@ type reconciler struct {
 	seen map[string]input
 	// compiled is the last result.
 	compiled compiled
-	// written is what was last written, or found to be stored, by kind.
+	// written is what was last written, or found to be stored, by kind.key.
 	written map[string]*written
 	// unowned is set once the missing owner is logged.
 	unowned bool
@@ -69,15 +74,17 @@ type compiled struct {
 	accounts map[string][]string
 	features backstop.Features
 	user     string
-	// objects are those to store, by kind; nil until something was compiled. After a TooLargeError, those of earlier policies.
+	// objects are those to store, by kind.key; nil until something was compiled. After a TooLargeError, those of earlier policies.
 	objects  map[string]*unstructured.Unstructured
 	tooLarge error
+	// left are the policies of which something is left to the webhooks.
+	left []string
 }
 
 func (r *reconciler) all() []*watch {
 	all := []*watch{r.owner}
 	for _, k := range kinds {
-		all = append(all, r.watches[k.name])
+		all = append(all, r.watches[k.key()])
 	}
 	return all
 }
@@ -143,7 +150,7 @@ func (r *reconciler) openWatches(ctx context.Context, features backstop.Features
 	r.owner.open()
 	for _, k := range kinds {
 		if mutating := k == kinds[0] || k == kinds[1]; mutating && features.MutatingAdmissionPolicy || !mutating && features.ValidatingAdmissionPolicy {
-			r.watches[k.name].open()
+			r.watches[k.key()].open()
 		}
 	}
 	for _, w := range r.all() {
@@ -189,16 +196,23 @@ func (r *reconciler) compile(ctx context.Context, user string, features backstop
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user}
 	if err != nil {
-		next.objects, next.tooLarge = last.objects, err
+		next.objects, next.left, next.tooLarge = last.objects, last.left, err
 		if last.tooLarge == nil {
 			r.Log.Error(err, "policies do not compile to objects that can be stored, keeping those of earlier policies")
 			r.event(ctx, r.owner.Get(), "BackstopTooLarge", err.Error())
 		}
 	} else {
+		next.left = objects.Left
+		if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
+			names := text.Names(next.left, maxNamed)
+			r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
+			r.event(ctx, r.owner.Get(), "BackstopIncomplete", fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
+				"the rest: %s; shorten their lists of versions, or have fewer policies for one namespace", names))
+		}
 		next.objects = map[string]*unstructured.Unstructured{}
 		for _, o := range objects.All() {
 			u := toUnstructured(o)
-			next.objects[u.GetKind()] = u
+			next.objects[u.GetKind()+"/"+u.GetName()] = u
 		}
 	}
 	r.compiled = next

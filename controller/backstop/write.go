@@ -16,7 +16,6 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -34,24 +33,24 @@ type written struct{ sent, stored any }
 // and deletes the others, bindings first.
 func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) error {
 	for _, k := range kinds {
-		if object := r.compiled.objects[k.name]; object != nil {
+		if object := r.compiled.objects[k.key()]; object != nil {
 			if err := r.put(ctx, k, object, owner); err != nil {
-				return fmt.Errorf("write %s %s: %w", k.name, backstop.Name, err)
+				return fmt.Errorf("write %s: %w", k.key(), err)
 			}
 		}
 	}
 	for _, k := range slices.Backward(kinds) {
-		live := r.watches[k.name].Get()
-		if r.compiled.objects[k.name] != nil || live == nil || live.GetDeletionTimestamp() != nil {
+		live := r.watches[k.key()].Get()
+		if r.compiled.objects[k.key()] != nil || live == nil || live.GetDeletionTimestamp() != nil {
 			continue
 		}
-		delete(r.written, k.name)
+		delete(r.written, k.key())
 		if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil && !apply.Outdated(err) {
-			return fmt.Errorf("delete %s %s: %w", k.name, backstop.Name, err)
+			return fmt.Errorf("delete %s: %w", k.key(), err)
 		}
-		r.Log.Info("deleted", "kind", k.name, "name", backstop.Name)
+		r.Log.Info("deleted", "kind", k.name, "name", k.object)
 		err := r.shown.Wait(ctx, func() bool {
-			now := r.watches[k.name].Get()
+			now := r.watches[k.key()].Get()
 			return now == nil || now.GetUID() != live.GetUID() || now.GetDeletionTimestamp() != nil
 		})
 		if err != nil {
@@ -64,8 +63,8 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 // put creates or updates an object if it differs from what is stored. An object that is being deleted, or has changed since, is left to
 // the event of that.
 func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference) error {
-	w := r.watches[k.name]
-	live, last, spec := w.Get(), r.written[k.name], object.Object["spec"]
+	w := r.watches[k.key()]
+	live, last, spec := w.Get(), r.written[k.key()], object.Object["spec"]
 	same := last != nil && reflect.DeepEqual(last.sent, spec)
 	switch {
 	case live == nil:
@@ -73,7 +72,7 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 		return nil
 	case matches(live, spec, owner) || same && matches(live, last.stored, owner):
 		if !same {
-			r.written[k.name] = &written{sent: spec, stored: spec}
+			r.written[k.key()] = &written{sent: spec, stored: spec}
 		}
 		return nil
 	}
@@ -85,11 +84,11 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 	case err != nil:
 		return err
 	}
-	r.written[k.name] = &written{sent: spec, stored: next.Object["spec"]}
+	r.written[k.key()] = &written{sent: spec, stored: next.Object["spec"]}
 	if same {
 		r.reportRestored(ctx, next, live == nil)
 	} else {
-		r.Log.Info("written", "kind", k.name, "name", backstop.Name, "resourceVersion", next.GetResourceVersion())
+		r.Log.Info("written", "kind", k.name, "name", k.object, "resourceVersion", next.GetResourceVersion())
 	}
 	return r.shown.Wait(ctx, func() bool {
 		now := w.Get()
@@ -145,7 +144,7 @@ func (r *reconciler) reportRestored(ctx context.Context, object *unstructured.Un
 	}
 	r.Metrics.restored.Inc()
 	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
-	r.event(ctx, object, "BackstopRestored", fmt.Sprintf("another client %s this %s, which holds what OperatorPolicies allow; Opgate has restored it "+
+	r.event(ctx, object, "BackstopRestored", fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; Opgate has restored it "+
 		"(--backstop=off removes it)", what, object.GetKind()))
 }
 
@@ -155,16 +154,16 @@ func (r *reconciler) deleteAll(ctx context.Context) error {
 	for _, k := range slices.Backward(kinds) {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(k.gvk())
-		u.SetName(backstop.Name)
+		u.SetName(k.object)
 		err := r.writer.Client.Delete(ctx, u)
 		switch {
 		case err == nil:
 			r.writer.Metrics.Wrote(apply.Delete, k.name, nil)
-			r.Log.Info("deleted", "kind", k.name, "name", backstop.Name)
+			r.Log.Info("deleted", "kind", k.name, "name", k.object)
 		case apierrors.IsForbidden(err):
 			return nil
 		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
-			return fmt.Errorf("delete %s %s: %w", k.name, backstop.Name, err)
+			return fmt.Errorf("delete %s: %w", k.key(), err)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 var owner = metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: OwnerName, UID: "role"}
 
-// compiledObjects are what one policy compiles to, by kind.
+// compiledObjects are what one policy compiles to, by kind and name.
 func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	op := &policyv1beta2.OperatorPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "policies", Name: "etcd"}}
@@ -21,7 +21,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.ComplianceType = "musthave"
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
-	objects, err := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate",
+	objects, err := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: labels})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	all := map[string]*unstructured.Unstructured{}
 	for _, o := range objects.All() {
 		u := toUnstructured(o)
-		all[u.GetKind()] = u
+		all[u.GetKind()+"/"+u.GetName()] = u
 	}
 	if len(all) != len(kinds) {
 		t.Fatalf("there are %d objects, want one of each of %d kinds", len(all), len(kinds))
@@ -77,7 +77,8 @@ func TestMatches(t *testing.T) {
 
 // TestDesired: a restored object has what it has to say, and keeps the rest of its metadata.
 func TestDesired(t *testing.T) {
-	before, after := compiledObjects(t, "etcd.v0.9.2")["ValidatingAdmissionPolicy"], compiledObjects(t, "etcd.v0.9.4")["ValidatingAdmissionPolicy"]
+	const validating = "ValidatingAdmissionPolicy/" + backstop.Name
+	before, after := compiledObjects(t, "etcd.v0.9.2")[validating], compiledObjects(t, "etcd.v0.9.4")[validating]
 	live := desired(nil, before, &owner)
 	live.SetResourceVersion("7")
 	live.SetLabels(map[string]string{"note": "text", "app.kubernetes.io/managed-by": "another"})

@@ -124,7 +124,7 @@ func faultText(faults []constraint.Fault) string {
 }
 
 func (in *statusInput) summary(violating, unknown int) string {
-	text := count(len(in.Definition.Constraints), "constraint") + ", " + count(len(in.Definition.Properties), "property")
+	text := count(len(in.Definition.Constraints)+len(in.Definition.OnWrites), "constraint") + ", " + count(len(in.Definition.Properties), "property")
 	if len(in.Definition.Constraints) == 0 {
 		return text
 	}

@@ -39,7 +39,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			err := r.writer.Approve(ctx, plan)
 			switch {
 			case err == nil:
-				log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames)
+				log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents", consentTexts(judged.Verdict.Consents))
 				a.Done = true
 				all.done = append(all.done, plan)
 			case apply.Outdated(err):
@@ -59,6 +59,15 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		r.lags.end(ns.Name())
 	}
 	return all, errors.Join(errs...)
+}
+
+// consentTexts returns the consents by which a plan was approved, for the log.
+func consentTexts(consents []rules.Consent) []string {
+	var texts []string
+	for i := range consents {
+		texts = append(texts, consents[i].String())
+	}
+	return texts
 }
 
 // ungoverned returns the mode of the namespace's annotation, else that of the options. An unknown value counts as hold.

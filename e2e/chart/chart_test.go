@@ -114,6 +114,19 @@ func TestUserRoles(t *testing.T) {
 	}
 }
 
+// TestApprover looks at the role of those who consent to changes without writing policies. No one has it until it is bound.
+func TestApprover(t *testing.T) {
+	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-approver").Rules, []rbacv1.PolicyRule{
+		{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch", "approve"}},
+		{APIGroups: []string{"operators.coreos.com"}, Resources: []string{"installplans"}, Verbs: []string{"get", "list", "watch", "patch"}},
+	})
+	for _, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
+		if binding.RoleRef.Name == "opgate-approver" {
+			t.Errorf("ClusterRoleBinding %s gives it to %v", binding.Name, binding.Subjects)
+		}
+	}
+}
+
 // TestConstraintReader looks at the one thing that everybody may do who is logged in.
 func TestConstraintReader(t *testing.T) {
 	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader").Rules, []rbacv1.PolicyRule{{

@@ -21,6 +21,7 @@ const (
 	orderingRole  = "opgate-e2e-ordering"
 	metricsRole   = "opgate-e2e-metrics"
 	admissionRole = "opgate-admission"
+	contentsRole  = "opgate-contents"
 	certsRole     = "opgate-certs"
 	loopRole      = "opgate-loop"
 	backstopRole  = "opgate-backstop"
@@ -37,7 +38,7 @@ const (
 )
 
 // AdmissionRules are what Opgate may do on every replica, to judge what others write.
-func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole) }
+func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole, contentsRole) }
 
 // CertsRules are what Opgate may do besides, to maintain its certificates and webhook configurations, and for the leader
 // election of this.
@@ -77,7 +78,7 @@ func MetricsRules() []rbacv1.PolicyRule {
 func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	roles := []string{admissionRole, certsRole, namespaceRole}
+	roles := []string{admissionRole, contentsRole, certsRole, namespaceRole}
 	also := TemplateRules()
 	if c.loop {
 		roles, also = append(roles, loopRole, backstopRole), append(also, OrderingRules()...)

@@ -25,7 +25,10 @@ import (
 // heldByServer is in refusals that are the API server's own.
 const heldByServer = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
 
-var backstopResources = []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+// backstopObjects are the objects of the backstop, each as RESOURCE/NAME.
+var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop", "mutatingadmissionpolicybindings/opgate-backstop",
+	"validatingadmissionpolicies/opgate-backstop", "validatingadmissionpolicybindings/opgate-backstop",
+	"validatingadmissionpolicies/opgate-unpacked", "validatingadmissionpolicybindings/opgate-unpacked"}
 
 // backstopSite is a cluster with --backstop.
 type backstopSite struct {
@@ -50,6 +53,8 @@ func TestBackstopKept(t *testing.T) {
 	t.Run("a policy edit is in force within two seconds", s.edit)
 	t.Run("what another client changes or deletes is restored", s.restore)
 	t.Run("the loop approves after an edit", s.approve)
+	t.Run("a table that is too large is reported, and the last one is kept", s.tooLarge)
+	t.Run("without the ClusterRole nothing is written", s.unowned)
 	t.Run("without Opgate and its webhook configurations", s.alone)
 	t.Run("audit", s.audit)
 	t.Run("off", s.off)
@@ -136,26 +141,27 @@ func (s *backstopSite) approve(t *testing.T) {
 
 // restore changes and deletes each of the objects.
 func (s *backstopSite) restore(t *testing.T) {
-	for i, resource := range backstopResources {
-		before := s.backstopObject(t, resource)
+	for i, object := range backstopObjects {
+		before, resource := s.backstopObject(t, object), strings.Split(object, "/")[0]
 		patch := `{"spec":{"matchConstraints":{"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]}}}`
 		if strings.HasSuffix(resource, "bindings") {
 			patch = `{"spec":{"matchResources":{"namespaceSelector":{"matchLabels":{"no":"namespace"}}}}}`
 		}
 		for what, args := range map[string][]string{
-			"changed": {"patch", resource, "opgate-backstop", "--type=merge", "--patch", patch},
-			"deleted": {"delete", resource, "opgate-backstop", "--wait=false"},
+			"changed": {"patch", object, "--type=merge", "--patch", patch},
+			"deleted": {"delete", object, "--wait=false"},
 		} {
 			harness.Kubectl(t, s.Cluster, cluster.Admin, "", args...)
-			harness.Eventually(t, resource+" is restored", func(ctx context.Context) error {
-				now, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(ctx, "opgate-backstop", metav1.GetOptions{})
+			harness.Eventually(t, object+" is restored", func(ctx context.Context) error {
+				now, err := s.findBackstopObject(ctx, object)
 				if err == nil && harness.Normal(now.Object["spec"]) != harness.Normal(before.Object["spec"]) {
 					err = fmt.Errorf("its spec is %.300s", harness.Normal(now.Object["spec"]))
 				}
 				return err
 			})
 			harness.Eventually(t, "see an event", func(ctx context.Context) error {
-				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default", "--field-selector", "reason=BackstopRestored,involvedObject.kind="+before.GetKind())
+				result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default", "--field-selector", "reason=BackstopRestored,involvedObject.kind="+before.GetKind()+
+					",involvedObject.name="+before.GetName())
 				if err == nil && !strings.Contains(result.Stdout, "another client "+what+" this "+before.GetKind()) {
 					err = fmt.Errorf("there are %s", result.Stdout)
 				}
@@ -183,8 +189,15 @@ func (s *backstopSite) alone(t *testing.T) {
 			t.Errorf("approval as %s: got %s, %v", user, got, err)
 		}
 	}
-	automatic := s.Put(t, harness.Subscription(s.namespace, "automatic", harness.GoodCatalog, "Automatic"))
-	harness.WantField(t, automatic, `"Manual"`, "spec", "installPlanApproval")
+	automatic := harness.Subscription(s.namespace, "automatic", harness.GoodCatalog, "Automatic")
+	harness.Eventually(t, "the API server changes Subscriptions", func(ctx context.Context) error { // it reads the two policies apart
+		result, err := s.Kubectl(ctx, cluster.Tenant, harness.AsJSON(t, automatic), "create", "--dry-run=server", "-f", "-")
+		if err == nil && result.ExitCode != 0 {
+			err = errors.New(result.Stderr)
+		}
+		return err
+	})
+	harness.WantField(t, s.Put(t, automatic), `"Manual"`, "spec", "installPlanApproval")
 	got, err := s.try(t.Context(), cluster.Admin, false, "allowed", "", `{"spec":{"approved":true}}`)
 	if err != nil || !got.OK() {
 		t.Errorf("approval of what is allowed: got %s, %v", got, err)
@@ -195,7 +208,7 @@ func (s *backstopSite) alone(t *testing.T) {
 func (s *backstopSite) audit(t *testing.T) {
 	s.start(t, "audit")
 	s.wantMetrics(t, `opgate_backstop_active{state="audited"} 1`)
-	s.wantGone(t, backstopResources[:2]...)
+	s.wantGone(t, backstopObjects[:2]...)
 	s.abandon(t)
 	harness.Eventually(t, "the API server warns", func(ctx context.Context) error {
 		got, err := s.try(ctx, cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
@@ -209,7 +222,7 @@ func (s *backstopSite) audit(t *testing.T) {
 // off deletes the objects, and what the gate does is as before.
 func (s *backstopSite) off(t *testing.T) {
 	s.start(t, "off")
-	s.wantGone(t, backstopResources...)
+	s.wantGone(t, backstopObjects...)
 	got, err := s.try(t.Context(), cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
 	if err != nil || got.Refused == "" {
 		t.Errorf("the gate answers %s, %v", got, err)
@@ -245,13 +258,13 @@ func (s *backstopSite) wantMetrics(t *testing.T, series ...string) {
 	})
 }
 
-func (s *backstopSite) wantGone(t *testing.T, resources ...string) {
+func (s *backstopSite) wantGone(t *testing.T, objects ...string) {
 	t.Helper()
-	for _, resource := range resources {
-		harness.Eventually(t, resource+" are deleted", func(ctx context.Context) error {
-			_, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(ctx, "opgate-backstop", metav1.GetOptions{})
+	for _, object := range objects {
+		harness.Eventually(t, object+" is deleted", func(ctx context.Context) error {
+			_, err := s.findBackstopObject(ctx, object)
 			if err == nil {
-				return errors.New("they exist")
+				return errors.New("it exists")
 			}
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -261,15 +274,18 @@ func (s *backstopSite) wantGone(t *testing.T, resources ...string) {
 	}
 }
 
-func (s *backstopSite) backstopObject(t *testing.T, resource string) *unstructured.Unstructured {
+func (s *backstopSite) backstopObject(t *testing.T, object string) *unstructured.Unstructured {
 	t.Helper()
-	u, err := s.Clients[cluster.Admin].Resource(admissionResource(resource)).Get(t.Context(), "opgate-backstop", metav1.GetOptions{})
+	u, err := s.findBackstopObject(t.Context(), object)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-func admissionResource(resource string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+// findBackstopObject reads an object that is named as RESOURCE/NAME.
+func (s *backstopSite) findBackstopObject(ctx context.Context, object string) (*unstructured.Unstructured, error) {
+	resource, name, _ := strings.Cut(object, "/")
+	kind := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+	return s.Clients[cluster.Admin].Resource(kind).Get(ctx, name, metav1.GetOptions{})
 }

@@ -73,11 +73,63 @@ func TestBackstop(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", approve...)
 		harness.WantField(t, e.Stored(t, waiting), `"incident 7"`, "metadata", "annotations", rules.OverrideReasonAnnotation)
 	})
+	t.Run("the contents of unpacked bundles are OLM's", func(t *testing.T) { unpackedIsKept(t, e) })
 	t.Run("other namespaces are left alone", func(t *testing.T) {
 		free := e.NewNamespace(t)
 		e.Put(t, harness.InstallPlan(free, "free", harness.ForbiddenVersion))
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", free, "free", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
 	})
+}
+
+// unpackedIsKept writes the ConfigMap of a bundle as OLM, as its Job and as others.
+func unpackedIsKept(t *testing.T, e *harness.Env) {
+	namespace := e.NewNamespace(t)
+	name := strings.Repeat("0123456789abcdef", 4)[:63]
+	job := "system:serviceaccount:" + namespace + ":" + name
+	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, configMap(namespace, name)), "create", "-f", "-")
+	wantContents := func(want string) {
+		t.Helper()
+		if got := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmap", "-n", namespace, name, "-o", `jsonpath={.data.csv\.yaml}`); got != want {
+			t.Errorf("the contents are %q, want %q", got, want)
+		}
+	}
+	// Rights as OLM grants them, and more for another account.
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "role", "-n", namespace, "unpack", "--verb=get,update,patch", "--resource=configmaps")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "-n", namespace, "unpack", "--role=unpack",
+		"--serviceaccount="+namespace+":"+name, "--serviceaccount="+namespace+":default")
+	patch := func(object, patch string, args ...string) []string {
+		return append([]string{"patch", "configmap", "-n", namespace, object, "--type=merge", "--patch", patch}, args...)
+	}
+	const contents, forged = `{"data":{"csv.yaml":"unpacked"}}`, `{"data":{"csv.yaml":"forged"}}`
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, contents, "--as="+job)...)
+
+	const says = "changing the contents of an unpacked bundle is not allowed: only OLM writes them, and its Job as "
+	held := []string{"(Forbidden)", "configmap " + namespace + "/" + name + ": " + says + job, "held by the API server (ValidatingAdmissionPolicy opgate-unpacked)"}
+	for what, args := range map[string][]string{
+		"a cluster admin":               patch(name, forged),
+		"the account of pods":           patch(name, forged, "--as=system:serviceaccount:"+namespace+":default"),
+		"a removed label":               patch(name, `{"metadata":{"labels":null},"data":{"csv.yaml":"forged"}}`),
+		"an annotation":                 patch(name, `{"metadata":{"annotations":{"olm.contentEncoding":"gzip+base64"}}}`),
+		"a reason without the contents": patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+`":" "}},"data":{}}`),
+	} {
+		t.Run(what, func(t *testing.T) { harness.WantRefused(t, e.Cluster, cluster.Admin, "", args, held...) })
+	}
+	harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "f"+name[1:])), []string{"create", "-f", "-"}, "(Forbidden)", says)
+	wantContents("unpacked")
+
+	// What others may do: owners and finalizers, as the garbage collector; ConfigMaps that bundles bring; break-glass.
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"ownerReferences":null,"finalizers":["opgate.io/test"]}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, configMap(namespace, "settings")), "create", "-f", "-")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch("settings", forged)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"annotations":{"`+rules.OverrideReasonAnnotation+`":"incident 7"}},"data":{"csv.yaml":"mended"}}`)...)
+	wantContents("mended")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(name, `{"metadata":{"finalizers":null}}`)...)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "configmap", "-n", namespace, name)
+}
+
+// configMap is one with OLM's label.
+func configMap(namespace, name string) *unstructured.Unstructured {
+	return harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {namespace: %s, name: %q, labels: {olm.managed: "true"}}}`, namespace, name)
 }
 
 // bypassing is a ClusterServiceVersion that no plan contains, of a version that no policy allows.

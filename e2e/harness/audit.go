@@ -29,6 +29,9 @@ type AuditEvent struct {
 		Name        string `json:"name"`
 	} `json:"objectRef"`
 	Annotations map[string]string `json:"annotations"`
+	Response    struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
 	// At is when the request got to its stage.
 	At time.Time `json:"stageTimestamp"`
 }

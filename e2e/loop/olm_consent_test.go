@@ -15,6 +15,7 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,6 +31,9 @@ import (
 func growing(name, csv string, images bool, secrets ...string) olm.Package {
 	return olm.Package{
 		Name: name, CSV: csv, Versions: []string{"0.9.2", "0.9.4", "0.9.5"}, Images: images, Owns: "Backup",
+		Objects: map[string]any{"priorityclass.json": &schedulingv1.PriorityClass{
+			TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000,
+		}},
 		Release: func(version string, p *olm.Package) {
 			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
 			if version == "0.9.2" {
@@ -130,7 +134,7 @@ func editedAfterApproval(t *testing.T, e *harness.OLMEnv) {
 	if err := e.OLM.CatalogOperator().Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	waitForPolicy(t, e, p, says("InstallPlanCompliant=True InstallPlansInstalling", "anchoroperator.v0.9.4", "(csv/contents)"))
+	waitForPolicy(t, e, p, says("InstallPlanCompliant=False InstallPlanRefused", "anchoroperator.v0.9.4", "was changed after OLM had written it"))
 	_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(t.Context(), "anchoroperator.v0.9.4", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the version whose contents were edited: %v, want none", err)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -29,17 +30,23 @@ const (
 // stored generation, and does the work of Jobs that unpack bundles.
 type kubelet struct {
 	client kubernetes.Interface
+	// config is that of the client, who may impersonate others.
+	config *rest.Config
 	images *images
 	log    io.Writer
 	stop   func()
 }
 
-func startKubelet(ctx context.Context, client kubernetes.Interface, images *images, log io.Writer) (*kubelet, error) {
+func startKubelet(ctx context.Context, config *rest.Config, images *images, log io.Writer) (*kubelet, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = managedLabel + "=true"
 	}))
-	k := &kubelet{client: client, images: images, log: log, stop: func() { cancel(); factory.Shutdown() }}
+	k := &kubelet{client: client, config: config, images: images, log: log, stop: func() { cancel(); factory.Shutdown() }}
 	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(), factory.Batch().V1().Jobs().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { k.observe(ctx, object) },
@@ -122,7 +129,14 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	if manifests == nil {
 		return fmt.Errorf("job %s/%s unpacks no image of a catalog", job.Namespace, job.Name)
 	}
-	configMaps := k.client.CoreV1().ConfigMaps(job.Namespace)
+	// The API server authorizes and admits this as the Job's own account.
+	config := rest.CopyConfig(k.config)
+	config.Impersonate.UserName = "system:serviceaccount:" + job.Namespace + ":" + job.Spec.Template.Spec.ServiceAccountName
+	account, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	configMaps := account.CoreV1().ConfigMaps(job.Namespace)
 	configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the configmap of job %s/%s: %w", job.Namespace, job.Name, err)

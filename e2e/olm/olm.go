@@ -111,7 +111,7 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	if o.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if o.kubelet, err = startKubelet(ctx, o.clientset, &o.images, o.log); err != nil {
+	if o.kubelet, err = startKubelet(ctx, config, &o.images, o.log); err != nil {
 		return err
 	}
 	kubeconfig, err := o.writeKubeconfig()

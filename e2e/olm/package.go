@@ -54,6 +54,8 @@ type Package struct {
 	Webhooks []operatorsv1alpha1.WebhookDescription
 	// APIVersions are those of the kind that it owns, the last one is stored. Default: v1.
 	APIVersions []string
+	// Objects are further objects of its bundles, by file name. Default: none.
+	Objects map[string]any
 	// Release changes the contents of one version. Default: all versions have the same.
 	Release func(version string, p *Package)
 	// Deprecated are the deprecations in the catalog. Default: none.
@@ -137,6 +139,9 @@ func (p Package) manifests(release string) map[string][]byte {
 	manifests := map[string][]byte{"clusterserviceversion.json": mustEncode(p.clusterServiceVersion(release))}
 	if p.Owns != "" {
 		manifests["customresourcedefinition.json"] = mustEncode(p.definition())
+	}
+	for name, object := range p.Objects {
+		manifests[name] = mustEncode(object)
 	}
 	return manifests
 }

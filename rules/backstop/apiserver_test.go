@@ -126,7 +126,7 @@ func newCompiler(t testing.TB, env *environment.EnvSet, variables []admissionv1.
 
 // write is a write to judge.
 type write struct {
-	// resource is installplans, installplans/status, subscriptions or clusterserviceversions.
+	// resource is installplans, installplans/status, subscriptions, clusterserviceversions or configmaps.
 	resource string
 	user     string
 	// rights are what the user may do, as "VERB RESOURCE NAMESPACE/NAME".
@@ -200,7 +200,7 @@ func (w *write) attributes(t testing.TB) admission.Attributes {
 	t.Helper()
 	resource, subresource, _ := strings.Cut(w.resource, "/")
 	object := unstructuredOf(t, w.object)
-	kind := schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: object.GetKind()}
+	kind := schema.FromAPIVersionAndKind(object.GetAPIVersion(), object.GetKind())
 	operation, old := admission.Create, runtime.Object(nil)
 	if w.old != nil {
 		operation, old = admission.Update, unstructuredOf(t, w.old)

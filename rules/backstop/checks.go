@@ -1,8 +1,16 @@
 package backstop
 
 import (
+	"strings"
+
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+)
+
+// The texts by which an expression finds the package of a bundle, as OLM marshals them.
+const (
+	packageProperty = `{"type":"olm.package","value":{`
+	propertiesKey   = `"` + olm.PropertiesAnnotation + `":"`
 )
 
 // A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and version. The gate reads
@@ -11,14 +19,14 @@ import (
 // described is an expression for the contents of the first olm.package property of a bundle; ” if there is none. OLM marshals properties
 // compactly.
 func described(properties string) string {
-	return properties + ".split(" + quote(`{"type":"olm.package","value":{`) + ", 2)[?1].orValue('').split('}', 2)[0]"
+	return properties + ".split(" + quote(packageProperty) + ", 2)[?1].orValue('').split('}', 2)[0]"
 }
 
 // describedInManifest is described for the manifest of a step, in which the annotation with the properties is a string with escaped quotes.
 // It ends before the next quote that is not escaped, which another key follows. The cost is six tenths of the size.
 func describedInManifest(manifest string) string {
-	return "[" + manifest + ".split(" + quote(`"`+olm.PropertiesAnnotation+`":"`) + ", 2)[?1].orValue('').split(" +
-		quote(`{\"type\":\"olm.package\",\"value\":{`) + ", 2)].map(p, size(p) < 2 || p[0].contains('\",\"') || p[0].contains('\"},\"') ? '' : " +
+	return "[" + manifest + ".split(" + quote(propertiesKey) + ", 2)[?1].orValue('').split(" +
+		quote(strings.ReplaceAll(packageProperty, `"`, `\"`)) + ", 2)].map(p, size(p) < 2 || p[0].contains('\",\"') || p[0].contains('\"},\"') ? '' : " +
 		"p[1].split('}', 2)[0].replace(" + quote(`\"`) + `, '"'))[0]`
 }
 

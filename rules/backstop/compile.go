@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// Name is the name of each of the objects.
+// Name is the name of each of the objects that hold what policies say.
 const Name = "opgate-backstop"
 
 // maxObject is the size in bytes, as JSON, above which an object is not written: etcd takes 1.5 MiB, including managed fields and status.
@@ -54,6 +54,12 @@ type Objects struct {
 	ValidatingBinding *admissionv1.ValidatingAdmissionPolicyBinding
 	Mutating          *admissionv1.MutatingAdmissionPolicy
 	MutatingBinding   *admissionv1.MutatingAdmissionPolicyBinding
+	// Unpacked is the ValidatingAdmissionPolicy on unpacked bundles; not needed if no user name of OLM is known.
+	Unpacked        *admissionv1.ValidatingAdmissionPolicy
+	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
+	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists that are too long, and
+	// all beyond the first of very many for one namespace.
+	Left []string
 }
 
 // All returns the objects that must exist, policies before bindings.
@@ -64,6 +70,9 @@ func (o *Objects) All() []runtime.Object {
 	}
 	if o.Validating != nil {
 		all = append(all, o.Validating, o.ValidatingBinding)
+	}
+	if o.Unpacked != nil {
+		all = append(all, o.Unpacked, o.UnpackedBinding)
 	}
 	return all
 }
@@ -86,11 +95,14 @@ func (e *TooLargeError) Error() string {
 // Compile returns the objects for some policies; equal inputs have equal objects. The only error is a TooLargeError.
 func Compile(in Input) (Objects, error) {
 	t := newTable(&in)
-	var o Objects
+	o := Objects{Left: t.left}
 	if in.Features.ValidatingAdmissionPolicy {
 		o.Validating, o.ValidatingBinding = in.validating(t)
 		if err := fits("ValidatingAdmissionPolicy", o.Validating, t); err != nil {
 			return Objects{}, err
+		}
+		if len(in.OLM) > 0 {
+			o.Unpacked, o.UnpackedBinding = in.unpacked()
 		}
 	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {

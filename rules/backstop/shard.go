@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -20,8 +21,9 @@ type line struct {
 // shards are the lines of a table, sorted, as texts in variables: each line begins and ends with a line feed.
 type shards struct {
 	name string
-	// first are the least keys of the texts.
+	// first are the least keys of the texts, sizes their sizes in bytes.
 	first     []string
+	sizes     []int
 	variables []admissionv1.Variable
 }
 
@@ -29,6 +31,7 @@ func shard(name string, all []line) shards {
 	s := shards{name: name}
 	var b strings.Builder
 	flush := func() {
+		s.sizes = append(s.sizes, b.Len())
 		s.variables = append(s.variables,
 			admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)), Expression: quote("\n" + b.String())})
 		b.Reset()
@@ -50,6 +53,18 @@ func shard(name string, all []line) shards {
 		flush()
 	}
 	return s
+}
+
+// size is that of the text that has the lines of a key.
+func (s *shards) size(key string) int {
+	i, found := slices.BinarySearch(s.first, key)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return 0
+	}
+	return s.sizes[i]
 }
 
 // of is an expression for the text that has the lines of a key, an expression.

@@ -173,7 +173,7 @@ func (w *world) update(t testing.TB, namespace string, c *judgedWrite) {
 	}
 	switch {
 	case ok:
-		c.gate = c.gate.Overridden(reason)
+		c.gate = c.gate.Overridden(rules.RulePlanOverride, reason)
 	case reason != "":
 		c.undescribed = true // another reason of the gate, without a right, may be the only one that refuses
 		w.keepFatal(c, ns)

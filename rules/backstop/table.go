@@ -43,9 +43,21 @@ type table struct {
 	// manual are, by namespace, the packages of which Subscriptions are Manual.
 	manual map[string][]string
 
+	// left are the policies of which something is left to the webhooks, because the API server would not evaluate it.
+	left []string
+
 	checks map[string]string
 	semver bool
 }
+
+// The API server compiles no expression of more than 100,000 characters, and spends no more than a million units on one evaluation, of which
+// each row of a namespace takes a fifth of the size of the text in which its data is looked up. What a policy has beyond that is left to the
+// webhooks: it must not keep the API server from evaluating what other policies say, nor OLM from writing.
+const (
+	maxLine = 64 << 10
+	maxRows = 200
+	maxCost = 400_000
+)
 
 func newTable(in *Input) *table {
 	t := &table{rows: map[string][]string{}, data: map[string][]string{}, manual: map[string][]string{},
@@ -60,14 +72,42 @@ func newTable(in *Input) *table {
 			t.add(p)
 		}
 	}
+	t.bound()
+	slices.Sort(t.left)
+	t.left = slices.Compact(t.left)
 	return t
 }
 
+// bound leaves the last rows of namespaces to the webhooks that have too many. Each row refuses by itself, so the others hold as before.
+func (t *table) bound() {
+	data, used := t.dataShards(), map[string]bool{}
+	for namespace, rows := range t.rows {
+		cost, size := 0, 0
+		for i, row := range rows {
+			columns := strings.Split(row, " ")
+			cost += data.size(columns[1]) / 5
+			size += len(quote(namespace + " " + row))
+			if i >= maxRows || cost > maxCost || size > maxLine {
+				for _, other := range rows[i:] {
+					t.left = append(t.left, strings.Split(other, " ")[2])
+				}
+				t.rows[namespace] = rows[:i]
+				break
+			}
+			used[columns[1]] = true
+		}
+	}
+	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
+}
+
+func (t *table) dataShards() shards { return shard("n", lines(t.data)) }
+
 func (t *table) add(p *rules.OperatorPolicy) {
 	namespace, r := p.Concerns(), p.NameRules()
+	policy := word(p.Namespace) + "/" + word(p.Name)
 	mark := "*"
 	for _, check := range t.checksOf(p, &r) {
-		row := []string{word(p.Package), check, word(p.Namespace) + "/" + word(p.Name), mark}
+		row := []string{word(p.Package), check, policy, mark}
 		t.rows[namespace] = append(t.rows[namespace], strings.Join(row, " "))
 		mark = "-"
 	}
@@ -92,6 +132,13 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 		return []string{checkNothing}
 	}
 	var checks []string
+	addCheck := func(kind string, names, intervals []string, show string) {
+		if check := t.check(kind, names, intervals, show); check != "" {
+			checks = append(checks, check)
+		} else {
+			t.left = append(t.left, word(p.Namespace)+"/"+word(p.Name))
+		}
+	}
 	if r.Unreadable {
 		checks = append(checks, checkUnreadable)
 	}
@@ -106,13 +153,13 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 	case r.Forbid && r.Range == nil && len(r.Names) == 0:
 		checks = append(checks, checkForbidAll)
 	case r.Forbid && r.Range == nil:
-		checks = append(checks, t.check(checkForbid, r.Names, nil, listText(r.Names)))
+		addCheck(checkForbid, r.Names, nil, listText(r.Names))
 	case r.Forbid && within != nil:
 		scope := "package " + p.Package
 		if len(r.Names) > 0 {
 			scope = text.Names(r.Names, maxListed)
 		}
-		checks = append(checks, t.check(checkForbidIn, r.Names, within, scope+" in range "+text.Quote(r.Range.String())))
+		addCheck(checkForbidIn, r.Names, within, scope+" in range "+text.Quote(r.Range.String()))
 	case r.Allow:
 		var start []string
 		if r.Start != "" {
@@ -123,10 +170,10 @@ func (t *table) checksOf(p *rules.OperatorPolicy, r *rules.NameRules) []string {
 			if r.Start != "" && !slices.Contains(names, r.Start) {
 				names = append(names, r.Start)
 			}
-			checks = append(checks, t.check(checkAllow, names, nil, listText(names)))
+			addCheck(checkAllow, names, nil, listText(names))
 		}
 		if within != nil {
-			checks = append(checks, t.check(checkAllowIn, start, within, text.Quote(r.Range.String())))
+			addCheck(checkAllowIn, start, within, text.Quote(r.Range.String()))
 		}
 	}
 	switch {
@@ -147,7 +194,7 @@ func listText(names []string) string {
 	return text.Names(names, maxListed)
 }
 
-// check returns the check of a kind with some data, and stores the data.
+// check returns the check of a kind with some data, and stores the data; "" if that is too long.
 func (t *table) check(kind string, names, intervals []string, show string) string {
 	columns := make([]string, 0, len(names)+len(intervals))
 	for _, name := range names {
@@ -157,6 +204,9 @@ func (t *table) check(kind string, names, intervals []string, show string) strin
 		columns = append(columns, prefixInterval+interval)
 	}
 	line := strings.Join(columns, " ") + "|" + show
+	if len(quote(line)) > maxLine {
+		return ""
+	}
 	id, ok := t.checks[kind+line]
 	if !ok {
 		id = kind + strconv.Itoa(len(t.checks))

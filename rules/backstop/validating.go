@@ -28,7 +28,7 @@ type program struct {
 // validations, and once more for all messages, which also are evaluated for writes that are admitted: so each says first whether it is
 // about this write.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", lines(t.rows)), data: shard("n", lines(t.data))}
+	p := &program{in: in, rows: shard("t", lines(t.rows)), data: t.dataShards()}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()
@@ -62,14 +62,10 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 					"variables.refusing.join(', ') + ' with reason ' + strings.quote(variables.reason) : ''"}},
 		},
 	}
-	actions := []admissionv1.ValidationAction{admissionv1.Deny}
-	if in.Audit {
-		actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Warn}
-	}
 	return policy, &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicyBinding"),
 		ObjectMeta: in.meta(),
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: Name, ValidationActions: actions},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: Name, ValidationActions: in.actions()},
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 
 // activation holds the variables for one bundle, namespace and cluster. It is created once per bundle, not per rule.
 type activation struct {
+	vocabulary *vocabulary
+	// bundle is empty for a write.
 	bundle *Bundle
 	around *surroundings
-	// values are those of the variables with a read function, by their position in variables.
+	// values are those of the variables with a read or a write function, by their position in the vocabulary.
 	values   []ref.Val
 	shape    shape
 	unknown  Attributes
@@ -40,7 +42,7 @@ type annotationValues struct {
 
 func newActivation(b *Bundle, around *surroundings) *activation {
 	missing := around.facts.unknownOf(b)
-	a := &activation{bundle: b, around: around, values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
+	a := &activation{vocabulary: vocabularies[OnBundle], bundle: b, around: around, values: make([]ref.Val, len(variables)), unknown: missing | around.unknownAttributes,
 		patterns: slices.Clip(around.unknown)}
 	var m measure
 	for i := range variables {
@@ -59,14 +61,14 @@ func newActivation(b *Bundle, around *surroundings) *activation {
 
 // ResolveName returns a variable's value.
 func (a *activation) ResolveName(name string) (any, bool) {
-	i, ok := variableIndex[name]
-	switch {
-	case !ok:
+	i, ok := a.vocabulary.index[name]
+	if !ok {
 		return nil, false
-	case variables[i].read != nil:
-		return a.values[i], true
 	}
-	return variables[i].of(a), true
+	if of := a.vocabulary.variables[i].of; of != nil {
+		return of(a), true
+	}
+	return a.values[i], true
 }
 
 // lists reads the manifest of the ClusterServiceVersion on first use.

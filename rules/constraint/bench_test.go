@@ -45,7 +45,7 @@ func bareInput(b *Bundle) map[string]any {
 // bare is the baseline: the same expression in the same environment as a plain, optimized program of cel-go, without limits.
 func bare(b *testing.B, rule string) cel.Program {
 	b.Helper()
-	env, err := environment()
+	env, err := vocabularies[OnBundle].environment()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func BenchmarkRule(b *testing.B) {
 	for name, rule := range usual {
 		b.Run(name, func(b *testing.B) {
 			floor, input := bare(b, rule), bareInput(bundle)
-			program, err := compileCached(rule, false)
+			program, err := compileCached(rule, OnBundle, false)
 			if err != nil {
 				b.Fatal(err)
 			}

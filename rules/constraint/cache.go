@@ -12,9 +12,10 @@ import (
 // programsKept bounds the cache. A program takes about 60 KiB.
 const programsKept = 1024
 
-// programKey identifies a program: the source and the result type.
+// programKey identifies a program: the source, what it judges, and the result type.
 type programKey struct {
 	digest [sha256.Size]byte
+	on     Target
 	text   bool // a messageExpression
 }
 
@@ -30,12 +31,13 @@ type compiled struct {
 // never affects a cluster constraint.
 var programs = lru.New(programsKept)
 
+// ruleKey returns the key of a rule on bundles.
 func ruleKey(source string) programKey { return programKey{digest: sha256.Sum256([]byte(source))} }
 
 // compileCached returns the cached program of an expression with result bool, or string, and compiles it if needed.
-func compileCached(source string, text bool) (*program, error) {
+func compileCached(source string, on Target, text bool) (*program, error) {
 	key := ruleKey(source)
-	key.text = text
+	key.on, key.text = on, text
 	entry, ok := lookup(key)
 	if !ok {
 		entry = new(compiled)
@@ -47,7 +49,7 @@ func compileCached(source string, text bool) (*program, error) {
 		if text {
 			result = cel.StringType
 		}
-		entry.program, entry.err = compile(source, result)
+		entry.program, entry.err = vocabularies[on].compile(source, result)
 		entry.done.Store(true)
 	})
 	return entry.program, entry.err

@@ -3,7 +3,6 @@ package constraint
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/blang/semver/v4"
@@ -15,11 +14,11 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// environment is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same `properties` of the same type and
+// newEnvironment returns the compiler for rules. For bundles it is a superset of OLM's (constraints.NewCelEnvironment in operator-framework/api): the same `properties` of the same type and
 // the same semver_compare, with more variables and cel-go's extensions for strings, sets, lists and numbers. The versions of extensions are
 // pinned, so that an upgrade of cel-go adds no function without a cost estimate; TestEveryFunctionIsEstimated enumerates them.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(append(variableOptions(),
+func (v *vocabulary) newEnvironment() (*cel.Env, error) {
+	return cel.NewEnv(append(v.options(),
 		cel.Function("semver_compare",
 			cel.Overload("semver_compare", []*cel.Type{cel.AnyType, cel.AnyType}, cel.IntType, cel.BinaryBinding(semverCompare))),
 		ext.Strings(ext.StringsVersion(5)),
@@ -30,7 +29,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.ParserRecursionLimit(maxRuleDepth),
 		cel.ExpressionNodeLimit(maxRuleNodes),
 	)...)
-})
+}
 
 // semverCompare compares two versions as OLM's does: it accepts "v1.2", "1.2" and the number 1.2, and returns an error for other values
 // (constraints.semverCompare in operator-framework/api). Lists and maps are not printed in the error.
@@ -62,7 +61,8 @@ func tolerantVersion(v ref.Val) (semver.Version, error) {
 
 // program is one compiled CEL expression. It is immutable except for its cached cost.
 type program struct {
-	source string
+	source     string
+	vocabulary *vocabulary
 	// fast is the plain program; partial accepts unknown inputs; careful tracks costs while it runs.
 	fast, partial, careful cel.Program
 	estimator              *estimator
@@ -82,7 +82,7 @@ var compilations atomic.Uint64
 func Compilations() uint64 { return compilations.Load() }
 
 // compile compiles an expression. The error is for its author: what is wrong and what would be accepted.
-func compile(source string, result *cel.Type) (p *program, err error) {
+func (v *vocabulary) compile(source string, result *cel.Type) (p *program, err error) {
 	compilations.Add(1)
 	// The compiler is large and its input hostile: a panic refuses the rule instead of ending the process.
 	defer func() {
@@ -93,23 +93,23 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 	if len(source) > maxRuleBytes {
 		return nil, fmt.Errorf("is %d bytes long, the limit is %d", len(source), maxRuleBytes)
 	}
-	env, err := environment()
+	env, err := v.environment()
 	if err != nil {
 		return nil, fmt.Errorf("cannot be compiled: %w", err)
 	}
 	ast, issues := env.Compile(source)
 	if issues.Err() != nil {
-		return nil, fmt.Errorf("does not compile: %s", issuesText(issues))
+		return nil, fmt.Errorf("does not compile: %s", v.issuesText(issues))
 	}
 	// OLM requires the exact type bool, so a dynamic result (p.value) is refused too.
 	if !ast.OutputType().IsExactType(result) {
 		return nil, fmt.Errorf("gives %s, it must give %s", ast.OutputType(), result)
 	}
-	est, err := newEstimator(ast)
+	est, err := newEstimator(ast, v)
 	if err != nil {
 		return nil, err
 	}
-	p = &program{source: source, estimator: est, uses: est.uses, hintCost: est.cost(hints)}
+	p = &program{source: source, vocabulary: v, estimator: est, uses: est.uses, hintCost: est.cost(hints)}
 	if p.hintCost > RuleCostLimit {
 		return nil, est.tooCostly(p.hintCost)
 	}
@@ -131,14 +131,14 @@ func compile(source string, result *cel.Type) (p *program, err error) {
 }
 
 // issuesText returns the compiler's first error with its position, and the available names if it is about an unknown or reserved name.
-func issuesText(issues *cel.Issues) string {
+func (v *vocabulary) issuesText(issues *cel.Issues) string {
 	first := issues.Errors()[0]
 	text := text.Truncate(strings.ReplaceAll(first.Message, " (in container '')", ""), ruleShown)
 	if line := first.Location.Line(); line > 0 {
 		text += fmt.Sprintf(" at line %d, column %d", line, first.Location.Column()+1)
 	}
 	if strings.Contains(text, "undeclared reference") || strings.Contains(text, "reserved identifier") {
-		names := variableNames()
+		names := v.names()
 		text += "; the variables are " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 	}
 	return text

@@ -21,7 +21,8 @@ import (
 //     values in two loops could run for minutes within a small estimate.
 //   - Every function is estimated here (calls.go); one that is not makes the cost unknown.
 type estimator struct {
-	ast *celast.AST
+	ast        *celast.AST
+	vocabulary *vocabulary
 	// uses are the attributes that the expression refers to.
 	uses Attributes
 	// ranges are the expressions that are iterated over: the size of a value is then its number of elements, not of
@@ -122,7 +123,8 @@ func (s *sizes) root(path []string) string {
 	if len(path) == 0 || s.untrusted[path[0]] {
 		return ""
 	}
-	if _, known := variableAttributes[path[0]]; !known {
+	i, known := s.vocabulary.index[path[0]]
+	if !known || s.vocabulary.variables[i].write != nil { // the type alone bounds a field of a write
 		return ""
 	}
 	return path[0]

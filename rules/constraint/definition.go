@@ -37,16 +37,20 @@ type Definition struct {
 	Generation int64
 	// Pending is that of Meta. Callers evaluate it; Set ignores it.
 	Pending string
-	// Constraints are the elements that could be parsed.
+	// Constraints are the elements on bundles that could be parsed.
 	Constraints []*Constraint
-	Properties  []olm.Property
+	// OnWrites are those on writes of other objects.
+	OnWrites   []*Constraint
+	Properties []olm.Property
 	// Faults are the errors. If any is not a warning, the definition holds every bundle.
 	Faults []Fault
 }
 
 // Constraint is one element of spec.constraints.
 type Constraint struct {
-	Index  int
+	Index int
+	// On is what it judges.
+	On     Target
 	Action Action
 	// Message is the author's, without messageExpression.
 	Message string
@@ -69,8 +73,12 @@ func Define(meta Meta, constraintsJSON, propertiesJSON string) *Definition {
 	}
 	text := &document{text: constraintsJSON, path: "spec.constraints", faults: &found}
 	for _, e := range text.elements(maxConstraints, "the constraint is required") {
-		if c := text.constraint(e); c != nil {
+		switch c := text.constraint(e); {
+		case c == nil:
+		case c.On == OnBundle:
 			d.Constraints = append(d.Constraints, c)
+		default:
+			d.OnWrites = append(d.OnWrites, c)
 		}
 	}
 	d.Properties = (&document{text: propertiesJSON, path: "spec.properties", faults: &found}).properties()
@@ -97,7 +105,7 @@ func (d *Definition) WithFault(f Fault) *Definition {
 
 // The keys of the two syntaxes, and of the parts of OLM's.
 var (
-	seedKeys     = []string{"evaluator", "rule", "message", "messageExpression", "action"}
+	seedKeys     = []string{"evaluator", "on", "rule", "message", "messageExpression", "action"}
 	olmKeys      = []string{"failureMessage", "gvk", "package", "all", "any", "not", "cel"}
 	compoundKeys = []string{"constraints"}
 )
@@ -142,7 +150,7 @@ func isOLM(value *node) bool {
 	return false
 }
 
-// seed reads {"evaluator":{"id":"cel"},"rule","message","messageExpression","action":{"id":"require"|"warn"}}.
+// seed reads {"evaluator":{"id":"cel"},"on","rule","message","messageExpression","action":{"id":"require"|"warn"}}.
 func (d *document) seed(c *Constraint, value *node, path string) {
 	if len(value.keys) == 0 {
 		d.faults.add(Rule, path, "{}", "is empty; rule, or one of cel, package, gvk, all, any and not is required")
@@ -157,31 +165,33 @@ func (d *document) seed(c *Constraint, value *node, path string) {
 			d.faults.add(Syntax, path+".action.id", id, "is not an action; require and warn are accepted")
 		}
 	}
+	on, known := d.targetOf(value, path)
+	c.On = on
 	c.Message, _ = d.str(value, path, "message", false)
 	c.Message = text.Truncate(c.Message, messageShown)
 	rule, ok := d.str(value, path, "rule", true)
-	if !ok {
+	if !ok || !known {
 		return
 	}
-	program, err := d.compile(rule, false)
+	program, err := d.compile(rule, c.On, false)
 	if err != nil {
 		d.faults.add(Rule, path+".rule", rule, err.Error())
 		return
 	}
 	c.check = &check{kind: celCheck, program: program, text: text.Truncate(rule, ruleShown), message: c.Message}
 	if expression, ok := d.str(value, path, "messageExpression", false); ok && expression != "" {
-		if c.expression, err = d.compile(expression, true); err != nil {
+		if c.expression, err = d.compile(expression, c.On, true); err != nil {
 			d.faults.add(Rule, path+".messageExpression", expression, err.Error())
 		}
 	}
 }
 
 // compile compiles an expression, unless the object exceeds the limit for expressions.
-func (d *document) compile(source string, text bool) (*program, error) {
+func (d *document) compile(source string, on Target, text bool) (*program, error) {
 	if d.rules += len(source); d.rules > maxRulesBytes {
 		return nil, fmt.Errorf("is more CEL than one object may have (%d bytes); use several Constraint objects", maxRulesBytes)
 	}
-	return compileCached(source, text)
+	return compileCached(source, on, text)
 }
 
 // id reads {"id": "..."}; absent is empty.
@@ -216,7 +226,7 @@ func (d *document) olm(c *Constraint, value *node, path string) {
 		d.faults.add(Syntax, path, "", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
-	c.check, err = newCheck(parsed, path, func(rule string) (*program, error) { return d.compile(rule, false) })
+	c.check, err = newCheck(parsed, path, func(rule string) (*program, error) { return d.compile(rule, OnBundle, false) })
 	if err != nil {
 		d.checkFault(err)
 		return

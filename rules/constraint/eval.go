@@ -130,7 +130,7 @@ func (p *program) read(value ref.Val, err error, a *activation, budget *Budget) 
 		for _, id := range u.IDs() {
 			trails, _ := u.GetAttributeTrails(id)
 			for _, trail := range trails {
-				r.unknown |= variableAttributes[trail.Variable()] & a.unknown
+				r.unknown |= p.vocabulary.attributes[trail.Variable()] & a.unknown
 			}
 		}
 		r.why = a.bundle.notKnown(r.unknown)

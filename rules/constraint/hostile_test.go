@@ -40,7 +40,7 @@ var hostileRules = map[string]string{
 
 func TestHostileRulesAreRefused(t *testing.T) {
 	for name, rule := range hostileRules {
-		if p, err := compile(rule, cel.BoolType); err == nil {
+		if p, err := vocabularies[OnBundle].compile(rule, cel.BoolType); err == nil {
 			t.Errorf("%s: admitted at %d units", name, p.hintCost)
 		}
 	}
@@ -53,7 +53,7 @@ func TestHostileRulesAreRefused(t *testing.T) {
 // TestExpensiveRulesAreAdmitted keeps the benchmark honest: its rules are close to the limit, and admitted.
 func TestExpensiveRulesAreAdmitted(t *testing.T) {
 	for _, rule := range expensive {
-		if p, err := compile(rule, cel.BoolType); err != nil {
+		if p, err := vocabularies[OnBundle].compile(rule, cel.BoolType); err != nil {
 			t.Errorf("%s: %s", rule, err)
 		} else {
 			t.Logf("%7d units: %s", p.hintCost, rule)
@@ -108,7 +108,7 @@ func TestEstimatesBound(t *testing.T) {
 		`properties.all(p, p.value.text.contains("aab") || p.type in ["a", "b"])`, `properties.map(p, p.value.text + "x").all(t, t.size() > 3)`,
 		`properties.all(p, properties.exists(q, p.value == q.value))`,
 	} {
-		p, err := compile(rule, cel.BoolType)
+		p, err := vocabularies[OnBundle].compile(rule, cel.BoolType)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestInterruption(t *testing.T) {
 		t.Errorf("remembered the interruption: %+v", found)
 	}
 	// In the middle of a loop: the program checks the channel, not only the caller.
-	p, err := compile(`properties.all(a, properties.all(b, true))`, cel.BoolType)
+	p, err := vocabularies[OnBundle].compile(`properties.all(a, properties.all(b, true))`, cel.BoolType)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,18 +15,18 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// knownFields are the keys of the map variables with fixed keys. CEL would report a misspelled one only at run time.
-var knownFields = map[string][]string{
+// bundleFields are the keys of the map variables of rules on bundles.
+var bundleFields = map[string][]string{
 	varCatalog:                 {"name", "namespace"},
 	varDeprecated:              {"package", "channel", "version"},
-	varCluster:                 {"version", "openshift", "properties"},
-	varNamespace:               {"metadata"},
-	varNamespace + ".metadata": {"name", "labels"},
+	varCluster:                 aroundFields[varCluster],
+	varNamespace:               aroundFields[varNamespace],
+	varNamespace + ".metadata": aroundFields[varNamespace+".metadata"],
 }
 
 // newEstimator inspects an expression once for what cel-go's type checker does not check, and collects what estimates need.
-func newEstimator(ast *cel.Ast) (*estimator, error) {
-	e := &estimator{ast: ast.NativeRep(), ranges: map[int64]bool{}, instructions: map[string]uint64{}, untrusted: map[string]bool{}, longer: 1, wider: 1}
+func newEstimator(ast *cel.Ast, in *vocabulary) (*estimator, error) {
+	e := &estimator{ast: ast.NativeRep(), vocabulary: in, ranges: map[int64]bool{}, instructions: map[string]uint64{}, untrusted: map[string]bool{}, longer: 1, wider: 1}
 	root := e.ast.Expr()
 	shadowed := map[string]bool{}
 	celast.PostOrderVisit(root, celast.NewExprVisitor(func(x celast.Expr) {
@@ -46,7 +46,7 @@ func newEstimator(ast *cel.Ast) (*estimator, error) {
 		switch x.Kind() {
 		case celast.IdentKind:
 			if name := x.AsIdent(); !shadowed[name] {
-				e.uses |= variableAttributes[name]
+				e.uses |= e.vocabulary.attributes[name]
 			}
 		case celast.SelectKind:
 			note(e.inspectSelect(x.AsSelect(), shadowed))
@@ -75,7 +75,7 @@ func newEstimator(ast *cel.Ast) (*estimator, error) {
 		e.grows = true
 	}
 	// A comprehension may shadow a variable in one place and refer to it in another: assume that all are used.
-	for name, attribute := range variableAttributes {
+	for name, attribute := range e.vocabulary.attributes {
 		if base, _, _ := strings.Cut(name, "."); shadowed[base] {
 			e.uses |= attribute
 		}
@@ -98,15 +98,11 @@ func (e *estimator) inspectSelect(s celast.SelectExpr, shadowed map[string]bool)
 		e.untrusted[s.FieldName()] = true
 	}
 	base, _, _ := strings.Cut(owner, ".")
-	fields, known := knownFields[owner]
+	fields, known := e.vocabulary.fields[owner]
 	if !known || shadowed[base] || slices.Contains(fields, s.FieldName()) {
 		return nil
 	}
-	for _, v := range variables {
-		if field, ok := strings.CutPrefix(v.name, owner+"."); ok {
-			fields = append(slices.Clip(fields), field)
-		}
-	}
+	fields = e.vocabulary.fieldsOf(owner)
 	if slices.Contains(fields, s.FieldName()) { // only has() leaves one of these to be selected
 		return fmt.Errorf("does not compile: %s.%s is in every bundle; leave out has()", owner, s.FieldName())
 	}

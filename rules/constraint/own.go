@@ -123,7 +123,7 @@ func Prepare(properties []olm.Property) {
 	for _, p := range properties {
 		if p.Type == olm.TypeConstraint && prepared < maxConstraints {
 			prepared++
-			readOwn(p.Raw, func(rule string) (*program, error) { return compileCached(rule, false) })
+			readOwn(p.Raw, func(rule string) (*program, error) { return compileCached(rule, OnBundle, false) })
 		}
 	}
 }

@@ -134,24 +134,15 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 	weight := int64(256)
 	for _, d := range s.definitions {
 		if fault := d.fault(); fault != nil {
-			found = append(found, Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message})
+			found = append(found, d.failed(fault))
 			continue
 		}
 		for _, c := range d.Constraints {
-			v := c.check.judge(subject)
-			if v.outcome == Satisfied {
+			f, lasting := c.judge(d, subject)
+			if f.Outcome == Satisfied {
 				continue
 			}
-			transient = transient || v.transient
-			f := Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Why: v.reason(b), Attributes: v.attributes}
-			if f.Message == "" {
-				f.Message = v.message
-			}
-			if text, lasting := c.expressed(v.outcome, subject); text != "" {
-				f.Message = text
-			} else if !lasting {
-				transient = true
-			}
+			transient = transient || !lasting
 			found = append(found, f)
 			weight += int64(256 + len(f.Message) + len(f.Why))
 		}
@@ -161,6 +152,29 @@ func (s *Set) Judge(b *Bundle, ns Namespace, budget *Budget) []Finding {
 		s.judged.put(key, found, weight, memoryLimit)
 	}
 	return found
+}
+
+// failed returns the finding on a faulty definition.
+func (d *Definition) failed(fault *Fault) Finding {
+	return Finding{Definition: d, Outcome: Failed, Why: fault.Path + " " + fault.Message}
+}
+
+// judge returns the finding on a subject. It is not lasting if it depends on the budget.
+func (c *Constraint) judge(d *Definition, s *subject) (f Finding, lasting bool) {
+	v := c.check.judge(s)
+	f = Finding{Definition: d, Constraint: c, Outcome: v.outcome, Message: c.Message, Rule: v.rule, Attributes: v.attributes}
+	if v.outcome == Satisfied {
+		return f, true
+	}
+	f.Why = v.reason(s.bundle)
+	if f.Message == "" {
+		f.Message = v.message
+	}
+	text, lasting := c.expressed(v.outcome, s)
+	if text != "" {
+		f.Message = text
+	}
+	return f, !v.transient && (lasting || text != "")
 }
 
 // expressed evaluates messageExpression. Like Kubernetes, it does so for violations only: in other cases the result may depend on unknown

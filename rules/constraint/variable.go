@@ -79,7 +79,7 @@ const (
 	varAnnotations        = "annotations"
 )
 
-// variable is a variable of rules. One of read and of is set.
+// variable is a variable of rules. One of read, write and of is set.
 type variable struct {
 	// name may have a dot, which adds a typed field to the map that is named before it.
 	name string
@@ -89,6 +89,8 @@ type variable struct {
 	attribute Attributes
 	// read returns the value for a bundle. It is called once for each bundle, before all rules.
 	read func(m *measure, b *Bundle, facts *Cluster) ref.Val
+	// write returns the value for a write. It is called once for each write, before all rules.
+	write func(m *measure, w *Write) ref.Val
 	// of returns a value that is shared or expensive, each time that a rule reads it.
 	of func(a *activation) ref.Val
 }
@@ -99,7 +101,15 @@ var (
 	labelledObject = cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.DynType))
 )
 
-// variables are all variables of rules, in the order of messages.
+// namespaceVariable and clusterVariable are those that the rules of every target have.
+var (
+	namespaceVariable = variable{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels,
+		of: func(a *activation) ref.Val { return a.around.namespace }}
+	clusterVariable = variable{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
+		of: func(a *activation) ref.Val { return a.around.cluster }}
+)
+
+// variables are all variables of rules on bundles, in the order of messages.
 var variables = []variable{
 	{name: varProperties, declared: propertyLists, attribute: Properties,
 		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.properties(b.Properties) }},
@@ -136,9 +146,7 @@ var variables = []variable{
 		of: func(a *activation) ref.Val { return a.lists().conversionCRDs }},
 	{name: varAnnotations, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Annotations,
 		of: func(a *activation) ref.Val { return a.notes().values }},
-	{name: varNamespace, declared: labelledObject, attribute: NamespaceLabels, of: func(a *activation) ref.Val { return a.around.namespace }},
-	{name: varCluster, declared: cel.MapType(cel.StringType, cel.DynType), attribute: ClusterVersion,
-		of: func(a *activation) ref.Val { return a.around.cluster }},
+	namespaceVariable, clusterVariable,
 }
 
 // ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
@@ -150,38 +158,6 @@ func ofCatalog(read func(m *measure, c olm.CatalogSource) ref.Val) func(*measure
 		}
 		return read(m, c)
 	}
-}
-
-// variableIndex has the position of each variable, and variableAttributes its attribute, by name.
-var (
-	variableIndex      = make(map[string]int, len(variables))
-	variableAttributes = func() map[string]Attributes {
-		attributes := make(map[string]Attributes, len(variables))
-		for i, v := range variables {
-			variableIndex[v.name], attributes[v.name] = i, v.attribute
-		}
-		return attributes
-	}()
-)
-
-// variableOptions declares the variables to the compiler.
-func variableOptions() []cel.EnvOption {
-	options := make([]cel.EnvOption, len(variables))
-	for i, v := range variables {
-		options[i] = cel.Variable(v.name, v.declared)
-	}
-	return options
-}
-
-// variableNames returns the names for messages.
-func variableNames() []string {
-	var names []string
-	for _, v := range variables {
-		if !strings.Contains(v.name, ".") {
-			names = append(names, v.name)
-		}
-	}
-	return names
 }
 
 // notKnown describes unknown attributes of the bundle, or of what surrounds it, in a message.

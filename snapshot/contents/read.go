@@ -112,7 +112,7 @@ type reader struct {
 }
 
 func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*change.Set, error) {
-	manifests, fault, err := r.manifests(ctx, replaces.CSV)
+	manifests, ref, fault, err := r.manifests(ctx, replaces.CSV)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,11 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 		if err != nil {
 			return nil, err
 		}
-		set = change.Compare(change.ReadContents(replaces.From, installed), change.ReadContents(replaces.CSV, manifests))
+		contents := change.ReadContents(replaces.CSV, manifests)
+		if ref != nil {
+			contents.Resolve(ref.Properties, ref.Replaces)
+		}
+		set = change.Compare(change.ReadContents(replaces.From, installed), contents)
 	}
 	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
 	set.From, set.FromVersion = replaces.From, replaces.FromVersion
@@ -132,9 +136,9 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 	return set, nil
 }
 
-// manifests returns the objects that a ClusterServiceVersion of the plan brings, or the fault for which they cannot be read.
-func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, fault string, err error) {
-	var unpacked []reference
+// manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap that they are in, if they
+// are; or the fault for which they cannot be read.
+func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.RawMessage, in *reference, fault string, err error) {
 	found := false
 	for i := range r.plan.Status.Steps {
 		step := &r.plan.Status.Steps[i]
@@ -144,26 +148,28 @@ func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.Ra
 		found = true
 		manifest, err := step.Resource.Manifest.JSON()
 		if err != nil {
-			return nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s", text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
+			return nil, nil, fmt.Sprintf("the manifest of %s %s in the plan cannot be read: %s",
+				text.Name(step.Resource.Kind), text.Name(step.Resource.Name), text.Escape(err.Error())), nil
 		}
 		ref, ok := referenceIn(manifest)
 		switch {
 		case !ok:
-			manifests = append(manifests, manifest)
-		case slices.Contains(unpacked, ref):
-		default:
-			unpacked = append(unpacked, ref)
-			own, fault, err := r.unpack(ctx, ref, &step.Resource)
+			manifests = append(manifests, typed(manifest, &step.Resource))
+		case in == nil:
+			in = &ref
+			unpacked, fault, err := r.unpack(ctx, ref, &step.Resource)
 			if fault != "" || err != nil {
-				return nil, fault, err
+				return nil, nil, fault, err
 			}
-			manifests = append(manifests, described(own, csv, ref.Properties)...)
+			manifests = append(manifests, unpacked...)
+		case *in != ref:
+			return nil, nil, "its steps refer to different ConfigMaps", nil
 		}
 	}
 	if !found {
-		return nil, "the plan has no step of it", nil
+		fault = "the plan has no step of it"
 	}
-	return manifests, "", nil
+	return manifests, in, fault, nil
 }
 
 // reference is the manifest of a step whose bundle OLM unpacked into a ConfigMap: UnpackedBundleReference in
@@ -174,6 +180,7 @@ type reference struct {
 	Namespace              string `json:"namespace"`
 	CatalogSourceName      string `json:"catalogSourceName"`
 	CatalogSourceNamespace string `json:"catalogSourceNamespace"`
+	Replaces               string `json:"replaces"`
 	Properties             string `json:"properties"`
 }
 
@@ -225,32 +232,19 @@ func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResour
 	return manifests, "", nil
 }
 
-// described returns manifests whose ClusterServiceVersion has the properties of its bundle as an annotation, as OLM writes it.
-func described(manifests []json.RawMessage, csv, properties string) []json.RawMessage {
-	if properties == "" {
-		return manifests
+// typed returns a manifest with the kind of its step, as which OLM writes it whatever the manifest says. OLM derives RBAC objects without one.
+func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
+	apiVersion := schema.GroupVersion{Group: step.Group, Version: step.Version}.String()
+	if h := headOf(manifest); h.Kind == step.Kind && h.APIVersion == apiVersion {
+		return manifest
 	}
-	for i, m := range manifests {
-		if h := headOf(m); h.Kind != olm.KindClusterServiceVersion || h.Metadata.Name != csv {
-			continue
-		}
-		var object, metadata, annotations map[string]json.RawMessage
-		value, err := json.Marshal(properties)
-		if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(m, &object) != nil || kjson.UnmarshalCaseSensitivePreserveInts(object["metadata"], &metadata) != nil {
-			continue // the comparison says what is wrong with it
-		}
-		if kjson.UnmarshalCaseSensitivePreserveInts(metadata["annotations"], &annotations) != nil || annotations == nil {
-			annotations = map[string]json.RawMessage{}
-		}
-		annotations[olm.PropertiesAnnotation] = value
-		metadata["annotations"] = mustEncode(annotations)
-		object["metadata"] = mustEncode(metadata)
-		manifests[i] = mustEncode(object)
+	var object map[string]json.RawMessage
+	if kjson.UnmarshalCaseSensitivePreserveInts(manifest, &object) != nil || object == nil {
+		return manifest // the comparison says what is wrong with it
 	}
-	return manifests
-}
-
-func mustEncode(object map[string]json.RawMessage) json.RawMessage {
+	for field, value := range map[string]string{"apiVersion": apiVersion, "kind": step.Kind} {
+		object[field], _ = json.Marshal(value) // a string always encodes
+	}
 	raw, err := json.Marshal(object)
 	if err != nil {
 		panic(err) // built from decoded JSON

@@ -12,7 +12,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -67,22 +70,23 @@ func encode(t testing.TB, v any) string {
 	return string(raw)
 }
 
-// csvJSON is a ClusterServiceVersion with rights to resources of the whole cluster.
+// csvJSON is a ClusterServiceVersion, as OLM writes it, with rights to resources of the whole cluster.
 func csvJSON(t testing.TB, name string, resources ...string) string {
 	t.Helper()
-	return encode(t, map[string]any{
-		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": map[string]any{"name": name, "namespace": "shop"},
-		"spec": map[string]any{"install": map[string]any{"strategy": "deployment", "spec": map[string]any{
-			"clusterPermissions": []any{map[string]any{"serviceAccountName": "etcd", "rules": []any{
-				map[string]any{"apiGroups": []string{""}, "resources": resources, "verbs": []string{"get"}},
-			}}},
-		}}},
-	})
+	csv := &v1alpha1.ClusterServiceVersion{TypeMeta: metav1.TypeMeta{APIVersion: "operators.coreos.com/v1alpha1", Kind: "ClusterServiceVersion"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}}
+	csv.Spec.InstallStrategy.StrategySpec.ClusterPermissions = []v1alpha1.StrategyDeploymentPermissions{{ServiceAccountName: "etcd",
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: resources, Verbs: []string{"get"}}}}}
+	return encode(t, csv)
 }
 
 const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"etcds.example.com"},
 "spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Etcd","plural":"etcds"},
 "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+
+// groups are the group and version of each kind of step.
+var groups = map[string][2]string{"ClusterServiceVersion": {"operators.coreos.com", "v1alpha1"}, "CustomResourceDefinition": {"apiextensions.k8s.io", "v1"},
+	"ClusterRole": {"rbac.authorization.k8s.io", "v1"}, "ServiceAccount": {"", "v1"}}
 
 type step struct{ kind, name, manifest string }
 
@@ -92,7 +96,7 @@ func planJSON(t testing.TB, steps ...step) string {
 	var list []any
 	for _, s := range steps {
 		list = append(list, map[string]any{"resolving": "etcdoperator.v2", "status": "Unknown", "resource": map[string]any{
-			"kind": s.kind, "name": s.name, "manifest": s.manifest, "sourceName": "community", "sourceNamespace": "olm"}})
+			"group": groups[s.kind][0], "version": groups[s.kind][1], "kind": s.kind, "name": s.name, "manifest": s.manifest, "sourceName": "community", "sourceNamespace": "olm"}})
 	}
 	return encode(t, map[string]any{
 		"metadata": map[string]any{"namespace": "shop", "name": "p", "uid": "plan-uid"},
@@ -167,6 +171,9 @@ func TestRead(t *testing.T) {
 	}{
 		{"the manifests are in the plan", map[string]string{"plan": planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after},
 			step{"CustomResourceDefinition", "etcds.example.com", definition})}, ""},
+		{"OLM derived roles, without a kind", map[string]string{"plan": planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after},
+			step{"ServiceAccount", "etcd", `{"metadata":{"name":"etcd","namespace":"shop"}}`},
+			step{"ClusterRole", "etcdoperator.v2-x7", `{"metadata":{"name":"etcdoperator.v2-x7","labels":{"olm.owner":"etcdoperator.v2"}},"rules":[]}`})}, ""},
 		{"OLM unpacked the bundle", map[string]string{"plan": byImage, bundle: unpacked(t, "1", managed, after, definition)}, ""},
 		{"the ConfigMap is gone", map[string]string{"plan": byImage}, "ConfigMap olm/bundle, which its bundle is unpacked into, does not exist"},
 		{"the ConfigMap lacks OLM's label", map[string]string{"plan": byImage, bundle: unpacked(t, "1", nil, after)}, "lacks label olm.managed=true"},

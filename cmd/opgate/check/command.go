@@ -87,10 +87,12 @@ The text output leaves out what the gate only fills in with defaults. The JSON o
 the input, of
 
   {"file", "line", "kustomization", "kind", "namespace", "name", "decision": "Allow"|"Deny"|"Hold",
-   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "alreadyApproved": true}
+   "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "heldByAPIServer": true, "alreadyApproved": true}
 
 in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, kustomization
-stands only on what one has made, and alreadyApproved only on an InstallPlan that was approved before and is not judged.
+stands only on what one has made, heldByAPIServer only on a refusal that the API server has by itself with
+--backstop=enforce, without the webhooks ("also held by the API server" in text and markdown), and alreadyApproved only
+on an InstallPlan that was approved before and is not judged.
 What was skipped or is not judged is named at the end of text and markdown, and on standard error for other formats.
 sarif is for code scanning, junit for reports of tests, github for annotations by GitHub Actions, markdown for comments.
 "opgate explain RULE" tells more about a rule.

@@ -66,13 +66,21 @@ func (v *versions) cluster() (c constraint.Cluster, err error) {
 // constraintNotes states what a Constraint requires, and the properties it provides.
 func constraintNotes(d *constraint.Definition) (notes []string) {
 	warn := 0
-	for _, c := range d.Constraints {
+	required := map[constraint.Target]int{}
+	for _, c := range slices.Concat(d.Constraints, d.OnWrites) {
 		if c.Action == constraint.Warn {
 			warn++
+		} else {
+			required[c.On]++
 		}
 	}
-	if require := len(d.Constraints) - warn; require > 0 {
-		notes = append(notes, "requires "+counted(require, "constraint")+" of every operator")
+	for _, of := range []struct {
+		target constraint.Target
+		what   string
+	}{{constraint.OnBundle, "operator"}, {constraint.OnCatalogSource, olm.KindCatalogSource}, {constraint.OnOperatorGroup, olm.KindOperatorGroup}} {
+		if n := required[of.target]; n > 0 {
+			notes = append(notes, "requires "+counted(n, "constraint")+" of every "+of.what)
+		}
 	}
 	if warn > 0 {
 		notes = append(notes, "warns of "+counted(warn, "constraint"))

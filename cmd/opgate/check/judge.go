@@ -10,6 +10,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -23,12 +24,15 @@ type judgement struct {
 	with string
 	// alreadyApproved is set for a plan that was approved before and is not judged.
 	alreadyApproved bool
+	// held is set for a refusal that the API server has by itself.
+	held bool
 }
 
 // judge judges the objects of the input, in its order, each as if it were written now to a cluster of these versions
 // that holds all the others. Plans that were approved before are judged only if again is set.
 func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, again bool) []judgement {
 	cluster := clusterOf(m, versions)
+	table := cluster.backstop(mode)
 	judged := []judgement{}
 	for _, o := range m.objects {
 		j := judgement{object: o}
@@ -65,9 +69,22 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 		default:
 			continue
 		}
+		if j.verdict.Decision != rules.Allow {
+			j.held = o.plan != nil && table.HoldsApproval(o.plan) || o.subscription != nil && table.HoldsSubscription(o.subscription)
+		}
 		judged = append(judged, j)
 	}
 	return judged
+}
+
+// backstop is what an API server holds by itself under the policies of the input, if it supports all of it.
+func (c *context) backstop(mode rules.ApprovalMode) *backstop.Table {
+	in := backstop.Input{ApprovalMode: mode,
+		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}}
+	for ns := range c.all() {
+		in.Policies = append(in.Policies, ns.Policies()...)
+	}
+	return backstop.NewTable(in)
 }
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.

@@ -63,6 +63,9 @@ func lines(j *judgement) (lines []string) {
 	for _, r := range j.verdict.Reasons {
 		add(r.Message)
 	}
+	if j.held {
+		add("also held by the API server")
+	}
 	for _, w := range findings(j) {
 		add("warning: " + w.brief())
 	}
@@ -128,6 +131,8 @@ type item struct {
 	Reasons   []reason               `json:"reasons"`
 	Warnings  []string               `json:"warnings"`
 	Patch     []rules.PatchOperation `json:"patch"`
+	// HeldByAPIServer is set for a refusal that the API server has without the webhooks.
+	HeldByAPIServer bool `json:"heldByAPIServer,omitempty"`
 	// AlreadyApproved is set for a plan that is not judged.
 	AlreadyApproved bool `json:"alreadyApproved,omitempty"`
 }
@@ -144,7 +149,7 @@ func printJSON(w io.Writer, r *report) error {
 	for i := range r.judged {
 		j := &r.judged[i]
 		items[i] = item{File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
-			Reasons: []reason{}, Warnings: warnings(j), Patch: rules.Patch(j.verdict.Changes), AlreadyApproved: j.alreadyApproved}
+			Reasons: []reason{}, Warnings: warnings(j), Patch: rules.Patch(j.verdict.Changes), HeldByAPIServer: j.held, AlreadyApproved: j.alreadyApproved}
 		for _, why := range j.verdict.Reasons {
 			items[i].Reasons = append(items[i].Reasons, reason{why.Rule, why.Source, why.Message})
 		}

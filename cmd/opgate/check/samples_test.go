@@ -197,7 +197,7 @@ func mustJSON(t *testing.T, v any) string {
 // would prune nothing. What the gate refuses is not checked here.
 func TestSamplesFitTheSchemas(t *testing.T) {
 	definitions := []*apiextensionsv1.CustomResourceDefinition{crds.Subscription(), crds.InstallPlan(), crds.ClusterServiceVersion(),
-		crds.OperatorCondition(), crds.OperatorGroup()}
+		crds.OperatorCondition(), crds.OperatorGroup(), crds.CatalogSource()}
 	for _, name := range []string{"policy.open-cluster-management.io_operatorpolicies", "policy.open-cluster-management.io_policies",
 		"policy.open-cluster-management.io_policysets", "operators.coreos.com_constraints"} {
 		text, err := os.ReadFile("../../../manifests/crd/" + name + ".yaml")

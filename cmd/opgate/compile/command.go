@@ -45,10 +45,11 @@ type options struct {
 	semver, mutating   bool
 }
 
-const long = `Print the ValidatingAdmissionPolicy and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
+const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
 the core of the gate by itself: also while no replica of Opgate answers, and without its webhook configurations. They
 hold the names, version ranges and forbidden packages of OperatorPolicies, for approvals of InstallPlans, for their
-status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. What needs more than the request
+status and for ClusterServiceVersions that bypass OLM, and make Subscriptions Manual. One of them, opgate-unpacked, keeps
+the contents of unpacked bundles as OLM wrote them, and depends on no policy. What needs more than the request
 and the policies (catalogs, channels, Constraints, upgrades) is left to the webhooks: docs/backstop.md lists it.
 
 The output depends on the policies and the flags only, and is the same for the same input, so that it can be kept in
@@ -153,6 +154,9 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	})
 	if err != nil {
 		return fmt.Errorf("compile: %w", err)
+	}
+	for _, left := range objects.Left {
+		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many for a namespace: a part is left to the webhooks\n", left)
 	}
 	for i, object := range objects.All() {
 		text, err := marshal(object)

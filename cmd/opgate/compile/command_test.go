@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -42,11 +43,11 @@ func TestCommand(t *testing.T) {
 		has, hasNot []string
 		kinds       int
 	}{
-		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd"}, []string{"status:\n  ", "- Audit"}, 4},
-		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 2},
-		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 2},
-		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 4},
-		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 4},
+		"default":  {nil, []string{"kind: MutatingAdmissionPolicy\n", "- Deny", "- opgate-system", "shop etcd a0 policies/etcd", "name: opgate-unpacked"}, []string{"status:\n  ", "- Audit"}, 6},
+		"audit":    {[]string{"--audit"}, []string{"- Audit", "- Warn"}, []string{"- Deny", "kind: MutatingAdmissionPolicy"}, 4},
+		"older":    {[]string{"--mutating=false", "--semver=false"}, []string{"- Deny"}, []string{"semver(", "kind: MutatingAdmissionPolicy"}, 4},
+		"deny":     {[]string{"--approval-mode=deny"}, []string{"name: generated-by-olm"}, nil, 6},
+		"excluded": {[]string{"--excluded-namespace=shop"}, []string{"- shop"}, []string{"shop etcd a0"}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, problems, err := run(t, policy, append(c.args, "-f", "-", identity)...)
@@ -79,6 +80,18 @@ func TestTemplates(t *testing.T) {
 	resolved := strings.Replace(policy, "[etcd.v1]", `['{{ fromConfigMap "a" "b" "c" }}']`, 1)
 	out, problems, err := run(t, resolved, "-f", "-", identity)
 	if err != nil || !strings.Contains(problems, "OperatorPolicy policies/etcd has templates") || !strings.Contains(out, "shop etcd n policies/etcd") {
+		t.Errorf("%v %q\n%.2000s", err, problems, out)
+	}
+}
+
+// TestLeft: a policy that the API server could not evaluate is left to the webhooks, and named.
+func TestLeft(t *testing.T) {
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("etcd.v%d-%s", i, strings.Repeat("x", 100))
+	}
+	out, problems, err := run(t, strings.Replace(policy, "[etcd.v1]", "["+strings.Join(names, ",")+"]", 1), "-f", "-", identity)
+	if err != nil || !strings.HasPrefix(problems, "OperatorPolicy policies/etcd has lists that are too long") || strings.Contains(out, names[0]) {
 		t.Errorf("%v %q\n%.2000s", err, problems, out)
 	}
 }

@@ -91,6 +91,7 @@ func (e *evaluation) installPlan() Finding {
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
 		f.Message += "; its approval gives the override reason " + text.Quote(reason) // the use of break-glass must be visible
 	}
+	f.Message += e.reviewed(plan)
 	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f

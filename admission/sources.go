@@ -1,0 +1,36 @@
+package admission
+
+import (
+	"context"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+type (
+	catalogSourceRequest = request[olm.WrittenCatalogSource, olm.WrittenCatalogSource]
+	operatorGroupRequest = request[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]
+)
+
+// exemptCatalogSource passes OLM's own writes: it updates the image of a CatalogSource that has a template for it.
+func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.olm.Is(&req.User) }
+
+func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot, req *catalogSourceRequest) rules.Verdict {
+	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
+		Namespace: s.WithDependencies(req.Object.Metadata.Namespace), User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()})
+}
+
+// exemptOperatorGroup passes OLM's own writes: it updates annotations and status.
+func (g *Gate) exemptOperatorGroup(req *operatorGroupRequest) bool { return g.olm.Is(&req.User) }
+
+func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot, req *operatorGroupRequest) rules.Verdict {
+	ns := s.WithDependencies(req.Object.Metadata.Namespace)
+	in := rules.OperatorGroupInput{New: req.Object, Old: req.OldObject, Namespace: ns, ByOpgate: g.byOpgate(&req.User),
+		User: req.User.Username, Groups: req.User.Groups, Interrupt: ctx.Done()}
+	v := rules.JudgeOperatorGroup(in)
+	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
+		return g.override(ctx, &v, ns, req.caller(), rules.RuleOperatorGroupOverride, reason)
+	}
+	return v
+}

@@ -1,0 +1,123 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// tooLarge writes more policies than an object holds: the objects in place stay, until there are fewer.
+func (s *backstopSite) tooLarge(t *testing.T) {
+	const policies = 25 // of 60 KB each
+	var large []*unstructured.Unstructured
+	for i := range policies {
+		p := harness.OperatorPolicy(fmt.Sprintf("large-%02d", i))
+		var versions []any
+		for v := range 250 {
+			versions = append(versions, fmt.Sprintf("etcdoperator.v%d-%02d-%s", v, i, strings.Repeat("x", 210)))
+		}
+		p.Object["spec"].(map[string]any)["versions"] = versions
+		large = append(large, s.Put(t, p))
+	}
+	s.wantMetrics(t, `opgate_backstop_active{state="too-large"} 0`)
+	s.wantEvent(t, "BackstopTooLarge", "some policies are held by the webhooks only")
+	s.wantLogged(t, "policies do not compile to objects that can be stored, keeping those of earlier policies")
+
+	const table = "validatingadmissionpolicies/opgate-backstop"
+	before := s.backstopObject(t, table)
+	if raw, err := json.Marshal(before); err != nil || !strings.Contains(string(raw), `\n`+s.namespace+" etcd ") {
+		t.Errorf("the objects in place say nothing of namespace %s: %v", s.namespace, err)
+	}
+	s.Edit(t, s.policy, `{"spec":{"versions":["`+harness.AllowedCSV+`","`+harness.ForbiddenCSV+`"]}}`)
+	s.Sync(t)
+	s.refusesForbidden(t)
+	if now := s.backstopObject(t, table); now.GetGeneration() != before.GetGeneration() {
+		t.Error("the table of earlier policies was written again")
+	}
+
+	for _, p := range large {
+		s.Remove(t, p)
+	}
+	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`)
+	harness.Eventually(t, "the edit is in force", s.approvable(s.namespace, "forbidden", true))
+	s.Edit(t, s.policy, `{"spec":{"versions":["`+harness.AllowedCSV+`"]}}`)
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+}
+
+// refusesForbidden wants the API server to refuse the forbidden plan by itself.
+func (s *backstopSite) refusesForbidden(t *testing.T) {
+	t.Helper()
+	if err := s.approvable(s.namespace, "forbidden", false)(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// unowned deletes the ClusterRole that owns the objects: nothing is written until it is back.
+func (s *backstopSite) unowned(t *testing.T) {
+	const role, table = "clusterrole/opgate-backstop", "validatingadmissionpolicies/opgate-backstop"
+	var owner map[string]any
+	if err := json.Unmarshal([]byte(harness.Kubectl(t, s.Cluster, cluster.Admin, "", "get", role, "-o", "json")), &owner); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+		delete(owner["metadata"].(map[string]any), set)
+	}
+	before := s.backstopObject(t, table)
+	harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", role)
+	s.wantMetrics(t, `opgate_backstop_active{state="unowned"} 0`)
+	s.wantLogged(t, "ClusterRole not found: it grants the rights to the admission policies and owns them, so nothing is written without it")
+	// As the garbage collector does, which a cluster of tests does not have.
+	for _, object := range backstopObjects {
+		harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", object)
+	}
+	got, err := s.try(t.Context(), cluster.Admin, true, "forbidden", "", `{"spec":{"approved":true}}`)
+	if err != nil || got.OK() || got.Code != http.StatusForbidden {
+		t.Errorf("the webhooks answer %s, %v", got, err)
+	}
+	s.wantMetrics(t, `opgate_backstop_active{state="unowned"} 0`)
+	s.wantGone(t, backstopObjects...)
+
+	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.Normal(owner), "create", "-f", "-")
+	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`)
+	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
+	after := s.backstopObject(t, table)
+	if slices.Equal(before.GetOwnerReferences(), after.GetOwnerReferences()) || len(after.GetOwnerReferences()) != 1 {
+		t.Errorf("the owners are %v, want the ClusterRole that was created last", after.GetOwnerReferences())
+	}
+}
+
+// wantEvent waits for an event on the ClusterRole.
+func (s *backstopSite) wantEvent(t *testing.T, reason, message string) {
+	t.Helper()
+	harness.Eventually(t, "see event "+reason, func(ctx context.Context) error {
+		result, err := s.Kubectl(ctx, cluster.Admin, "", "get", "events", "-n", "default",
+			"--field-selector", "reason="+reason+",involvedObject.kind=ClusterRole,involvedObject.name=opgate-backstop")
+		if err == nil && !strings.Contains(result.Stdout, message) {
+			err = fmt.Errorf("there are %q", result.Stdout)
+		}
+		return err
+	})
+}
+
+// wantLogged waits for a line in the log of Opgate.
+func (s *backstopSite) wantLogged(t *testing.T, message string) {
+	t.Helper()
+	harness.Eventually(t, "see the log line", func(context.Context) error {
+		log, err := os.ReadFile(s.Gate.LogPath())
+		if err == nil && !strings.Contains(string(log), message) {
+			err = errors.New("it is not there")
+		}
+		return err
+	})
+}

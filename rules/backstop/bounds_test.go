@@ -1,0 +1,68 @@
+package backstop_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// long returns some names that are as long as names may be.
+func long(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("etcd.v%d-%s", i, strings.Repeat("x", 240))
+	}
+	return names
+}
+
+// TestBounds: policies that the API server could not evaluate are left to the webhooks and reported, and all others hold.
+func TestBounds(t *testing.T) {
+	small := policy("small", "shop", "etcd", versions("etcd.v1"))
+	many := func(n int, names func(i int) []string) []*rules.OperatorPolicy {
+		policies := []*rules.OperatorPolicy{small}
+		for i := range n {
+			policies = append(policies, policy(fmt.Sprintf("many-%03d", i), "shop", fmt.Sprintf("other-%03d", i), versions(names(i)...)))
+		}
+		return policies
+	}
+	for name, c := range map[string]struct {
+		policies []*rules.OperatorPolicy
+		left     int
+	}{
+		"a list as long as is held":    {[]*rules.OperatorPolicy{small, policy("long", "shop", "vault", versions(long(200)...))}, 0},
+		"a list that is too long":      {[]*rules.OperatorPolicy{small, policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
+		"150 policies for a namespace": {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 0},
+		"500 policies for a namespace": {many(500, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 301},
+		"50 policies with long lists":  {many(50, func(i int) []string { return append(long(60), fmt.Sprint(i)) }), 0},
+		"180 policies with long lists": {many(180, func(i int) []string { return append(long(3), fmt.Sprint(i)) }), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := backstop.Input{Features: everything, Policies: c.policies}
+			o := compile(t, in)
+			if c.left == 1 && len(o.Left) == 0 || c.left != 1 && len(o.Left) != c.left || slices.Contains(o.Left, "policies/small") {
+				t.Errorf("%d policies are left to the webhooks, want %d: %.500v", len(o.Left), c.left, o.Left)
+			}
+			s := newAPIServer(t, o)
+			if got := s.judge(t, approval("shop", "etcd.v2")); len(got.failed) > 0 || len(got.refused) != 1 || !strings.Contains(got.refused[0], "policies/small (plan/version)") {
+				t.Errorf("a forbidden version: %.1000v", got)
+			}
+			if got := s.judge(t, approval("shop", "etcd.v1")); len(got.failed)+len(got.refused) > 0 && name != "a list as long as is held" {
+				t.Errorf("an allowed version: %.1000v", got)
+			}
+			// OLM writes the status of a plan as large as is judged.
+			w := approval("shop", "etcd.v1")
+			w.resource, w.user, w.rights, w.old = "installplans/status", olmUser, []string{escalate}, w.object
+			lookups := w.object.(object)["status"].(object)["bundleLookups"].([]any)
+			w.object.(object)["status"] = object{"phase": olm.PhaseInstalling, "bundleLookups": slices.Repeat(lookups, 1000)}
+			if got := s.judge(t, w); len(got.failed)+len(got.refused) > 0 {
+				t.Errorf("OLM is refused: %.1000v", got)
+			}
+		})
+	}
+}

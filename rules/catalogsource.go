@@ -1,0 +1,54 @@
+package rules
+
+import (
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// RuleCatalogSourceConstraint is on Constraints on CatalogSources.
+const RuleCatalogSourceConstraint RuleID = "catalogsource/constraint"
+
+var catalogSourceConstraint = Rule{RuleCatalogSourceConstraint, OutcomeDeny,
+	"a CatalogSource does not satisfy a Constraint on CatalogSources, or (Hold) whether it does is not known"}
+
+// CatalogSourceInput is the input of JudgeCatalogSource.
+type CatalogSourceInput struct {
+	// New is the object as it would be stored, Old the stored one, nil on create.
+	New, Old  *olm.WrittenCatalogSource
+	Namespace *Namespace
+	// User is the name of the user who writes, and Groups are those of the user.
+	User   string
+	Groups []string
+	// Interrupt is that of PlanInput.
+	Interrupt <-chan struct{}
+}
+
+// JudgeCatalogSource decides on creating a CatalogSource or changing its spec: it must satisfy every Constraint on CatalogSources. A stored
+// one that does not is judged like any other when its spec is changed: whether a change matters depends on who makes it.
+func JudgeCatalogSource(in CatalogSourceInput) Verdict {
+	v := Verdict{Object: "catalogsource " + in.New.Metadata.Key()}
+	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
+		return v
+	}
+	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups, Source: sourceOf(in.New)}
+	if in.Old != nil {
+		w.OldSource = sourceOf(in.Old)
+	}
+	v.recordWrite(RuleCatalogSourceConstraint, "this CatalogSource", w, in.Namespace, in.Interrupt)
+	return v.sorted()
+}
+
+// sourceOf returns a CatalogSource as Constraints see it.
+func sourceOf(c *olm.WrittenCatalogSource) constraint.Source {
+	return constraint.Source{
+		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address, ConfigMap: c.Spec.ConfigMap,
+		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(), Priority: c.Spec.Priority,
+	}
+}
+
+// recordWrite records the Constraints that a write does not satisfy.
+func (v *Verdict) recordWrite(id RuleID, what string, w *constraint.Write, ns *Namespace, interrupt <-chan struct{}) {
+	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
+		v.recordConstraint(id, what, &f)
+	}
+}

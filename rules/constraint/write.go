@@ -1,0 +1,202 @@
+package constraint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+)
+
+// Write is a write of an object that is not a bundle, as rules see it.
+type Write struct {
+	On Target
+	// Update reports whether there is a stored object.
+	Update bool
+	// User is the name of the user who writes, and Groups are those of the user.
+	User   string
+	Groups []string
+	// Source is the CatalogSource as it would be stored, OldSource the stored one. Both are zero for other targets.
+	Source, OldSource Source
+	// Group is the OperatorGroup as it would be stored, OldGroup the stored one. Both are zero for other targets.
+	Group, OldGroup Group
+}
+
+// Source is what rules read of a CatalogSource.
+type Source struct {
+	Name, Namespace, SourceType, Address, ConfigMap, Publisher string
+	// Image is that of the catalog, Registry the host that it is pulled from, and Digest its digest, such as "sha256:…"; each "" if
+	// there is none.
+	Image, Registry, Digest string
+	Priority                int64
+}
+
+// Group is what rules read of an OperatorGroup.
+type Group struct {
+	Name, Namespace, ServiceAccountName, UpgradeStrategy string
+	TargetNamespaces                                     []string
+	// AllNamespaces reports whether the group is for all namespaces, Selector whether it selects namespaces by labels.
+	AllNamespaces, Selector bool
+	// Others is the number of other OperatorGroups in the namespace.
+	Others int
+}
+
+// The names of the variables of writes.
+const (
+	varOperation = "operation"
+	varUserName  = "user.name"
+	varGroups    = "user.groups"
+	prefixSource = "source."
+	prefixGroup  = "group."
+	prefixOld    = "old."
+)
+
+// aroundFields are the keys of the variables that are not about the object.
+var aroundFields = map[string][]string{
+	varCluster:                 {"version", "openshift", "properties"},
+	varNamespace:               {"metadata"},
+	varNamespace + ".metadata": {"name", "labels"},
+}
+
+// writeVariables are the variables of every write.
+func writeVariables() []variable {
+	return []variable{
+		{name: varOperation, declared: cel.StringType, write: func(m *measure, w *Write) ref.Val {
+			if w.Update {
+				return m.seen("UPDATE")
+			}
+			return m.seen("CREATE")
+		}},
+		{name: varUserName, declared: cel.StringType, write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
+		{name: varGroups, declared: cel.ListType(cel.StringType), write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
+		namespaceVariable, clusterVariable,
+	}
+}
+
+// sourceVariables are the variables of rules on CatalogSources: each field of the object, and of the stored one.
+func sourceVariables() []variable {
+	var all []variable
+	add := func(name string, declared *cel.Type, read func(*measure, *Source) ref.Val) {
+		all = append(all,
+			variable{name: prefixSource + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.Source) }},
+			variable{name: prefixOld + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldSource) }})
+	}
+	for name, field := range map[string]func(*Source) string{
+		"name": func(s *Source) string { return s.Name }, "namespace": func(s *Source) string { return s.Namespace },
+		"sourceType": func(s *Source) string { return s.SourceType }, "image": func(s *Source) string { return s.Image },
+		"registry": func(s *Source) string { return s.Registry }, "digest": func(s *Source) string { return s.Digest },
+		"address": func(s *Source) string { return s.Address }, "configMap": func(s *Source) string { return s.ConfigMap },
+		"publisher": func(s *Source) string { return s.Publisher },
+	} {
+		add(name, cel.StringType, func(m *measure, s *Source) ref.Val { return m.seen(field(s)) })
+	}
+	add("priority", cel.IntType, func(_ *measure, s *Source) ref.Val { return types.Int(s.Priority) })
+	return sortedVariables(all)
+}
+
+// groupVariables are the variables of rules on OperatorGroups.
+func groupVariables() []variable {
+	var all []variable
+	add := func(name string, declared *cel.Type, read func(*measure, *Group) ref.Val) {
+		all = append(all,
+			variable{name: prefixGroup + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.Group) }},
+			variable{name: prefixOld + name, declared: declared, write: func(m *measure, w *Write) ref.Val { return read(m, &w.OldGroup) }})
+	}
+	for name, field := range map[string]func(*Group) string{
+		"name": func(g *Group) string { return g.Name }, "namespace": func(g *Group) string { return g.Namespace },
+		"serviceAccountName": func(g *Group) string { return g.ServiceAccountName },
+		"upgradeStrategy":    func(g *Group) string { return g.UpgradeStrategy },
+	} {
+		add(name, cel.StringType, func(m *measure, g *Group) ref.Val { return m.seen(field(g)) })
+	}
+	add("targetNamespaces", cel.ListType(cel.StringType), func(m *measure, g *Group) ref.Val { return m.list(g.TargetNamespaces) })
+	add("allNamespaces", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.AllNamespaces) })
+	add("selector", cel.BoolType, func(_ *measure, g *Group) ref.Val { return types.Bool(g.Selector) })
+	add("others", cel.IntType, func(_ *measure, g *Group) ref.Val { return types.Int(g.Others) })
+	return sortedVariables(all)
+}
+
+// newWriteActivation returns the variables of a write.
+func newWriteActivation(w *Write, around *surroundings) *activation {
+	a := &activation{vocabulary: vocabularies[w.On], bundle: &Bundle{}, around: around, unknown: around.unknownAttributes,
+		patterns: append([]*interpreter.AttributePattern{}, around.unknown...)}
+	a.values = make([]ref.Val, len(a.vocabulary.variables))
+	var m measure
+	for i := range a.vocabulary.variables {
+		if v := &a.vocabulary.variables[i]; v.write != nil {
+			a.values[i] = v.write(&m, w)
+		}
+	}
+	a.shape = m.shape().most(around.shape)
+	return a
+}
+
+// JudgeWrite returns the constraints on the target of a write that the write does not satisfy, as Judge does for bundles. Unlike bundles,
+// the same objects are not written again and again, so nothing is cached.
+func (s *Set) JudgeWrite(w *Write, ns Namespace, budget *Budget) []Finding {
+	if s == nil {
+		return nil
+	}
+	around := s.around.in(ns)
+	subject := &subject{bundle: &Bundle{}, around: &around, budget: budget}
+	var found []Finding
+	for _, d := range s.definitions {
+		if fault := d.fault(); fault != nil {
+			found = append(found, d.failed(fault))
+			continue
+		}
+		for _, c := range d.OnWrites {
+			if c.On != w.On {
+				continue
+			}
+			if subject.activation == nil {
+				subject.activation = newWriteActivation(w, &around)
+			}
+			if f, _ := c.judge(d, subject); f.Outcome != Satisfied {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// JudgesWrites reports whether a constraint judges writes of a target, or a definition is faulty and may have one.
+func (s *Set) JudgesWrites(on Target) bool {
+	if s == nil {
+		return false
+	}
+	for _, d := range s.definitions {
+		if d.fault() != nil {
+			return true
+		}
+		for _, c := range d.OnWrites {
+			if c.On == on {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// targetOf reads field `on`; absent is OnBundle.
+func (d *document) targetOf(value *node, path string) (Target, bool) {
+	name, ok := d.str(value, path, "on", false)
+	if !ok || value.get("on") == nil {
+		return OnBundle, ok
+	}
+	for on := OnBundle; on <= OnOperatorGroup; on++ {
+		if name == on.String() {
+			return on, true
+		}
+	}
+	d.faults.add(Syntax, path+".on", name, "is not a target; "+strings.Join(targetNames[:], ", ")+" are accepted")
+	return OnBundle, false
+}
+
+// sortedVariables sorts variables by name, and adds those of every write.
+func sortedVariables(of []variable) []variable {
+	slices.SortFunc(of, func(a, b variable) int { return strings.Compare(a.name, b.name) })
+	return append(of, writeVariables()...)
+}
