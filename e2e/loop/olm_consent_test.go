@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -97,7 +99,33 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 	if digest = digestPattern.FindString(refusal); digest == "" {
 		t.Fatalf("the refusal names no digest: %s", refusal)
 	}
+	wantSameDiff(t, e, plan, digest)
 	return plan, digest
+}
+
+// wantSameDiff compares a plan by opgate diff, on the cluster and from files.
+func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string) {
+	t.Helper()
+	dump := strings.Join([]string{
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "installplans,clusterserviceversions,subscriptions.operators.coreos.com", "-n", plan.GetNamespace(), "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l", "olm.managed=true", "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinitions,clusterroles,clusterrolebindings,priorityclasses", "-o", "yaml"),
+	}, "\n---\n")
+	name := plan.GetNamespace() + "/" + plan.GetName()
+	var texts []string
+	for _, args := range [][]string{{"diff", name}, {"diff", name, "-f", "-"}} {
+		got, err := e.RunOpgate(t.Context(), cluster.Command{Args: args, Stdin: dump})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ExitCode != 1 || !strings.Contains(got.Stdout, digest) || !strings.Contains(got.Stdout, "3 differences") {
+			t.Errorf("opgate %s ends with exit code %d: %s%s\nwant 3 differences and digest %s", args, got.ExitCode, got.Stdout, got.Stderr, digest)
+		}
+		texts = append(texts, got.Stdout)
+	}
+	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
+		t.Errorf("the cluster and its files differ: (-cluster +files)\n%s", diff)
+	}
 }
 
 // upgradeReviewed follows a package from its first version to its last one.
