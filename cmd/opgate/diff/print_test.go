@@ -3,6 +3,7 @@ package diff
 import (
 	"bytes"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,6 +35,11 @@ func shown() []*result {
 	}
 }
 
+// undigested is a text with the same digest everywhere: which it is, package change decides.
+func undigested(text []byte) string {
+	return regexp.MustCompile("sha256:[0-9a-f]{64}").ReplaceAllString(string(text), "sha256:0123")
+}
+
 // TestFormats compares what is printed with testdata; UPDATE=1 writes it.
 func TestFormats(t *testing.T) {
 	for file, c := range map[string]struct {
@@ -47,9 +53,10 @@ func TestFormats(t *testing.T) {
 			if err := formats[c.format](&out, shown(), c.colored); err != nil {
 				t.Fatal(err)
 			}
+			got := undigested(out.Bytes())
 			path := "testdata/" + file
 			if os.Getenv("UPDATE") != "" {
-				if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -57,8 +64,8 @@ func TestFormats(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.String() != string(want) {
-				t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			for _, escape := range []string{"\u202e", "\x1b[2J", "\x1b[31m\n"} {
 				if c.format != "json" && strings.Contains(out.String(), escape) {
