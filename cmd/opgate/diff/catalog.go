@@ -93,6 +93,8 @@ func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w", path, err)
+		case meta.Schema == "":
+			return fmt.Errorf("%s: an object has no schema, so it is not of a file-based catalog", path)
 		case meta.Schema == declcfg.SchemaDeprecation:
 			var d declcfg.Deprecation
 			if err := json.Unmarshal(meta.Blob, &d); err != nil {

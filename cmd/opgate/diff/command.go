@@ -214,7 +214,7 @@ func (o *options) compare(ctx context.Context, plans []types.NamespacedName, std
 	return fromCluster(ctx, c, plans)
 }
 
-// coded gives an error the exit code for what is unusable.
+// coded returns an error with the exit code for what is unusable.
 func coded(err error) error {
 	if own, ok := errors.AsType[*exitError](err); ok {
 		return own
