@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/compile"
 	"github.com/opgate/opgate/cmd/opgate/diff"
@@ -38,7 +39,7 @@ func root() *cobra.Command {
 		Long: `opgate decides, when an object is written, whether an operator may be subscribed to, installed or upgraded.
 
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
-same rules; "opgate diff" shows what a plan changes; "opgate explain" says what a rule in a refusal means; "opgate
+same rules; "opgate diff" shows what a plan changes, and "opgate approve" approves it; "opgate explain" says what a rule in a refusal means; "opgate
 migrate" rewrites policies that are stored in an earlier version; "opgate compile" prints policies as admission
 policies of the API server. As kubectl-opgate in $PATH it is the plugin "kubectl opgate".`,
 		Version:       buildVersion(),
@@ -51,7 +52,7 @@ policies of the API server. As kubectl-opgate in $PATH it is the plugin "kubectl
 	cmd.SetVersionTemplate("opgate {{.Version}}\n")
 	width := terminal.Width(os.Stdout)
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
-	cmd.AddCommand(serveCommand(), check.Command(), diff.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
+	cmd.AddCommand(serveCommand(), check.Command(), diff.Command(), approve.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
 	return cmd
 }
 

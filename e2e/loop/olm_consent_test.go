@@ -103,6 +103,23 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 	return plan, digest
 }
 
+// approve runs opgate approve with a digest.
+func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int, says ...string) {
+	t.Helper()
+	got, err := e.RunOpgate(t.Context(), cluster.Command{Args: []string{"approve", plan.GetNamespace() + "/" + plan.GetName(), "--digest", digest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ExitCode != exitCode {
+		t.Errorf("opgate approve ends with exit code %d, want %d", got.ExitCode, exitCode)
+	}
+	for _, text := range says {
+		if !strings.Contains(got.Stdout+got.Stderr, text) {
+			t.Errorf("opgate approve prints %s%s\nwant %q in it", got.Stdout, got.Stderr, text)
+		}
+	}
+}
+
 // wantSameDiff compares a plan by opgate diff, on the cluster and from files.
 func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string) {
 	t.Helper()
@@ -137,10 +154,13 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 
 	// Other contents of the same name have another digest, so that they are held all the same.
 	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
-	_, otherDigest := heldUpgrade(t, e, other, csv)
+	otherPlan, otherDigest := heldUpgrade(t, e, other, csv)
 	if otherDigest == digest {
 		t.Errorf("a version that asks for more has the same digest %s", digest)
 	}
+	approve(t, e, otherPlan, digest, 1, "(plan/consent)", otherDigest)
+	approve(t, e, otherPlan, otherDigest, 0, "approved, with consent to "+otherDigest)
+	e.WaitForCSV(t, second, csv+".v0.9.4")
 
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
 	e.WaitForCSV(t, namespace, csv+".v0.9.4")

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/opgate/opgate/cmd/opgate/args"
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -19,11 +18,11 @@ import (
 
 // parsePlan reads NAMESPACE/PLAN.
 func parsePlan(arg string) (types.NamespacedName, error) {
-	namespace, name, found := strings.Cut(arg, "/")
-	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return types.NamespacedName{}, usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
+	key, ok := args.NamespacedName(arg)
+	if !ok {
+		return key, usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
 	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+	return key, nil
 }
 
 // fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
