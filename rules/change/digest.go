@@ -74,16 +74,21 @@ func (o *object) digest(h hash.Hash) {
 	delete(fields, "status")
 	var metadata map[string]json.RawMessage
 	if kjson.UnmarshalCaseSensitivePreserveInts(fields["metadata"], &metadata) == nil {
+		delete(fields, "metadata")
 		for _, name := range volatile {
 			delete(metadata, name)
 		}
-		if raw, err := json.Marshal(metadata); err == nil {
-			fields["metadata"] = raw
+		digestFields(h, "metadata", metadata)
+	}
+	digestFields(h, o.Kind, fields)
+}
+
+// digestFields writes the digests of fields.
+func digestFields(h hash.Hash, of string, fields map[string]json.RawMessage) {
+	fmt.Fprintf(h, "%q\n", of)
+	for _, name := range sortedKeys(fields) {
+		if string(fields[name]) != "null" {
+			fmt.Fprintf(h, "%q %x\n", name, olm.ContentsDigest(fields[name]))
 		}
 	}
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		rest = o.raw // what decoded also encodes
-	}
-	fmt.Fprintf(h, "%x\n", olm.ContentsDigest(rest))
 }

@@ -46,17 +46,17 @@ var comparators = sync.OnceValues(func() ([]comparator, error) {
 // maxWork bounds the copies of schema nodes that crdify makes of one schema: each node once for each of its ancestors.
 const maxWork = 100_000
 
-// compareSchemas returns what objects or clients of one schema may not survive in another, a sorted line for each. Lists of one line each:
-// fields that are removed, and constraints of fields that both have.
-func compareSchemas(rawA, rawB json.RawMessage) ([]string, error) {
-	if sameSchema(rawA, rawB) {
+// compareSchemas returns what objects or clients of one version may not survive in another, a line for each in order: fields that are
+// removed, and constraints of fields that both have.
+func compareSchemas(was, is *definitionVersion) ([]string, error) {
+	if was.digest == is.digest {
 		return nil, nil
 	}
-	a, err := readSchema(rawA)
+	a, err := readSchema(was.Schema)
 	if err != nil {
 		return nil, err
 	}
-	b, err := readSchema(rawB)
+	b, err := readSchema(is.Schema)
 	if err != nil {
 		return nil, err
 	}
