@@ -113,7 +113,7 @@ func (d *definition) versionNames() []string {
 }
 
 func compareDefinitions(s *Set, from, to *Contents) error {
-	before, after := from.definitions, to.definitions
+	before, after, left := from.definitions, to.definitions, newBudget()
 	for _, name := range sortedKeys(after) {
 		switch was, is := before[name], after[name]; {
 		case was == nil:
@@ -123,7 +123,7 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 				s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(name), text.Quote(url))
 			}
 		default:
-			c := definitionComparison{set: s, from: was, to: is}
+			c := definitionComparison{set: s, left: left, from: was, to: is}
 			if err := c.compare(); err != nil {
 				return fmt.Errorf("CustomResourceDefinition %s cannot be compared: %w", text.Name(name), err)
 			}
@@ -135,6 +135,7 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 // definitionComparison compares one CustomResourceDefinition with what is stored.
 type definitionComparison struct {
 	set      *Set
+	left     *budget
 	from, to *definition
 }
 
@@ -192,7 +193,7 @@ func (c *definitionComparison) compareVersion(was, is *definitionVersion) error 
 			c.broken("%s: subresource %s %s", text.Name(is.Name), sub.name, map[bool]string{true: "added", false: "removed"}[sub.is])
 		}
 	}
-	lines, err := compareSchemas(was, is)
+	lines, err := c.left.compareSchemas(was, is)
 	if err != nil {
 		return fmt.Errorf("version %s: %w", text.Name(is.Name), err)
 	}
@@ -232,13 +233,13 @@ func (c *definitionComparison) comparePair(older, newer string) error {
 	if paired && wasA.digest == a.digest && wasB.digest == b.digest {
 		return nil
 	}
-	lines, err := compareSchemas(a, b)
+	lines, err := c.left.compareSchemas(a, b)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
 	var known []string
 	if paired {
-		if known, err = compareSchemas(wasA, wasB); err != nil {
+		if known, err = c.left.compareSchemas(wasA, wasB); err != nil {
 			return err
 		}
 	}

@@ -47,8 +47,10 @@ func TestHostileRules(t *testing.T) {
 		{
 			name:   "5,000 rules of different resources",
 			before: manyRules(5000, func(i int) string { return fmt.Sprintf(`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get"]}`, i) }),
-			after:  manyRules(5000, func(i int) string { return fmt.Sprintf(`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get","list"]}`, i) }),
-			want:   "cluster-wide: list on r0, r1, r10,",
+			after: manyRules(5000, func(i int) string {
+				return fmt.Sprintf(`{"apiGroups":["g"],"resources":["r%d"],"verbs":["get","list"]}`, i)
+			}),
+			want: "cluster-wide: list on r0, r1, r10,",
 		},
 		{
 			name:   "5,000 equal rules",
@@ -133,8 +135,8 @@ func TestHostileDefinitions(t *testing.T) {
 		},
 		{
 			name:   "a wide schema with another type in each field",
-			before: definitionManifest(wide(20000, "string"), "v1"),
-			after:  definitionManifest(wide(20000, "integer"), "v1"),
+			before: definitionManifest(wide(10000, "string"), "v1"),
+			after:  definitionManifest(wide(10000, "integer"), "v1"),
 			want:   `things.example.com: v1: f0: type changed: "string" -> "integer"`,
 		},
 		{
