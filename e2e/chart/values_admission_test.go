@@ -144,7 +144,7 @@ func TestWebhookNumber(t *testing.T) {
 	}
 }
 
-// TestWebhookRules looks at what the entries for ClusterServiceVersions, Constraints, Policies and PolicySets are called for.
+// TestWebhookRules looks at what the entries for ClusterServiceVersions, sources, Constraints, Policies and PolicySets are called for.
 func TestWebhookRules(t *testing.T) {
 	type rule struct {
 		Versions, Resources, Operations, Scope string
@@ -163,9 +163,11 @@ func TestWebhookRules(t *testing.T) {
 		"clusterserviceversions.opgate.io":       {"*", "clusterserviceversions", "CREATE UPDATE", "Namespaced"},
 		"steps-clusterserviceversions.opgate.io": {"*", "clusterserviceversions", "CREATE", "Namespaced"},
 		// v2 is the same, and the API server makes it into v1 before it asks.
-		"constraints.opgate.io": {"v1", "constraints", "CREATE UPDATE", "Cluster"},
-		"policies.opgate.io":    {"*", "policies", "CREATE UPDATE", "Namespaced"},
-		"policysets.opgate.io":  {"*", "policysets", "CREATE UPDATE", "Namespaced"},
+		"constraints.opgate.io":    {"v1", "constraints", "CREATE UPDATE", "Cluster"},
+		"catalogsources.opgate.io": {"*", "catalogsources", "CREATE UPDATE", "Namespaced"},
+		"operatorgroups.opgate.io": {"*", "operatorgroups", "CREATE UPDATE", "Namespaced"},
+		"policies.opgate.io":       {"*", "policies", "CREATE UPDATE", "Namespaced"},
+		"policysets.opgate.io":     {"*", "policysets", "CREATE UPDATE", "Namespaced"},
 	} {
 		same(t, name, rules[name], want)
 	}

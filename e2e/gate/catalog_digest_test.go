@@ -41,6 +41,10 @@ spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
 		return []string{"patch", "installplan", "-n", namespace, name, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
 	}
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", plan("install-reviewed")...)
+	// The command in docs/sources.md prints the digest.
+	printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "pods", "-n", "olm", "-l", "olm.catalogSource="+harness.GoodCatalog, "-o",
+		`jsonpath={range .items[*]}{.status.initContainerStatuses[?(@.name=="extract-content")].imageID}{" "}{.status.containerStatuses[*].imageID}{"\n"}{end}`)
+	harness.WantTexts(t, printed, "@"+reviewedDigest)
 
 	moved := e.Put(t, catalogPod("moved", movedDigest))
 	approve := plan("install-moved")
