@@ -90,7 +90,7 @@ func checkIdentity(t *testing.T, o objects, username, account string) {
 			}
 		}
 	}
-	same(t, "conditions about who writes", conditions, 7)
+	same(t, "conditions about who writes", conditions, 8)
 	for _, rule := range one[*rbacv1.ClusterRole](t, o, "opgate-admission").Rules {
 		if slices.Contains(rule.Resources, "serviceaccounts") {
 			same(t, "accounts that may be read", rule.ResourceNames, []string{account})
