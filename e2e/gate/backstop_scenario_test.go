@@ -19,7 +19,7 @@ import (
 // the API server judges by them.
 var withBackstop = flag.Bool("backstop", false, "play scenarios with the backstop")
 
-// probeNamespace has a plan by which tables are told apart.
+// probeNamespace has a plan whose refusal names the table in force.
 const probeNamespace = "backstop-probe"
 
 // tables is the number of tables that were written.
