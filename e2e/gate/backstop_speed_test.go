@@ -85,7 +85,9 @@ func BenchmarkBackstop(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	for name, percent := range map[string]int{"p50": 50, "p99": 99} {
-		at := func(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[(len(of)-1)*percent/100] }
+		at := func(of []time.Duration) time.Duration {
+			return slices.Sorted(slices.Values(of))[(len(of)-1)*percent/100]
+		}
 		b.ReportMetric(float64(at(took[held]).Microseconds())/1000, name+"-ms")
 		b.ReportMetric(float64(at(took[floor]).Microseconds())/1000, name+"-floor-ms")
 		b.ReportMetric(at(took[held]).Seconds()/at(took[floor]).Seconds(), name+"-ratio")
