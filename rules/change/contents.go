@@ -27,6 +27,8 @@ type Contents struct {
 	// spec is that of the ClusterServiceVersion, and rawSpec its JSON as written.
 	spec    v1alpha1.ClusterServiceVersionSpec
 	rawSpec json.RawMessage
+	// namespace is that of the ClusterServiceVersion; in a ConfigMap it is any.
+	namespace string
 	// catalog is set by Resolve: then rawSpec is not what OLM writes.
 	catalog bool
 	// requires are packages and APIs of the properties.
@@ -50,10 +52,10 @@ type header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
-		Name         string            `json:"name"`
-		GenerateName string            `json:"generateName"`
-		Labels       map[string]string `json:"labels"`
-		Annotations  map[string]string `json:"annotations"`
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 }
 
@@ -152,7 +154,7 @@ func (c *Contents) readCSV(o *object) error {
 	if err := json.Unmarshal(csv.Spec, &c.spec); err != nil {
 		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
 	}
-	c.rawSpec, c.Version = csv.Spec, c.spec.Version.String()
+	c.rawSpec, c.namespace, c.Version = csv.Spec, o.Metadata.Namespace, c.spec.Version.String()
 	if err := c.setProperties(o.Metadata.Annotations[olm.PropertiesAnnotation]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
 	}

@@ -115,21 +115,26 @@ func (d *definition) versionNames() []string {
 func compareDefinitions(s *Set, from, to *Contents) error {
 	before, after, left := from.definitions, to.definitions, newBudget()
 	for _, name := range sortedKeys(after) {
-		switch was, is := before[name], after[name]; {
-		case was == nil:
-			s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(name), text.Name(is.Spec.Names.Kind), text.Name(is.Spec.Scope),
-				text.Names(is.versionNames(), maxListed))
-			if url := is.Spec.Conversion.Webhook.ClientConfig.URL; url != "" {
-				s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(name), text.Quote(url))
-			}
-		default:
-			c := definitionComparison{set: s, left: left, from: was, to: is}
-			if err := c.compare(); err != nil {
-				return fmt.Errorf("CustomResourceDefinition %s cannot be compared: %w", text.Name(name), err)
-			}
+		was, is := before[name], after[name]
+		if was == nil {
+			s.addDefinition(is)
+			continue
+		}
+		c := definitionComparison{set: s, left: left, from: was, to: is}
+		if err := c.compare(); err != nil {
+			return fmt.Errorf("CustomResourceDefinition %s cannot be compared: %w", text.Name(name), err)
 		}
 	}
 	return nil
+}
+
+// addDefinition adds a CustomResourceDefinition that is not stored.
+func (s *Set) addDefinition(d *definition) {
+	s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(d.name), text.Name(d.Spec.Names.Kind), text.Name(d.Spec.Scope),
+		text.Names(d.versionNames(), maxListed))
+	if url := d.Spec.Conversion.Webhook.ClientConfig.URL; url != "" {
+		s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(d.name), text.Quote(url))
+	}
 }
 
 // definitionComparison compares one CustomResourceDefinition with what is stored.

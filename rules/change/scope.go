@@ -123,13 +123,14 @@ const hashLabel = "olm.permissions.hash"
 // derived knows the rules of a ClusterServiceVersion. The roles and bindings that OLM derives from it are in plans and not in ConfigMaps, and
 // have names with hashes. The label alone proves nothing: the rules must be the same.
 type derived struct {
-	rules    map[string]bool
-	accounts map[string]bool
-	roles    map[string]bool
+	namespace string
+	rules     map[string]bool
+	accounts  map[string]bool
+	roles     map[string]bool
 }
 
 func (c *Contents) derivedRules() *derived {
-	d := &derived{rules: map[string]bool{}, accounts: map[string]bool{}, roles: map[string]bool{}}
+	d := &derived{namespace: c.namespace, rules: map[string]bool{}, accounts: map[string]bool{}, roles: map[string]bool{}}
 	if !slices.ContainsFunc(c.objects, func(o object) bool { return o.isRBAC() && o.Metadata.Labels[hashLabel] != "" }) {
 		return d
 	}
@@ -160,7 +161,8 @@ func (d *derived) has(o *object) bool {
 	if o.Metadata.Labels[hashLabel] == "" || json.Unmarshal(o.raw, &b) != nil || len(b.Subjects) != 1 {
 		return false
 	}
-	return d.roles[b.RoleRef.Kind+"/"+b.RoleRef.Name] && b.Subjects[0].Kind == "ServiceAccount" && d.accounts[b.Subjects[0].Name]
+	return d.roles[b.RoleRef.Kind+"/"+b.RoleRef.Name] && b.Subjects[0].Kind == "ServiceAccount" &&
+		b.Subjects[0].Namespace == d.namespace && d.accounts[b.Subjects[0].Name]
 }
 
 func (d *derived) hasRole(o *object) bool {
