@@ -74,7 +74,7 @@ func hostileCSV(t *testing.T, e *harness.Env) {
 	}
 }
 
-// hostileSubscriptions stores the five largest that reviews let pass, and groups that are not reviewed. A decoder makes 21 MiB of each.
+// hostileSubscriptions stores the five largest that reviews let pass, and groups that were there before the policy. A decoder makes 21 MiB of each.
 func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	const most = 40 << 20
 	namespace := e.NewNamespace(t)
@@ -102,16 +102,18 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	for i := range 5 {
 		for _, o := range []struct {
 			resource schema.GroupVersionResource
+			author   cluster.User
 			text     string
 		}{
-			{resource: harness.Subscriptions, text: subscription(i, 60_000)},
+			{resource: harness.Subscriptions, author: cluster.Admin, text: subscription(i, 60_000)},
 			{
 				resource: harness.OperatorGroups,
+				author:   cluster.OLM, // of others they are refused here, but may be older than the policy
 				text: fmt.Sprintf(`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"large-%d"},
 				"spec":{"targetNamespaces":[%s]}}`, i, strings.Join(names, ",")),
 			},
 		} {
-			a := e.Clients[cluster.Admin].Must(t, harness.Request{
+			a := e.Clients[o.author].Must(t, harness.Request{
 				Method:      http.MethodPost,
 				Path:        harness.PathOf(o.resource, namespace, "", ""),
 				ContentType: "application/json",
