@@ -29,6 +29,8 @@ var commands = []struct {
 	{document: "docs/certificates.md", begins: "kubectl patch secret opgate-ca", tests: []string{"TestCertificates"}},
 	{document: "docs/check.md", begins: "opgate check .", tests: []string{"TestDocument"}},
 	{document: "docs/check.md", begins: "kustomize build", why: "needs kustomize; TestScripts pipes manifests"},
+	{document: "docs/consent.md", begins: "kubectl annotate installplan", tests: []string{"TestConsentByAnnotation"}},
+	{document: "docs/consent.md", begins: "kubectl create rolebinding approvers", tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/constraints.md", begins: "kubectl patch installplan -n shop install-x7", tests: []string{"TestReadme"}},
 	{document: "docs/constraints.md", begins: "$ kubectl get constraints", tests: []string{"TestPrinterColumns"}},
 	{document: "docs/constraints.md", begins: "kubectl patch constraint maintenance",

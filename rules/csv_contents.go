@@ -11,7 +11,7 @@ const RuleCSVContents RuleID = "csv/contents"
 var csvContents = Rule{RuleCSVContents, OutcomeDeny,
 	"OLM writes a ClusterServiceVersion with other contents than those that were read for its plan, such as from a ConfigMap that was edited"}
 
-// judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to (threat A5). What was
+// judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to. What was
 // not read at all is held by plan/contents.
 func judgeStepContents(c *csvStep, ns *Namespace, v *Verdict) {
 	set, unknown := ns.changeOf(c.plan, &c.planCSV)

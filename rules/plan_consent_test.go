@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"os"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -360,6 +363,30 @@ func TestConsentWithdrawn(t *testing.T) {
 	ns = ns.withPolicy(policyFor("etcd", reviewing(holdPermissions)))
 	if v := JudgePlan(PlanInput{Plan: plan, Namespace: ns}); v.Decision != Hold || v.Reasons[0].Rule != RulePlanConsent {
 		t.Errorf("without the line: %s %s", v.Decision, v.Refusal())
+	}
+}
+
+// TestConsentDocument: the policy in docs/consent.md is valid.
+func TestConsentDocument(t *testing.T) {
+	document, err := os.ReadFile("../docs/consent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(document), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	raw, err := yaml.YAMLToJSON([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, strict, err := DecodeOperatorPolicy(raw)
+	if err != nil || len(strict) > 0 {
+		t.Fatal(err, strict)
+	}
+	if v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Namespace: func(string) *Namespace { return nil }}); v.Decision != Allow || len(v.Warnings) > 0 {
+		t.Errorf("%s %v", v.Refusal(), v.WarningTexts())
+	}
+	if p := NewOperatorPolicy(op); len(p.consent.accepted) != 1 || !p.consent.holds() {
+		t.Errorf("the example reads as %+v", p.consent)
 	}
 }
 

@@ -48,6 +48,9 @@ func kubernetesVersion(t *testing.T, e *harness.Env) string {
 	return strings.TrimPrefix(answered.GitVersion, "v")
 }
 
+// notRead is in the refusal of what is judged by the contents of a plan until these are read.
+const notRead = "its contents are not read yet"
+
 func play(t *testing.T, e *harness.Env, s *scenario.Scenario) {
 	existing := slices.Concat(s.Cluster, s.Policies)
 	objects := slices.Clone(existing)
@@ -82,6 +85,13 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario) {
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
 	result, err := e.Kubectl(t.Context(), cluster.User(s.User), stdin, args...)
+	for range 100 { // contents of plans are read in the background
+		if err != nil || strings.Contains(s.Message, notRead) || !strings.Contains(result.Stderr, notRead) {
+			break
+		}
+		e.Sync(t)
+		result, err = e.Kubectl(t.Context(), cluster.User(s.User), stdin, args...)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

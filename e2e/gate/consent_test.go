@@ -1,0 +1,128 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// reviewedPlan puts the objects of sample plan-consent-hold into a new namespace: an upgrade that asks for rights to secrets, and a policy that
+// holds it.
+func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
+	t.Helper()
+	namespace = e.NewNamespace(t)
+	text, err := os.ReadFile("../../manifests/samples/plan-consent-hold.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(text), "plan-consent-hold", namespace), "\n---\n") {
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		switch u.GetKind() {
+		case "", "Namespace":
+			continue
+		case "InstallPlan":
+			plan = u.GetName()
+		}
+		e.Put(t, &u)
+	}
+	e.Sync(t)
+	return namespace, plan
+}
+
+// TestConsentByAnnotation consents to a change on a plan: with the verb approve, in the own name, and with the digest of the refusal.
+func TestConsentByAnnotation(t *testing.T) {
+	e := harness.Shared(t)
+	namespace, plan := reviewedPlan(t, e)
+	patch := func(body string) []string {
+		return []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", body}
+	}
+	const approve = `{"spec":{"approved":true}}`
+	var digest string
+	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error { // contents are read in the background
+		result, err := e.Kubectl(ctx, cluster.Admin, "", patch(approve)...)
+		if err != nil {
+			return err
+		}
+		digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(result.Stderr)
+		if digest == "" || !strings.Contains(result.Stderr, "(plan/consent)") || !strings.Contains(result.Stderr, "get, list on secrets") {
+			return fmt.Errorf("kubectl wrote %q", result.Stderr)
+		}
+		return nil
+	})
+	annotate := func(more ...string) []string {
+		return append([]string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=" + digest}, more...)
+	}
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", annotate(), "(plan/consent-right)", "it needs the verb approve on operatorpolicies "+namespace+" in namespace policies")
+
+	for _, where := range []string{"policies", namespace} {
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "rolebinding", "approvers-"+namespace, "--clusterrole=opgate-approver", "--user=tenant", "--namespace="+where)
+	}
+	t.Cleanup(func() {
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "rolebinding", "approvers-"+namespace, "-n", "policies") // only tidies up
+	})
+	harness.Eventually(t, "have the right", func(ctx context.Context) error { // the authorizer follows bindings by a watch
+		result, err := e.Kubectl(ctx, cluster.Tenant, "", annotate("opgate.io/consent-by=admin")...)
+		if err == nil && !strings.Contains(result.Stderr, `names "admin" (plan/consent-right): allowed is the name of the user who consents, "tenant"`) {
+			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
+		}
+		return err
+	})
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", plan, "-n", namespace, "opgate.io/consent=all"}, "(plan/consent-right)", "is not a digest")
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", annotate("opgate.io/consent-by=tenant")...)
+	e.Sync(t)
+
+	wantAudit(t, e, plan, "admin", func() { harness.Kubectl(t, e.Cluster, cluster.Admin, "", patch(approve)...) }, map[string]string{
+		"installplans.opgate.io/decision": "Allow",
+		"installplans.opgate.io/consent": "etcdoperator.v0.9.4 " + digest + ` by annotation opgate.io/consent of user "tenant" for OperatorPolicy policies/` +
+			namespace,
+	})
+}
+
+// TestConsentWithApproval consents and approves in one write, and withdraws consent, which needs no right.
+func TestConsentWithApproval(t *testing.T) {
+	e := harness.Shared(t)
+	namespace, plan := reviewedPlan(t, e)
+	var digest string
+	kubectl := func(ctx context.Context, user cluster.User, body string) (string, error) {
+		result, err := e.Kubectl(ctx, user, "", "patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", body)
+		return result.Stderr, err
+	}
+	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
+		stderr, err := kubectl(ctx, cluster.Admin, `{"spec":{"approved":true}}`)
+		if digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(stderr); err == nil && digest == "" {
+			err = fmt.Errorf("kubectl wrote %q", stderr)
+		}
+		return err
+	})
+	for _, step := range []struct {
+		user cluster.User
+		body string
+		says string // empty: passes
+	}{
+		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}}}`, ""},
+		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":null}}}`, ""},
+		{cluster.Admin, `{"spec":{"approved":true}}`, "(plan/consent)"},
+		{cluster.Tenant, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, "(plan/consent-right)"},
+		{cluster.Admin, `{"metadata":{"annotations":{"opgate.io/consent":"` + digest + `"}},"spec":{"approved":true}}`, ""},
+	} {
+		stderr, err := kubectl(t.Context(), step.user, step.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.says == "" && stderr != "" || !strings.Contains(stderr, step.says) {
+			t.Errorf("%s by %s: kubectl wrote %q, want %q", step.body, step.user, stderr, step.says)
+		}
+	}
+}
