@@ -79,11 +79,11 @@ func (m *Manifest) UnmarshalJSON(raw []byte) error {
 
 // Text returns the manifest, or "" after Trim and if it is no JSON string.
 func (m *Manifest) Text() string {
-	var text string
-	if m.text == nil || kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text) != nil {
+	raw, err := m.JSON()
+	if err != nil {
 		return ""
 	}
-	return text
+	return string(raw)
 }
 
 // read reads the relevant parts of the object whose JSON is in a JSON string.

@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,7 +70,7 @@ func (c *Client) Selecting(resource schema.GroupVersionResource, selector string
 
 // Get returns the JSON of one object; the namespace of a cluster-scoped one is empty.
 func (c *Client) Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
-	if faults := slices.Concat(apipath.IsValidPathSegmentName(key.Name), apipath.IsValidPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
+	if faults := slices.Concat(content.IsPathSegmentName(key.Name), content.IsPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
 		return nil, fmt.Errorf("%q is not the name of an object: %v", key, faults) // it would be another path
 	}
 	return c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).DoRaw(ctx)

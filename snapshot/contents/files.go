@@ -62,7 +62,8 @@ func (f *Files) Get(_ context.Context, resource schema.GroupVersionResource, key
 
 // Changes implements rules.Changes for plans in files.
 func (f *Files) Changes(plan *olm.InstallPlan, replacements []rules.Replacement) *rules.PlanChanges {
-	r, err := Read(context.Background(), f, types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements)
+	r, err := Read(context.Background(), f, //nolint:forbidigo // the objects are in memory, nothing waits
+		types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}, replacements)
 	if err != nil {
 		return unread(plan.ContentsDigest(), replacements, err.Error())
 	}

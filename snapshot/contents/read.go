@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
@@ -286,7 +286,7 @@ func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, man
 	for _, m := range manifests {
 		h := headOf(m)
 		kind, ok := replaceable[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()]
-		if !ok || h.Metadata.Name == "" || len(apipath.IsValidPathSegmentName(h.Metadata.Name)) > 0 {
+		if !ok || h.Metadata.Name == "" || len(content.IsPathSegmentName(h.Metadata.Name)) > 0 {
 			continue // no object has such a name
 		}
 		key := types.NamespacedName{Name: h.Metadata.Name}
