@@ -161,6 +161,7 @@ func (p *InstallPlan) Trim() {
 		if r.IsRBAC() {
 			r.Manifest.grants = r.Grants()
 		}
+		r.Manifest.inline = r.Kind == KindClusterServiceVersion && r.Inline()
 		r.Manifest.subscription = r.Subscription()
 		r.Manifest.text = nil
 	}

@@ -30,7 +30,7 @@ func (s *Step) WritesCSV(name string) bool {
 // it.
 func SameStep(a, b Step) bool {
 	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
-		m.Spec, m.text, m.grants, m.subscription = nil, nil, nil, nil
+		m.Spec, m.text, m.inline, m.grants, m.subscription = nil, nil, false, nil, nil
 	}
 	return a == b
 }
@@ -59,8 +59,9 @@ type Manifest struct {
 	// Unreadable is set if the manifest should have properties and does not decode.
 	Unreadable bool
 
-	// text is the manifest as written in the object's JSON, until Trim; grants and subscription are what Trim read of it.
+	// text is the manifest as written in the object's JSON, until Trim; inline, grants and subscription are what Trim read of it.
 	text         *[]byte
+	inline       bool
 	grants       *Grants
 	subscription *Subscription
 }
@@ -110,6 +111,21 @@ func (m *Manifest) JSON() (json.RawMessage, error) {
 		return nil, err
 	}
 	return json.RawMessage(text), nil
+}
+
+// Inline reports whether the plan has the object itself, in place of a reference to the ConfigMap that OLM unpacked a bundle image into.
+func (r *StepResource) Inline() bool {
+	m := &r.Manifest
+	if m.Spec != nil || m.text == nil {
+		return m.Spec != nil || m.inline
+	}
+	manifest, err := m.JSON()
+	var object struct {
+		Kind string `json:"kind"`
+		reference
+	}
+	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
+	return err != nil || json.Unmarshal(manifest, &object) != nil || object.Kind != "ConfigMap" || !object.complete()
 }
 
 // Subscription reads the manifest of a Subscription, which OLM generates for a dependency. It returns nil for another kind, and for a

@@ -50,8 +50,7 @@ type OperatorPolicy struct {
 
 	// completed is set if cluster state was added to the spec.
 	completed    bool
-	versions     []string
-	versionSet   map[string]struct{}
+	versions     versionList
 	versionRange *olm.VersionRange
 	// faults are why the policy cannot be judged by. While there are any, what it governs is held: an unreadable policy must not open the
 	// gate.
@@ -80,14 +79,10 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		consent:         newConsent(spec.Consent),
-		versions:        SplitVersions(spec.Versions),
+		versions:        newVersionList(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
 		source:          "OperatorPolicy " + op.Namespace + "/" + op.Name,
-	}
-	p.versionSet = make(map[string]struct{}, len(p.versions))
-	for _, name := range p.versions {
-		p.versionSet[name] = struct{}{}
 	}
 	var faults []string
 	p.invalid = validateGate(op)
@@ -141,7 +136,7 @@ func (p *OperatorPolicy) key() string { return p.Namespace + "/" + p.Name }
 
 // restrictsVersions reports whether the policy allows only some versions of the package.
 func (p *OperatorPolicy) restrictsVersions() bool {
-	return len(p.versions) > 0 || p.versionRange != nil || p.faults != ""
+	return len(p.versions.entries) > 0 || p.versionRange != nil || p.faults != ""
 }
 
 // Approval returns the installPlanApproval that a Subscription under this policy must have in a namespace, and why. With Automatic OLM
@@ -166,7 +161,7 @@ func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
 		return "the policy cannot be read", true
 	case p.Pending != "":
 		return "the policy waits for what it depends on", true
-	case len(p.versions) > 0:
+	case len(p.versions.entries) > 0:
 		return "spec.versions is set", true
 	case p.versionRange != nil:
 		return "spec.versionRange is set", true
@@ -182,23 +177,24 @@ func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
 	return "", false
 }
 
-// lists reports whether spec.versions names a ClusterServiceVersion. Names are compared byte by byte: a look-alike is another name (threat
-// O11).
-func (p *OperatorPolicy) lists(csv string) bool {
-	_, ok := p.versionSet[csv]
-	return ok
+// BindsContents reports whether spec.versions lists a ClusterServiceVersion for certain contents only, by the digest of its bundle image.
+func (p *OperatorPolicy) BindsContents(csv string) bool { return p.versions.binds(csv) }
+
+// mayBring reports whether the policy allows a ClusterServiceVersion with some contents, as far as its name says.
+func (p *OperatorPolicy) mayBring(csv string) bool {
+	return len(p.versions.entries) == 0 || p.versions.lists(csv) || p.versions.binds(csv) || p.namesStart(csv)
 }
 
-// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8). The Subscription's
-// startingCSV never counts.
+// namesStart reports whether the policy's own startingCSV is this one; that version is always allowed (R-OP-8), but only with the
+// contents that spec.versions binds it to, if it does. The Subscription's startingCSV never counts.
 func (p *OperatorPolicy) namesStart(csv string) bool {
 	return p.StartingCSV != "" && p.StartingCSV == csv
 }
 
 // acceptedVersions returns the end of a refusal: which versions would be allowed.
 func (p *OperatorPolicy) acceptedVersions() string {
-	names := p.versions
-	if p.StartingCSV != "" && !p.lists(p.StartingCSV) {
+	names := p.versions.entries
+	if p.StartingCSV != "" && !p.versions.lists(p.StartingCSV) && !p.versions.binds(p.StartingCSV) {
 		names = append(names[:len(names):len(names)], p.StartingCSV)
 	}
 	if len(names) == 1 {
@@ -238,17 +234,17 @@ func unlessTemplate(s string) string {
 }
 
 // Covers reports whether a musthave policy wants a ClusterServiceVersion of its package to be installed; if not, accepted is what it wants
-// instead.
+// instead. What is installed does not show its digest, so the name decides.
 func (p *OperatorPolicy) Covers(csv, version string) (ok bool, accepted string) {
 	c := &planCSV{name: csv, version: version}
-	if unlistedCSV(c, p).silent() && outOfRangeCSV(c, p).silent() {
+	if (p.MustNotHave || p.faults != "" || p.mayBring(csv)) && outOfRangeCSV(c, p).silent() {
 		return true, ""
 	}
 	return false, p.acceptance()
 }
 
 // Forbids reports whether a mustnothave policy matches a ClusterServiceVersion of its package; known is false if that depends on a version
-// or catalog that is not known (zero).
+// or catalog that is not known (zero), or on the digest of its bundle image.
 func (p *OperatorPolicy) Forbids(csv, version string, catalog olm.Catalog) (match, known bool) {
 	c := &planCSV{name: csv, version: version}
 	c.from(catalog)

@@ -1,10 +1,6 @@
 package rules
 
-import (
-	"slices"
-
-	"github.com/opgate/opgate/olm"
-)
+import "github.com/opgate/opgate/olm"
 
 // NameRules are what an OperatorPolicy demands of a ClusterServiceVersion of its package by name and version alone: the part of its rules
 // that needs no other object. What they refuse, JudgePlan refuses.
@@ -16,7 +12,8 @@ type NameRules struct {
 	// Allow and Forbid say what Names and Range are: the only ones allowed, or the ones forbidden. Neither is set if the policy refuses
 	// nothing by name and version. Unreadable policies have neither.
 	Allow, Forbid bool
-	// Names restrict the name; empty for no restriction.
+	// Names restrict the name; empty for no restriction. A name that is listed with a digest is allowed here, and not forbidden: the digest is
+	// not known by name.
 	Names []string
 	// Start is the name that is allowed in any case.
 	Start string
@@ -32,12 +29,14 @@ func (p *OperatorPolicy) NameRules() NameRules {
 	case r.Unreadable:
 		return r
 	case p.MustNotHave:
-		r.Forbid = p.Catalog == olm.Catalog{} // else it depends on the catalog
+		r.Names, r.Range = p.versions.plainNames(), p.versionRange
+		r.Forbid = p.Catalog == olm.Catalog{} && (len(r.Names) > 0 || len(p.versions.entries) == 0) // else it depends on the catalog, or on digests
 	default:
-		r.Allow, r.Start = len(p.versions) > 0 || p.versionRange != nil, p.StartingCSV
+		r.Names, r.Range = p.versions.names(), p.versionRange
+		r.Allow, r.Start = len(r.Names) > 0 || r.Range != nil, p.StartingCSV
 	}
-	if r.Allow || r.Forbid {
-		r.Names, r.Range = slices.Clone(p.versions), p.versionRange
+	if !r.Allow && !r.Forbid {
+		r.Names, r.Range = nil, nil
 	}
 	return r
 }

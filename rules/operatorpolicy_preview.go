@@ -37,12 +37,7 @@ var (
 // previewPolicy warns of what the policy will and will not do.
 func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	preview := func(id RuleID, what, more string) { v.warn(Reason{Rule: id, Message: sentence(what, id, more)}) }
-	for _, name := range p.versions {
-		if _, err := semver.ParseTolerant(name); err == nil {
-			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
-				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
-		}
-	}
+	previewVersions(p, preview)
 	if p.Catalog.Name != "" && p.Catalog.Namespace == "" {
 		preview(RuleOperatorPolicyIneffective, "spec.subscription.source "+text.Quote(p.Catalog.Name)+" without spec.subscription.sourceNamespace matches a catalog of that name in any namespace",
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
@@ -85,6 +80,21 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 	}
 }
 
+// previewVersions warns of entries of spec.versions that match nothing, or match more than they seem to.
+func previewVersions(p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+	for _, entry := range p.versions.entries {
+		name, digest := olm.CutDigest(entry)
+		if _, err := semver.ParseTolerant(name); err == nil {
+			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+", which looks like a version and not like the name of a ClusterServiceVersion",
+				`names are matched exactly, for example "etcdoperator.v0.9.4"; for versions use spec.versionRange`)
+		}
+		if digest != "" && p.versions.lists(name) {
+			preview(RuleOperatorPolicyIneffective, "spec.versions has "+text.Quote(name)+" both with "+digest+" and without a digest",
+				"without a digest it stands for any contents; remove that entry to bind the name to the digest")
+		}
+	}
+}
+
 // severalTargets returns the target namespaces of the OperatorGroup if there are several plain names (R-OP-16).
 func severalTargets(op *policyv1beta2.OperatorPolicy) []string {
 	group := op.Spec.OperatorGroup
@@ -107,7 +117,7 @@ func (p *OperatorPolicy) uncovered(installed Installed) string {
 		return ""
 	}
 	if p.MustNotHave {
-		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !known && (p.Catalog != olm.Catalog{}) {
+		if match, known := p.Forbids(installed.CSV, installed.Version, olm.Catalog{}); match || !known && (p.Catalog != olm.Catalog{}) && !p.versions.binds(installed.CSV) {
 			return installed.CSV + " is installed in namespace " + p.TargetNamespace + " and forbidden by this policy"
 		}
 		return ""
@@ -123,7 +133,7 @@ func (p *OperatorPolicy) acceptance() string {
 	switch {
 	case p.MustNotHave:
 		return "the policy is mustnothave for " + p.scope()
-	case len(p.versions) > 0:
+	case len(p.versions.entries) > 0:
 		return p.acceptedVersions()
 	case p.versionRange != nil:
 		return "allowed is versionRange " + text.Quote(p.versionRange.String())

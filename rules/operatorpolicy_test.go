@@ -56,6 +56,15 @@ func TestValidatePolicy(t *testing.T) {
 		"a version in a comma list":           {versions("etcd.v1.0.0", "ok.v1, Not_OK"), "spec.versions[1]"},
 		"a version with full-width digits":    {versions("etcd.v\uff11.0.0"), "U+FF11"},
 		"a version with a zero-width blank":   {versions("etcd.v1\u200b.0.0"), "U+200B"},
+		"a version with a digest":             {versions("etcd.v1.0.0@sha256:" + strings.Repeat("a", 64)), ""},
+		"a version with half a digest":        {versions("etcd.v1.0.0@sha256:" + strings.Repeat("a", 63)), "spec.versions[0]"},
+		"a digest in capitals":                {versions("etcd.v1.0.0@sha256:" + strings.Repeat("A", 64)), "spec.versions[0]"},
+		"a digest of another kind":            {versions("etcd.v1.0.0@sha512:" + strings.Repeat("a", 128)), "spec.versions[0]"},
+		"a digest with look-alikes":           {versions("etcd.v1.0.0@sha256:" + strings.Repeat("\u0430", 32)), "spec.versions[0]"},
+		"a digest of nothing":                 {versions("@sha256:" + strings.Repeat("a", 64)), "spec.versions[0]"},
+		"an image with a digest":              {versions("quay.io/example/etcd@sha256:" + strings.Repeat("a", 64)), "spec.versions[0]"},
+		"a name with two digests":             {versions("etcd.v1@sha256:" + strings.Repeat("a", 64) + "@sha256:" + strings.Repeat("a", 64)), "spec.versions[0]"},
+		"an empty digest":                     {versions("etcd.v1.0.0@"), "spec.versions[0]"},
 		"template text":                       {versions("{{ fromConfigMap \"a\" \"b\" \"c\" }}"), ""},
 		"a range with template text":          {func(s *spec) { s.VersionRange = "{{ .x }}" }, ""},
 		"a range that is half open":           {func(s *spec) { s.VersionRange = ">=1.0.0 <" }, "spec.versionRange"},
@@ -186,6 +195,7 @@ func TestNormalizeTwice(t *testing.T) {
 func FuzzPolicy(f *testing.F) {
 	const head = `{"metadata":{"namespace":"policies","name":"etcd"},"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"shop"`
 	f.Add(head + `},"versions":["etcd.v1.0.0, etcd.v1.0.1"],"versionRange":">=1.0.0"}}`)
+	f.Add(head + `},"versions":["etcd.v1.0.0@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08, etcd.v1.0.0, etcd.v2@sha256:"]}}`)
 	f.Add(head + `,"config":{"env":[{"name":"A"}]}},"operatorGroup":{"name":"g","target":{"namespaces":["a"]}}}}`)
 	f.Add(head + `},"statusConfig":{"upgradesAvailable":"Condition"}}}`)
 	f.Add(`{"spec":null}`)

@@ -263,11 +263,27 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 		}
 		for _, name := range SplitVersions([]string{entry}) {
 			names++
-			errs = append(errs, t.dnsSubdomain(path.Index(i), name)...)
+			errs = append(errs, t.version(path.Index(i), name)...)
 		}
 	}
 	if len(entries) > 0 && names == 0 {
 		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))
+	}
+	return errs
+}
+
+// version checks a name of a ClusterServiceVersion, or a name with the digest of a bundle image.
+func (t textValidator) version(path *field.Path, entry string) field.ErrorList {
+	name, digest := olm.CutDigest(entry)
+	if name == entry {
+		return t.dnsSubdomain(path, name)
+	}
+	errs := t.dnsSubdomain(path, name)
+	if name == "" {
+		errs = append(errs, field.Invalid(path, entry, "must begin with the name of a ClusterServiceVersion, before the digest"))
+	}
+	if !olm.ValidDigest(digest) {
+		errs = append(errs, field.Invalid(path, entry, "must end with the digest of a bundle image: @sha256: and 64 hexadecimal digits in lower case"))
 	}
 	return errs
 }

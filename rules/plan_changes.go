@@ -30,19 +30,25 @@ func (n *Namespace) readChanges(from Changes) {
 		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
 			continue
 		}
-		var replacements []Replacement
-		needed := all
-		for _, c := range csvsOf(plan, n) {
-			if c.pkg == "" {
-				continue
-			}
-			replacements = append(replacements, n.replacementBy(&c))
-			needed = needed || slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
-		}
+		replacements := n.Replacements(plan)
+		needed := all || slices.ContainsFunc(replacements, func(r Replacement) bool {
+			return slices.ContainsFunc(n.governing(r.Package), (*OperatorPolicy).consents)
+		})
 		if needed && len(replacements) > 0 {
 			n.changes[keyOf(plan)] = from(plan, replacements)
 		}
 	}
+}
+
+// Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an unknown package are missing.
+func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
+	var replacements []Replacement
+	for _, c := range csvsOf(plan, n) {
+		if c.pkg != "" {
+			replacements = append(replacements, n.replacementBy(&c))
+		}
+	}
+	return replacements
 }
 
 // consents reports whether a policy may hold or warn of changes.

@@ -19,7 +19,7 @@ var (
 	planMustNotHave = Rule{RulePlanMustNotHave, OutcomeDeny,
 		"a mustnothave policy forbids a ClusterServiceVersion of the plan"}
 	planVersion = Rule{RulePlanVersion, OutcomeDeny,
-		"a ClusterServiceVersion of the plan is not in the policy's versions"}
+		"a ClusterServiceVersion of the plan is not in the policy's versions, or not with the digest that they list"}
 	planVersionRange = Rule{RulePlanVersionRange, OutcomeDeny,
 		"the version of a ClusterServiceVersion is outside the policy's versionRange, or (Hold) not known"}
 	planCatalog = Rule{RulePlanCatalog, OutcomeDeny,
@@ -45,7 +45,8 @@ var contentChecks = []struct {
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.
 func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
-	if len(p.versions) > 0 && !p.lists(c.name) {
+	listed, shown := p.versions.matches(c)
+	if !listed && shown {
 		return false, true
 	}
 	if p.versionRange != nil {
@@ -58,14 +59,14 @@ func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
 		}
 	}
 	if p.Catalog.Name == "" && p.Catalog.Namespace == "" {
-		return true, true
+		return listed, shown
 	}
 	if len(c.catalogs) == 0 {
 		return false, c.bypassesOLM
 	}
 	for _, catalog := range c.catalogs {
 		if !p.catalogMismatch(catalog) {
-			return true, true
+			return listed, shown
 		}
 	}
 	return false, true
@@ -79,8 +80,11 @@ func forbiddenCSV(c *planCSV, p *OperatorPolicy) finding {
 	case match:
 		return finding{decision: Deny, what: text.Name(c.name) + " is forbidden", accepted: "the policy is mustnothave for " + p.scope()}
 	case !known:
-		return finding{decision: Hold, what: text.Name(c.name) + " is held",
-			accepted: "its version or catalog is not known, and the policy is mustnothave for " + p.scope()}
+		missing := "its version or catalog is not known"
+		if _, shown := p.versions.matches(c); !shown {
+			missing = "the digest of its bundle image is not known"
+		}
+		return finding{decision: Hold, what: text.Name(c.name) + " is held", accepted: missing + ", and the policy is mustnothave for " + p.scope()}
 	}
 	return finding{}
 }
@@ -88,8 +92,8 @@ func forbiddenCSV(c *planCSV, p *OperatorPolicy) finding {
 // scope returns what a mustnothave policy forbids.
 func (p *OperatorPolicy) scope() string {
 	var parts []string
-	if len(p.versions) > 0 {
-		parts = append(parts, text.Names(p.versions, maxListed))
+	if len(p.versions.entries) > 0 {
+		parts = append(parts, text.Names(p.versions.entries, maxListed))
 	} else {
 		parts = append(parts, "package "+p.Package)
 	}
@@ -122,10 +126,25 @@ func foreignCSVCatalog(c *planCSV, p *OperatorPolicy) finding {
 }
 
 func unlistedCSV(c *planCSV, p *OperatorPolicy) finding {
-	if p.MustNotHave || p.faults != "" || len(p.versions) == 0 || p.lists(c.name) || p.namesStart(c.name) {
+	if p.MustNotHave || p.faults != "" {
 		return finding{}
 	}
-	return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+	if !p.versions.binds(c.name) {
+		if p.mayBring(c.name) {
+			return finding{}
+		}
+		return finding{decision: Deny, what: text.Name(c.name) + " is not allowed", accepted: p.acceptedVersions()}
+	}
+	if match, _ := p.versions.matches(c); match {
+		return finding{}
+	}
+	what := text.Name(c.name)
+	if digest, unknown := c.digest(); unknown == "" {
+		what += "@" + digest
+	} else {
+		what += ", " + unknown + ","
+	}
+	return finding{decision: Deny, what: what + " is not allowed", accepted: p.acceptedVersions()}
 }
 
 func outOfRangeCSV(c *planCSV, p *OperatorPolicy) finding {

@@ -20,6 +20,11 @@ type planCSV struct {
 	version string
 	// catalogs are all sources that the plan names; normally one.
 	catalogs []olm.Catalog
+	// image is the path of the bundle image, and images is set if the plan names several for it. step writes it, and may contain it. What
+	// comes in the plan itself has no image.
+	image    string
+	images   bool
+	step     *olm.StepResource
 	provides []olm.Capability
 	requires []olm.Capability
 	// properties are those of the bundle; described is false if the plan does not have them. They are disputed if two places in the plan
@@ -62,6 +67,8 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 		l := &plan.Status.BundleLookups[i]
 		c := at(l.Identifier)
 		c.from(l.Catalog)
+		c.images = c.images || c.image != "" && c.image != l.Path
+		c.image = l.Path
 		c.describe(l.Properties)
 	}
 	for i := range plan.Status.Steps {
@@ -79,6 +86,9 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 		}
 		c.describe(r.Manifest.Properties)
 		c.authored, c.spec = r.Manifest.AuthorProperties, r.Manifest.Spec
+		if c.step == nil || !c.step.Inline() {
+			c.step = r
+		}
 	}
 	for _, i := range granted {
 		csvs = grantTo(csvs, &plan.Status.Steps[i])
@@ -128,6 +138,21 @@ func (c *planCSV) from(catalog olm.Catalog) {
 	if catalog != (olm.Catalog{}) && !slices.Contains(c.catalogs, catalog) {
 		c.catalogs = append(c.catalogs, catalog)
 	}
+}
+
+// digest returns the digest of the bundle image that it comes from, or why there is none, as a clause. A mirror has another repository and
+// the same digest, so that the repository does not count.
+func (c *planCSV) digest() (digest, unknown string) {
+	switch {
+	case c.images:
+		return "", "for which the plan names several bundle images"
+	case c.image == "" || c.step != nil && c.step.Inline():
+		return "", "which does not come from a bundle image"
+	}
+	if digest = olm.ImageDigest(c.image); digest == "" {
+		return "", "from bundle image " + text.Quote(c.image) + " without a digest"
+	}
+	return digest, ""
 }
 
 // describe reads bundle properties. If two places disagree, the CSV is unknown.

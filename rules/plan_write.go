@@ -119,10 +119,10 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 	return found
 }
 
-// passesByName reports whether a policy allows a CSV by its name alone.
+// passesByName reports whether a policy allows a CSV by its name alone, and so with any contents.
 func (p *OperatorPolicy) passesByName(csv string) bool {
 	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated && !p.consent.holds() &&
-		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && (p.lists(csv) || p.namesStart(csv))
+		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
 }
 
 // PlanUpdateInput is the input of JudgePlanUpdate.

@@ -184,9 +184,9 @@ func forbiddenSubscription(in *SubscriptionInput, p *OperatorPolicy) finding {
 			accepted: "remove the Subscription, or change spec.complianceType of the policy"}
 	}
 	// With a version scope only startingCSV determines the requested version; the plan is judged later.
-	if len(p.versions) > 0 && p.versionRange == nil && p.lists(spec.StartingCSV) {
+	if p.versionRange == nil && p.versions.lists(spec.StartingCSV) {
 		return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(spec.StartingCSV) + " is forbidden",
-			accepted: "any version but " + text.Names(p.versions, maxListed)}
+			accepted: "any version but " + text.Names(p.versions.entries, maxListed)}
 	}
 	return finding{}
 }
@@ -214,8 +214,8 @@ func foreignChannel(in *SubscriptionInput, p *OperatorPolicy) finding {
 
 func foreignStart(in *SubscriptionInput, p *OperatorPolicy) finding {
 	start := in.Subscription.Spec.StartingCSV
-	if p.MustNotHave || p.faults != "" || start == "" || len(p.versions) == 0 || p.lists(start) || p.namesStart(start) {
-		return finding{} // a version range is judged on the plan, where the version is known
+	if p.MustNotHave || p.faults != "" || start == "" || p.mayBring(start) {
+		return finding{} // a version range, or a digest, is judged on the plan, where the version and the contents are known
 	}
 	return finding{decision: Deny, field: "spec.startingCSV", what: "spec.startingCSV " + text.Quote(start) + " is not allowed",
 		accepted: p.acceptedVersions()}

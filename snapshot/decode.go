@@ -295,6 +295,21 @@ func addCatalog(to *rules.Cluster, in string, value any) {
 	to.Facts.AddCatalog(olm.Catalog{Namespace: in, Name: c.name}, c.facts)
 }
 
+// decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing of its image.
+func decodePod(raw []byte) (any, Subject, error) {
+	pod, err := olm.DecodeCatalogPod(raw)
+	if err != nil || pod == nil {
+		return nil, InCluster(), err
+	}
+	return pod, InCluster(), nil
+}
+
+func addPod(to *rules.Cluster, _ string, value any) {
+	if pod, ok := value.(*olm.CatalogPod); ok {
+		to.Facts.AddServed(pod.Catalog, pod.Digest)
+	}
+}
+
 // hasLabel reports whether an object has a label, whatever its value.
 func hasLabel(raw []byte, label string) bool {
 	_, found, err := unstructured.NestedFieldNoCopy(stream.Pick(raw, stream.Fields{"metadata": {"labels": {label: nil}}}), "metadata", "labels", label)

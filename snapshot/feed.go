@@ -187,7 +187,7 @@ func (f *Feed) informer(kind *Kind) (_ cache.SharedIndexInformer, handled cache.
 	notServed := make(chan struct{})
 	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
-	informer := cache.NewSharedIndexInformerWithOptions(f.Client.ListerWatcher(kind.GroupVersionResource(), read), &Object{}, cache.SharedIndexInformerOptions{})
+	informer := cache.NewSharedIndexInformerWithOptions(f.Client.Selecting(kind.GroupVersionResource(), kind.Selector, read), &Object{}, cache.SharedIndexInformerOptions{})
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if kind.Optional && apierrors.IsNotFound(err) {
 			once.Do(func() {

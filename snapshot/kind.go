@@ -24,6 +24,8 @@ type Kind struct {
 	ClusterScoped bool
 	// Optional is set for a kind that older versions of OLM do not serve: the first snapshot does not wait for it there.
 	Optional bool
+	// Selector is a label selector: other objects are not listed and not watched. Default: all objects are.
+	Selector string
 	// Readers are the components that need the kind.
 	Readers Readers
 	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
@@ -48,6 +50,9 @@ const (
 	EveryReplica Readers = iota
 	// Ordering is every replica that evaluates Policies. No snapshot waits for the kind: a suspended object is marked itself.
 	Ordering
+	// Facts is every replica, for facts that Constraints may read. No snapshot waits for the kind: until it is known, what reads the fact
+	// is held.
+	Facts
 	// Leader alone needs the kind. It is watched from the first time that this replica leads.
 	Leader
 )
@@ -92,6 +97,8 @@ var (
 
 	CatalogSources = &Kind{GroupVersionKind: olm.CatalogSourceGVK, Resource: "catalogsources", restless: true,
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
+	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Readers: Facts, restless: true,
+		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
 		restless: true, decode: concernsNamespace, keep: keeping(keptOfDeployment)}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
@@ -99,7 +106,7 @@ var (
 )
 
 var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Deployments, CustomResourceDefinitions)
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Deployments, CustomResourceDefinitions)
 
 func numbered(kinds ...*Kind) []*Kind {
 	for i, k := range kinds {
@@ -125,7 +132,7 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	switch k {
 	case Namespaces:
 		return InNamespace(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, CustomResourceDefinitions:
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)

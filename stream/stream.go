@@ -59,7 +59,12 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 
 // ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
 func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
-	r := &source{client: c, path: path(resource, ""), decode: decode}
+	return c.Selecting(resource, "", decode)
+}
+
+// Selecting is ListerWatcher for the objects that a label selector matches, which the API server evaluates; "" matches all.
+func (c *Client) Selecting(resource schema.GroupVersionResource, selector string, decode Decode) cache.ListerWatcher {
+	r := &source{client: c, path: path(resource, ""), selector: selector, decode: decode}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
 }
 
@@ -84,12 +89,14 @@ func path(resource schema.GroupVersionResource, namespace string) []string {
 }
 
 type source struct {
-	client *Client
-	path   []string
-	decode Decode
+	client   *Client
+	path     []string
+	selector string
+	decode   Decode
 }
 
 func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
+	options.LabelSelector = s.selector
 	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -15,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
 	"github.com/opgate/opgate/cmd/opgate/compile"
+	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
@@ -36,16 +39,20 @@ func root() *cobra.Command {
 		Long: `opgate decides, when an object is written, whether an operator may be subscribed to, installed or upgraded.
 
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
-same rules; "opgate explain" says what a rule in a refusal means; "opgate migrate" rewrites policies that are
-stored in an earlier version; "opgate compile" prints policies as admission policies of the API server.`,
+same rules; "opgate diff" shows what a plan changes, and "opgate approve" approves it; "opgate explain" says what a rule in a refusal means; "opgate
+migrate" rewrites policies that are stored in an earlier version; "opgate compile" prints policies as admission
+policies of the API server. As kubectl-opgate in $PATH it is the plugin "kubectl opgate".`,
 		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	if name := filepath.Base(os.Args[0]); strings.TrimSuffix(name, ".exe") == "kubectl-opgate" {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl opgate"}
+	}
 	cmd.SetVersionTemplate("opgate {{.Version}}\n")
 	width := terminal.Width(os.Stdout)
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
-	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
+	cmd.AddCommand(serveCommand(), check.Command(), diff.Command(), approve.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
 	return cmd
 }
 

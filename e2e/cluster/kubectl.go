@@ -57,6 +57,16 @@ func (c *Cluster) Run(ctx context.Context, command Command) (Result, error) {
 	return result, nil
 }
 
+// RunOpgate runs a command of the opgate that StartOpgate has built, as Admin. An exit code other than 0 is a result, as for Run.
+func (c *Cluster) RunOpgate(ctx context.Context, command Command) (Result, error) {
+	command.Env = append(command.Env, "KUBECONFIG="+c.Kubeconfig())
+	result, err := c.execute(ctx, c.Opgate(), command)
+	if err != nil {
+		return result, fmt.Errorf("opgate: %w", err)
+	}
+	return result, nil
+}
+
 // home is the home directory of executed programs. It is not the user's: their ~/.kube, kuberc, plugins, charts and
 // environment have no effect.
 func (c *Cluster) home() string { return filepath.Join(c.dir, "home") }

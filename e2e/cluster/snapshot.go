@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,7 +124,7 @@ func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 		if kind.Readers == snapshot.Leader { // leadership is not known here
 			continue
 		}
-		s, err := stateOf(ctx, c.masters, kind.GroupVersionKind)
+		s, err := stateOf(ctx, c.masters, kind)
 		if kind.Optional && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)) {
 			continue
 		}
@@ -137,11 +136,11 @@ func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 	return states, nil
 }
 
-// stateOf lists all objects of a kind.
-func stateOf(ctx context.Context, c client.Client, kind schema.GroupVersionKind) (state, error) {
+// stateOf lists the objects of a kind that are watched.
+func stateOf(ctx context.Context, c client.Client, kind *snapshot.Kind) (state, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind)
-	if err := c.List(ctx, list); err != nil {
+	list.SetGroupVersionKind(kind.GroupVersionKind)
+	if err := c.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: kind.Selector}}); err != nil {
 		return state{}, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	s := state{listed: list.ResourceVersion, count: len(list.Items)}

@@ -52,7 +52,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	if opts.OLM {
-		o, startErr := olm.Start(ctx, c, olm.Options{Assets: binaries, Log: opts.Out})
+		o, startErr := olm.Start(ctx, c, olm.Options{Assets: binaries, Packages: packages(), Log: opts.Out})
 		if startErr != nil {
 			return startErr
 		}

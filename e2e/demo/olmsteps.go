@@ -1,6 +1,11 @@
 package demo
 
-import "github.com/opgate/opgate/e2e/cluster"
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/olm"
+)
 
 // olmTimeout is for one step of OLM, such as an installation. It takes seconds.
 const olmTimeout = "--timeout=10m"
@@ -15,7 +20,7 @@ func olmSteps() []step {
 			says: []string{"etcd"},
 		}},
 	}, {
-		title: "An admin wants the etcd operator in namespace shop, in one version and no other",
+		title: "An admin wants the etcd operator in namespace shop, in one version and no other, and new rights and webhooks reviewed",
 		commands: []command{{
 			user: cluster.Admin,
 			show: "olm-policy.yaml",
@@ -53,9 +58,30 @@ func olmSteps() []step {
 			says:    []string{"etcdoperator.v0.9.4", "allowed is etcdoperator.v0.9.2"},
 		}},
 	}, {
-		title: "The admin puts the version on the list, and that is all it takes",
-		commands: append(append([]command{
+		title: "The admin puts the version on the list. It asks for rights that the installed one does not have, so the upgrade is still held",
+		commands: []command{
 			patchPolicy(`{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`),
+			{
+				user: cluster.Admin,
+				plan: "etcdoperator.v0.9.4",
+				args: []string{"patch", "installplan", "PLAN", "-n", cluster.ShopNamespace, "--type=merge",
+					"--patch", `{"spec":{"approved":true}}`},
+				refused: true,
+				says:    []string{"(plan/consent)", "secrets", "sha256:"},
+			},
+			{
+				opgate:  true,
+				user:    cluster.Admin,
+				plan:    "etcdoperator.v0.9.4",
+				args:    []string{"diff", cluster.ShopNamespace + "/PLAN"},
+				differs: true,
+				says:    []string{"secrets", "sha256:"},
+			},
+		},
+	}, {
+		title: "The admin consents to exactly this change, by its digest, and that is all it takes",
+		commands: append(append([]command{
+			patchPolicy(`{"spec":{"consent":{"accepted":["DIGEST"]}}}`),
 		}, installed("etcdoperator.v0.9.4")...),
 			plans("etcdoperator.v0.9.4 Manual true"),
 			waitForPolicy(`{.status.installedVersion}=etcdoperator.v0.9.4`),
@@ -113,4 +139,22 @@ func status(says ...string) command {
 
 func plans(says ...string) command {
 	return command{user: cluster.Admin, args: []string{"get", "installplans", "-n", cluster.ShopNamespace}, says: says}
+}
+
+// packages are those of the catalog. The last version of the etcd operator asks for a right that the others do not have.
+func packages() []olm.Package {
+	all := olm.Packages()
+	for i := range all {
+		if all[i].Name != "etcd" {
+			continue
+		}
+		all[i].ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
+		all[i].Release = func(version string, p *olm.Package) {
+			if version == "0.9.4" {
+				p.ClusterPermissions = append(p.ClusterPermissions[:1:1],
+					rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}})
+			}
+		}
+	}
+	return all
 }

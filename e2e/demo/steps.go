@@ -8,12 +8,16 @@ type step struct {
 	commands []command
 }
 
-// command is a call of kubectl, and what must come of it.
+// command is a call of kubectl or opgate, and what must come of it. DIGEST in its arguments is the last digest that an earlier one printed.
 type command struct {
 	user cluster.User
 	args []string
 	// plan is a version: PLAN in args is the name of the plan for it that waits in namespace shop.
 	plan string
+	// opgate is set for a command of opgate in place of kubectl, as an admin.
+	opgate bool
+	// differs is set for a command that ends with exit code 1 to report that something differs.
+	differs bool
 	// show is a manifest to print before the command.
 	show string
 	// refused is whether the API server must say no.

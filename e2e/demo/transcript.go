@@ -24,7 +24,10 @@ type transcript struct {
 	cluster *cluster.Cluster
 	gate    *cluster.Gate
 	dir     string // of the manifests
+	digest  string // the last one in an output
 }
+
+var digest = regexp.MustCompile("sha256:[0-9a-f]{64}")
 
 func (t *transcript) play(ctx context.Context, number int, step step) error {
 	fmt.Fprintf(t.out, "\n%d. %s.\n", number, step.title)
@@ -61,11 +64,15 @@ func (t *transcript) run(ctx context.Context, command command) error {
 	if err != nil {
 		return err
 	}
-	line := quote(append([]string{"kubectl", "--context", string(command.user)}, args...))
+	run, words := t.cluster.Run, []string{"kubectl", "--context", string(command.user)}
+	if command.opgate {
+		run, words = t.cluster.RunOpgate, []string{"opgate"}
+	}
+	line := quote(append(words, args...))
 	fmt.Fprintf(t.out, "\n   $ %s\n", line)
 
 	done := t.sayThatItGoesOn()
-	result, err := t.cluster.Run(ctx, cluster.Command{User: command.user, Args: args, Dir: t.dir})
+	result, err := run(ctx, cluster.Command{User: command.user, Args: args, Dir: t.dir})
 	done()
 	if err != nil {
 		return err
@@ -73,13 +80,20 @@ func (t *transcript) run(ctx context.Context, command command) error {
 	// Warnings come before the line that says what was done, as on a terminal.
 	output := result.Stderr + result.Stdout
 	fmt.Fprint(t.out, indent(output))
+	if all := digest.FindAllString(output, -1); len(all) > 0 {
+		t.digest = all[len(all)-1]
+	}
 	return command.check(line, result.ExitCode, output)
 }
 
-// fillIn puts the name of a plan, which OLM makes up, in the arguments.
+// fillIn puts the name of a plan, which OLM makes up, and the last digest in the arguments.
 func (t *transcript) fillIn(ctx context.Context, command command) ([]string, error) {
+	args := slices.Clone(command.args)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "DIGEST", t.digest)
+	}
 	if command.plan == "" {
-		return command.args, nil
+		return args, nil
 	}
 	result, err := t.cluster.Kubectl(ctx, cluster.Admin, "", "get", "installplans", "-n", cluster.ShopNamespace, "-o",
 		`jsonpath={range .items[?(@.spec.approved==false)]}{.metadata.name} {.spec.clusterServiceVersionNames[*]}{"\n"}{end}`)
@@ -88,7 +102,6 @@ func (t *transcript) fillIn(ctx context.Context, command command) ([]string, err
 	}
 	for line := range strings.Lines(result.Stdout) {
 		if words := strings.Fields(line); len(words) == 2 && words[1] == command.plan {
-			args := slices.Clone(command.args)
 			for i := range args {
 				args[i] = strings.ReplaceAll(args[i], "PLAN", words[0])
 			}
@@ -124,6 +137,9 @@ func (t *transcript) sayThatItGoesOn() (done func()) {
 // check returns an error when a command did not do what it must.
 func (c command) check(line string, exitCode int, output string) error {
 	switch {
+	case c.differs && exitCode == 1:
+	case c.differs:
+		return fmt.Errorf("%q had to show differences, and ended with exit code %d", line, exitCode)
 	case c.refused && exitCode == 0:
 		return fmt.Errorf("%q had to be refused, and was not", line)
 	case !c.refused && exitCode != 0:

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -97,21 +99,68 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 	if digest = digestPattern.FindString(refusal); digest == "" {
 		t.Fatalf("the refusal names no digest: %s", refusal)
 	}
+	wantSameDiff(t, e, plan, digest)
 	return plan, digest
+}
+
+// approve runs opgate approve with a digest.
+func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string, exitCode int, says ...string) {
+	t.Helper()
+	got, err := e.RunOpgate(t.Context(), cluster.Command{Args: []string{"approve", plan.GetNamespace() + "/" + plan.GetName(), "--digest", digest}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ExitCode != exitCode {
+		t.Errorf("opgate approve ends with exit code %d, want %d", got.ExitCode, exitCode)
+	}
+	for _, text := range says {
+		if !strings.Contains(got.Stdout+got.Stderr, text) {
+			t.Errorf("opgate approve prints %s%s\nwant %q in it", got.Stdout, got.Stderr, text)
+		}
+	}
+}
+
+// wantSameDiff compares a plan by opgate diff, on the cluster and from files.
+func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string) {
+	t.Helper()
+	dump := strings.Join([]string{
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "installplans,clusterserviceversions,subscriptions.operators.coreos.com", "-n", plan.GetNamespace(), "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l", "olm.managed=true", "-o", "yaml"),
+		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinitions,clusterroles,clusterrolebindings,priorityclasses", "-o", "yaml"),
+	}, "\n---\n")
+	name := plan.GetNamespace() + "/" + plan.GetName()
+	var texts []string
+	for _, args := range [][]string{{"diff", name}, {"diff", name, "-f", "-"}} {
+		got, err := e.RunOpgate(t.Context(), cluster.Command{Args: args, Stdin: dump})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ExitCode != 1 || !strings.Contains(got.Stdout, digest) || !strings.Contains(got.Stdout, "3 differences") {
+			t.Errorf("opgate %s ends with exit code %d: %s%s\nwant 3 differences and digest %s", args, got.ExitCode, got.Stdout, got.Stderr, digest)
+		}
+		texts = append(texts, got.Stdout)
+	}
+	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
+		t.Errorf("the cluster and its files differ: (-cluster +files)\n%s", diff)
+	}
 }
 
 // upgradeReviewed follows a package from its first version to its last one.
 func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	namespace, second := e.NewNamespace(t), e.NewNamespace(t)
 	p := consentPolicy(namespace, pkg, csv)
-	_, digest := heldUpgrade(t, e, p, csv)
+	plan, digest := heldUpgrade(t, e, p, csv)
+	wantDiff(t, e, plan, digest)
 
 	// Other contents of the same name have another digest, so that they are held all the same.
 	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
-	_, otherDigest := heldUpgrade(t, e, other, csv)
+	otherPlan, otherDigest := heldUpgrade(t, e, other, csv)
 	if otherDigest == digest {
 		t.Errorf("a version that asks for more has the same digest %s", digest)
 	}
+	approve(t, e, otherPlan, digest, 1, "(plan/consent)", otherDigest)
+	approve(t, e, otherPlan, otherDigest, 0, "approved, with consent to "+otherDigest)
+	e.WaitForCSV(t, second, csv+".v0.9.4")
 
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
 	e.WaitForCSV(t, namespace, csv+".v0.9.4")

@@ -38,6 +38,14 @@ func (w *world) csv(pkg, version string) string {
 	return pkg + ".v" + version
 }
 
+// digest is what binds an entry of spec.versions to contents, or what ends the path of a bundle image.
+func (w *world) digest() string {
+	if w.chance(70) {
+		return ""
+	}
+	return "@sha256:" + strings.Repeat(pick(w, "a", "b"), 64)
+}
+
 func (w *world) namespace() string {
 	return pick(w, "shop", "shop", "shop", "shop", "shop", "informed", "free")
 }
@@ -57,7 +65,7 @@ func (w *world) addPolicies() {
 		}
 		if w.chance(60) {
 			for range 1 + w.IntN(14) {
-				op.Spec.Versions = append(op.Spec.Versions, pkg+".v"+pick(w, "1.0.0", "1.1.0", "2.0.0", fmt.Sprintf("7.0.%d", w.IntN(100))))
+				op.Spec.Versions = append(op.Spec.Versions, pkg+".v"+pick(w, "1.0.0", "1.1.0", "2.0.0", fmt.Sprintf("7.0.%d", w.IntN(100)))+w.digest())
 			}
 		}
 		if w.chance(30) {
@@ -161,7 +169,7 @@ func (w *world) plan(namespace string) (plan object, described bool) {
 		kind := w.IntN(100)
 		switch {
 		case kind < 55:
-			lookups = append(lookups, object{"identifier": name, "path": "registry/" + pkg, "replaces": "",
+			lookups = append(lookups, object{"identifier": name, "path": "registry/" + pkg + w.digest(), "replaces": "",
 				"catalogSourceRef": object{"namespace": "olm", "name": catalog}, "properties": properties})
 		case kind < 95:
 			steps = append(steps, w.step(name, catalog, properties))

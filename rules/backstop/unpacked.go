@@ -11,7 +11,7 @@ import (
 // UnpackedName is the name of the ValidatingAdmissionPolicy on unpacked bundles, and of its binding.
 const UnpackedName = "opgate-unpacked"
 
-// unpackedNames matches the names that OLM gives to the ConfigMaps into which it unpacks bundle images: the digest of the image reference,
+// unpackedNames matches the names of the ConfigMaps into which OLM unpacks bundle images: the digest of the image reference,
 // without its last digit. Bundles bring ConfigMaps of other names with the same label, which operators and users may change.
 const unpackedNames = "^[0-9a-f]{63,64}$"
 

@@ -9,7 +9,7 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// TestUnpacked: OLM and the Job write the contents of unpacked bundles, and nobody else without a reason and the right to it. What the API
+// TestUnpacked: OLM and the Job write the contents of unpacked bundles, and no other user without a reason and the right to it. What the API
 // server selects by label, the test on a real one covers.
 func TestUnpacked(t *testing.T) {
 	o := compile(t, backstop.Input{Features: everything})

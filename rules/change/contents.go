@@ -35,6 +35,8 @@ type Contents struct {
 	deprecated bool
 	// objects are the others, without the Subscriptions and ServiceAccounts, sorted by kind and name.
 	objects []object
+	// definitions are the CustomResourceDefinitions among them, by name.
+	definitions map[string]*definition
 }
 
 // object is an object of a bundle.
@@ -106,6 +108,10 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 	if err := c.sort(); err != nil {
 		return err
 	}
+	if err := c.readDefinitions(); err != nil {
+		return err
+	}
+	defer c.setConversion()
 	switch {
 	case len(csvs) == 0 && c.CSV == "":
 		return nil

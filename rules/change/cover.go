@@ -1,8 +1,8 @@
 package change
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,15 +27,14 @@ func uncovered(owned, rules []rbacv1.PolicyRule) (added []rbacv1.PolicyRule, exa
 		if index.literal[ruleKey(rule)] {
 			continue
 		}
-		candidates := index.candidates(rule)
-		if cost := parts(rule) * max(1, len(candidates)); cost > left || len(candidates) > 0 && cost/len(candidates) != parts(rule) {
+		keys := index.keys(rule)
+		if left -= parts(rule) * max(1, index.count(keys)); left < 0 {
+			left = 0
 			exact = false
 			added = append(added, *rule)
 			continue
-		} else {
-			left -= cost
 		}
-		_, atoms := validation.Covers(candidates, []rbacv1.PolicyRule{*rule})
+		_, atoms := validation.Covers(index.candidates(rule, keys), []rbacv1.PolicyRule{*rule})
 		added = append(added, atoms...)
 	}
 	return added, exact
@@ -76,8 +75,8 @@ func indexRules(rules []rbacv1.PolicyRule) *ruleIndex {
 	return x
 }
 
-// candidates returns the rules that share a resource and a group with one, or that match every resource.
-func (x *ruleIndex) candidates(rule *rbacv1.PolicyRule) []rbacv1.PolicyRule {
+// keys returns the keys of byResource under which rules are that may cover one.
+func (x *ruleIndex) keys(rule *rbacv1.PolicyRule) []string {
 	keys := []string{"*"}
 	if len(rule.NonResourceURLs) > 0 {
 		keys = append(keys, "")
@@ -88,8 +87,22 @@ func (x *ruleIndex) candidates(rule *rbacv1.PolicyRule) []rbacv1.PolicyRule {
 			keys = append(keys, "*/"+sub)
 		}
 	}
+	return sorted(keys)
+}
+
+// count returns how many rules are under keys.
+func (x *ruleIndex) count(keys []string) int {
+	n := 0
+	for _, key := range keys {
+		n += len(x.byResource[key])
+	}
+	return n
+}
+
+// candidates returns the rules under keys that share a group with one, or that match every group.
+func (x *ruleIndex) candidates(rule *rbacv1.PolicyRule, keys []string) []rbacv1.PolicyRule {
 	var found []int
-	for _, key := range sorted(keys) {
+	for _, key := range keys {
 		found = append(found, x.byResource[key]...)
 	}
 	slices.Sort(found)
@@ -129,7 +142,14 @@ func normalRules(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 
 // ruleKey is equal for two rules with the same sorted lists only.
 func ruleKey(r *rbacv1.PolicyRule) string {
-	return fmt.Sprintf("%q%q%q%q%q", r.APIGroups, r.Resources, r.Verbs, r.ResourceNames, r.NonResourceURLs)
+	key := make([]byte, 0, 128)
+	for _, list := range [][]string{r.APIGroups, r.Resources, r.Verbs, r.ResourceNames, r.NonResourceURLs} {
+		for _, name := range list {
+			key = strconv.AppendQuote(key, name)
+		}
+		key = append(key, ';')
+	}
+	return string(key)
 }
 
 // rulesKey is equal for two lists of rules with the same rules only, in any order.

@@ -1,6 +1,7 @@
 package change
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,9 +37,10 @@ type definition struct {
 }
 
 type definitionVersion struct {
-	Name         string          `json:"name"`
-	Served       bool            `json:"served"`
-	Schema       json.RawMessage `json:"schema"`
+	Name         string            `json:"name"`
+	Served       bool              `json:"served"`
+	Schema       json.RawMessage   `json:"schema"`
+	digest       [sha256.Size]byte // of the schema
 	Subresources struct {
 		Status *struct{} `json:"status"`
 		Scale  *struct{} `json:"scale"`
@@ -50,36 +52,44 @@ func (h *header) isDefinition() bool {
 	return h.is(apiextensionsv1.GroupName, "CustomResourceDefinition")
 }
 
-// readDefinitions returns the CustomResourceDefinitions of a bundle by name.
-func (c *Contents) readDefinitions() (map[string]*definition, error) {
-	found := map[string]*definition{}
+// readDefinitions reads the CustomResourceDefinitions of a bundle.
+func (c *Contents) readDefinitions() error {
+	c.definitions = map[string]*definition{}
 	for i := range c.objects {
 		o := &c.objects[i]
 		if !o.isDefinition() {
 			continue
 		}
 		if o.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
-			return nil, fmt.Errorf("%s is of %s, want %s", o, text.Name(o.APIVersion), apiextensionsv1.SchemeGroupVersion)
+			return fmt.Errorf("%s is of %s, want %s", o, text.Name(o.APIVersion), apiextensionsv1.SchemeGroupVersion)
 		}
 		d := &definition{name: o.Metadata.Name}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d); err != nil {
-			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+			return fmt.Errorf("%s cannot be read: %w", o, err)
 		}
 		if n := len(d.Spec.Versions); n > maxVersions {
-			return nil, fmt.Errorf("%s has %d versions, at most %d are read", o, n, maxVersions)
+			return fmt.Errorf("%s has %d versions, at most %d are read", o, n, maxVersions)
 		}
-		found[d.name] = d
+		for j := range d.Spec.Versions {
+			v := &d.Spec.Versions[j]
+			v.digest = olm.ContentsDigest(v.Schema)
+		}
+		c.definitions[d.name] = d
 	}
+	return nil
+}
+
+// setConversion sets the strategies that the API server stores: OLM writes the webhooks of a ClusterServiceVersion into its definitions.
+func (c *Contents) setConversion() {
 	converts := c.converts()
-	for name, d := range found {
-		if converts[name] { // OLM writes the webhook into it
+	for name, d := range c.definitions {
+		if converts[name] {
 			d.Spec.Conversion.Strategy = string(apiextensionsv1.WebhookConverter)
 		}
 		if d.Spec.Conversion.Strategy == "" { // the default
 			d.Spec.Conversion.Strategy = string(apiextensionsv1.NoneConverter)
 		}
 	}
-	return found, nil
 }
 
 // version returns a version by name; nil if there is none.
@@ -103,14 +113,7 @@ func (d *definition) versionNames() []string {
 }
 
 func compareDefinitions(s *Set, from, to *Contents) error {
-	before, err := from.readDefinitions()
-	if err != nil {
-		return fmt.Errorf("what is installed cannot be read: %w", err)
-	}
-	after, err := to.readDefinitions()
-	if err != nil {
-		return err
-	}
+	before, after, left := from.definitions, to.definitions, newBudget()
 	for _, name := range sortedKeys(after) {
 		switch was, is := before[name], after[name]; {
 		case was == nil:
@@ -120,7 +123,7 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 				s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(name), text.Quote(url))
 			}
 		default:
-			c := definitionComparison{set: s, from: was, to: is}
+			c := definitionComparison{set: s, left: left, from: was, to: is}
 			if err := c.compare(); err != nil {
 				return fmt.Errorf("CustomResourceDefinition %s cannot be compared: %w", text.Name(name), err)
 			}
@@ -132,6 +135,7 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 // definitionComparison compares one CustomResourceDefinition with what is stored.
 type definitionComparison struct {
 	set      *Set
+	left     *budget
 	from, to *definition
 }
 
@@ -189,7 +193,7 @@ func (c *definitionComparison) compareVersion(was, is *definitionVersion) error 
 			c.broken("%s: subresource %s %s", text.Name(is.Name), sub.name, map[bool]string{true: "added", false: "removed"}[sub.is])
 		}
 	}
-	lines, err := compareSchemas(was.Schema, is.Schema)
+	lines, err := c.left.compareSchemas(was, is)
 	if err != nil {
 		return fmt.Errorf("version %s: %w", text.Name(is.Name), err)
 	}
@@ -226,16 +230,16 @@ func (c *definitionComparison) comparePair(older, newer string) error {
 	a, b := c.to.version(older), c.to.version(newer)
 	wasA, wasB := c.from.version(older), c.from.version(newer)
 	paired := wasA != nil && wasB != nil && wasA.Served && wasB.Served
-	if paired && sameSchema(wasA.Schema, a.Schema) && sameSchema(wasB.Schema, b.Schema) {
+	if paired && wasA.digest == a.digest && wasB.digest == b.digest {
 		return nil
 	}
-	lines, err := compareSchemas(a.Schema, b.Schema)
+	lines, err := c.left.compareSchemas(a, b)
 	if err != nil || len(lines) == 0 {
 		return err
 	}
 	var known []string
 	if paired {
-		if known, err = compareSchemas(wasA.Schema, wasB.Schema); err != nil {
+		if known, err = c.left.compareSchemas(wasA, wasB); err != nil {
 			return err
 		}
 	}
@@ -246,6 +250,3 @@ func (c *definitionComparison) comparePair(older, newer string) error {
 	}
 	return nil
 }
-
-// sameSchema reports whether two schemas are equal as JSON. Schemas that differ may still have the same meaning.
-func sameSchema(a, b json.RawMessage) bool { return olm.ContentsDigest(a) == olm.ContentsDigest(b) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/olm"
@@ -40,11 +41,13 @@ func (s *Set) Digest() string {
 // the API server sets.
 func (c *Contents) digest(r *rights) [sha256.Size]byte {
 	h := sha256.New()
-	part := func(name string, digest [sha256.Size]byte) { fmt.Fprintf(h, "%q %x\n", name, digest) }
 	if c.rawSpec != nil {
-		spec := *c
-		spec.spec.Replaces = "" // from the channel
-		part("spec", olm.ContentsDigest(spec.typedSpec()))
+		rest := *c
+		rest.spec.Replaces = "" // from the channel
+		strategy := &rest.spec.InstallStrategy.StrategySpec
+		permissions := append(accountRules("cluster-wide", strategy.ClusterPermissions), accountRules("in its namespaces", strategy.Permissions)...)
+		strategy.ClusterPermissions, strategy.Permissions = nil, nil
+		fmt.Fprintf(h, "spec %x %q\n", olm.ContentsDigest(rest.typedSpec()), permissions)
 	}
 	for _, holder := range r.holders() {
 		fmt.Fprintf(h, "%q %q\n", holder.String(), sorted(r.roles[holder]))
@@ -61,6 +64,15 @@ func (c *Contents) digest(r *rights) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
+// accountRules returns which ServiceAccount has which rules, in one order.
+func accountRules(where string, permissions []v1alpha1.StrategyDeploymentPermissions) []string {
+	all := make([]string, len(permissions))
+	for i := range permissions {
+		all[i] = fmt.Sprintf("%s %q %s", where, permissions[i].ServiceAccountName, rulesKey(permissions[i].Rules))
+	}
+	return sorted(all)
+}
+
 // volatile are the fields of metadata that the API server or OLM set.
 var volatile = []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences", "selfLink"}
 
@@ -74,16 +86,21 @@ func (o *object) digest(h hash.Hash) {
 	delete(fields, "status")
 	var metadata map[string]json.RawMessage
 	if kjson.UnmarshalCaseSensitivePreserveInts(fields["metadata"], &metadata) == nil {
+		delete(fields, "metadata")
 		for _, name := range volatile {
 			delete(metadata, name)
 		}
-		if raw, err := json.Marshal(metadata); err == nil {
-			fields["metadata"] = raw
+		digestFields(h, "metadata", metadata)
+	}
+	digestFields(h, o.Kind, fields)
+}
+
+// digestFields writes the digests of fields.
+func digestFields(h hash.Hash, of string, fields map[string]json.RawMessage) {
+	fmt.Fprintf(h, "%q\n", of)
+	for _, name := range sortedKeys(fields) {
+		if string(fields[name]) != "null" {
+			fmt.Fprintf(h, "%q %x\n", name, olm.ContentsDigest(fields[name]))
 		}
 	}
-	rest, err := json.Marshal(fields)
-	if err != nil {
-		rest = o.raw // what decoded also encodes
-	}
-	fmt.Fprintf(h, "%x\n", olm.ContentsDigest(rest))
 }

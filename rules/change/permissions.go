@@ -132,11 +132,11 @@ func subjects(list []rbacv1.Subject) []string {
 
 // checkParts reports an error if the rights are too many to be shown.
 func (r *rights) checkParts() error {
-	left := maxParts
+	left := maxComparisons
 	for _, rules := range r.rules {
 		for i := range rules {
 			if left -= parts(&rules[i]); left < 0 {
-				return fmt.Errorf("its rules have more than the %d combinations of verb and resource that are compared", maxParts)
+				return fmt.Errorf("its rules have more than the %d combinations of verb and resource that are compared", maxComparisons)
 			}
 		}
 	}

@@ -43,28 +43,44 @@ var comparators = sync.OnceValues(func() ([]comparator, error) {
 	return validations.ComparatorsForValidations[schema](slices.Collect(maps.Values(configured))...), nil
 })
 
-// maxWork bounds the copies of schema nodes that crdify makes of one schema: each node once for each of its ancestors.
-const maxWork = 100_000
+// budget is what may be spent on comparing all schemas of one bundle.
+type budget struct {
+	// nodes are the copies of schema nodes that crdify makes: each node once for each of its ancestors.
+	nodes int
+	// bytes are those that are decoded: schemas of elements once for each list around them.
+	bytes int
+}
 
-// compareSchemas returns what objects or clients of one schema may not survive in another, a sorted line for each. Lists of one line each:
-// fields that are removed, and constraints of fields that both have.
-func compareSchemas(rawA, rawB json.RawMessage) ([]string, error) {
-	if sameSchema(rawA, rawB) {
+// newBudget returns a budget for some seconds on a slow machine.
+func newBudget() *budget { return &budget{nodes: 60_000, bytes: 256 << 20} }
+
+// tooLarge is the difference of schemas that exceed the budget.
+const tooLarge = "the schema changes in more places than are compared"
+
+// compareSchemas returns what objects or clients of one version may not survive in another, a line for each in order: fields that are
+// removed, and constraints of fields that both have.
+func (left *budget) compareSchemas(was, is *definitionVersion) ([]string, error) {
+	if was.digest == is.digest {
 		return nil, nil
 	}
-	a, err := readSchema(rawA)
+	for _, raw := range []json.RawMessage{was.Schema, is.Schema} {
+		if left.bytes -= len(raw) * olm.Depth(raw); left.bytes < 0 {
+			return []string{tooLarge}, nil
+		}
+	}
+	a, err := readSchema(was.Schema)
 	if err != nil {
 		return nil, err
 	}
-	b, err := readSchema(rawB)
+	b, err := readSchema(is.Schema)
 	if err != nil {
 		return nil, err
 	}
 	if prune(a, b) {
 		return nil, nil
 	}
-	if work(a, 1)+work(b, 1) > maxWork {
-		return []string{"the schema changes in more places than are compared"}, nil
+	if left.nodes -= work(a, 1) + work(b, 1); left.nodes < 0 {
+		return []string{tooLarge}, nil
 	}
 	return compareFields(a, b)
 }

@@ -38,14 +38,7 @@ var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmi
 
 // compareScope adds what reaches beyond the namespaces of the operator.
 func compareScope(s *Set, from, to *Contents) error {
-	before, err := from.clusterObjects(nil)
-	if err != nil {
-		return fmt.Errorf("what is installed cannot be read: %w", err)
-	}
-	after, err := to.clusterObjects(from)
-	if err != nil {
-		return err
-	}
+	before, after := from.clusterObjects(nil), to.clusterObjects(from)
 	for _, name := range sortedKeys(after) {
 		if _, known := before[name]; !known {
 			s.add(Scope, after[name], "adds %s", name)
@@ -73,17 +66,10 @@ func (c *Contents) installModes() []string {
 
 // clusterObjects returns the cluster-scoped objects of a bundle with their risk. CustomResourceDefinitions, webhooks and the RBAC objects that
 // OLM derives have classes of their own. stored has CustomResourceDefinitions, too.
-func (c *Contents) clusterObjects(stored *Contents) (settings, error) {
-	scopes, err := c.customScopes()
-	if err != nil {
-		return nil, err
-	}
+func (c *Contents) clusterObjects(stored *Contents) settings {
+	scopes := c.customScopes()
 	if stored != nil {
-		more, err := stored.customScopes()
-		if err != nil {
-			return nil, err
-		}
-		for kind, namespaced := range more {
+		for kind, namespaced := range stored.customScopes() {
 			if _, known := scopes[kind]; !known {
 				scopes[kind] = namespaced
 			}
@@ -101,7 +87,7 @@ func (c *Contents) clusterObjects(stored *Contents) (settings, error) {
 	for _, d := range c.spec.APIServiceDefinitions.Owned {
 		found.set(true, Risky, "APIService "+text.Name(d.GetName()))
 	}
-	return found, nil
+	return found
 }
 
 func riskOfKind(kind string) Risk {
@@ -121,18 +107,14 @@ func (h *header) isClusterScoped(scopes map[string]bool) bool {
 
 // customScopes returns, by group and kind, whether a kind that a CustomResourceDefinition defines is namespaced. A definition cannot change
 // the scope of a kind that Kubernetes has.
-func (c *Contents) customScopes() (map[string]bool, error) {
-	definitions, err := c.readDefinitions()
-	if err != nil {
-		return nil, err
-	}
-	scopes := make(map[string]bool, len(definitions))
-	for _, d := range definitions {
+func (c *Contents) customScopes() map[string]bool {
+	scopes := make(map[string]bool, len(c.definitions))
+	for _, d := range c.definitions {
 		if !builtIn(d.Spec.Group) {
 			scopes[d.Spec.Group+"/"+d.Spec.Names.Kind] = d.Spec.Scope == "Namespaced"
 		}
 	}
-	return scopes, nil
+	return scopes
 }
 
 // hashLabel is on the roles and bindings that OLM derives from a ClusterServiceVersion.
@@ -148,6 +130,9 @@ type derived struct {
 
 func (c *Contents) derivedRules() *derived {
 	d := &derived{rules: map[string]bool{}, accounts: map[string]bool{}, roles: map[string]bool{}}
+	if !slices.ContainsFunc(c.objects, func(o object) bool { return o.isRBAC() && o.Metadata.Labels[hashLabel] != "" }) {
+		return d
+	}
 	strategy := &c.spec.InstallStrategy.StrategySpec
 	for _, list := range [][]v1alpha1.StrategyDeploymentPermissions{strategy.ClusterPermissions, strategy.Permissions} {
 		for i := range list {

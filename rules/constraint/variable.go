@@ -37,6 +37,8 @@ const (
 	Deprecation
 	// ChangeSet is what the bundle changes of what is installed.
 	ChangeSet
+	// CatalogImage is the digest of the image that the pods of the CatalogSource run.
+	CatalogImage
 )
 
 // InCSV are the attributes that only the ClusterServiceVersion itself contains.
@@ -49,7 +51,7 @@ const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Pro
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog", "changes of what is installed"}
+	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -135,6 +137,15 @@ var variables = []variable{
 		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
 		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
+	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
+		read: func(m *measure, b *Bundle, facts *Cluster) ref.Val {
+			return ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val {
+				if c.Image == "" {
+					return m.seen("")
+				}
+				return m.seen(facts.Served[b.Catalog])
+			})(m, b, facts)
+		}},
 	{name: varDeprecated, declared: cel.MapType(cel.StringType, cel.StringType), attribute: Deprecation,
 		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val {
 			d := &b.Deprecated
@@ -185,6 +196,10 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
 			" does not exist or is not known)"
 	}
+	if a == CatalogImage && b.Catalog != (olm.Catalog{}) {
+		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
+			" has no pod that runs, or pods with different images)"
+	}
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
 			text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) + " is not known, or does not have " + text.Name(b.CSV) + ")"
@@ -211,6 +226,8 @@ type Cluster struct {
 	OpenShift string
 	// Catalogs are all CatalogSources.
 	Catalogs map[olm.Catalog]olm.CatalogSource
+	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
+	Served map[olm.Catalog]string
 	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
 	Properties []olm.Property
 }
@@ -218,8 +235,12 @@ type Cluster struct {
 // unknownOf returns the attributes of a bundle that are not known.
 func (c *Cluster) unknownOf(b *Bundle) Attributes {
 	unknown := b.Unknown & bundleAttributes
-	if _, ok := c.Catalogs[b.Catalog]; !ok || unknown&CatalogSource != 0 {
+	source, ok := c.Catalogs[b.Catalog]
+	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState
+	}
+	if source.Image != "" && c.Served[b.Catalog] == "" {
+		unknown |= CatalogImage
 	}
 	return unknown
 }
@@ -232,6 +253,17 @@ func (c *Cluster) AddCatalog(key olm.Catalog, source olm.CatalogSource) {
 	c.Catalogs[key] = source
 }
 
+// AddServed adds the digest of the image that a pod of a CatalogSource runs, "" if it is not known.
+func (c *Cluster) AddServed(key olm.Catalog, digest string) {
+	if c.Served == nil {
+		c.Served = map[olm.Catalog]string{}
+	}
+	if before, there := c.Served[key]; there && before != digest {
+		digest = "" // which of them answered OLM is not known
+	}
+	c.Served[key] = digest
+}
+
 // differs returns the attributes that another cluster has other facts for.
 func (c *Cluster) differs(o *Cluster) Attributes {
 	var differ Attributes
@@ -240,6 +272,9 @@ func (c *Cluster) differs(o *Cluster) Attributes {
 	}
 	if !maps.Equal(c.Catalogs, o.Catalogs) {
 		differ |= CatalogState
+	}
+	if !maps.Equal(c.Served, o.Served) {
+		differ |= CatalogImage
 	}
 	return differ
 }

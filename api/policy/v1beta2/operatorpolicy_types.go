@@ -179,6 +179,14 @@ type OperatorPolicySpec struct {
 	// around a name is ignored and so is an empty name. A list that is absent, or
 	// empty once it has been read like this, stands for every version.
 	//
+	// A name followed by the digest of a bundle image, such as
+	// etcdoperator.v0.9.4@sha256: and 64 hexadecimal digits, is that version with
+	// these contents only. InstallPlans are compared by the digest in
+	// status.bundleLookups; the repository may be that of a mirror. A plan whose
+	// bundle has no digest, or that contains the bundle itself, is refused. The
+	// digest of an installed operator is not known: there the name counts, and
+	// nothing is removed by its digest.
+	//
 	// With complianceType musthave or mayhave these are the versions that may be installed
 	// and that count as compliant. subscription.startingCSV is allowed even if it
 	// is not listed. With mustnothave these are the versions that must not be

@@ -174,6 +174,9 @@ func (s *scope) judgeCSVs() []item {
 			next = item{Object: c.Object, removalState: notSelected}
 		case next.removalState == going:
 			next.removalState, next.why = unsure, "its version is not known"
+			if s.Rules.BindsContents(c.Name) {
+				next.why = "the digest of the bundle image that it was installed from is not known"
+			}
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
 				next.why = "its catalog is not known: no Subscription tells it"
 			}

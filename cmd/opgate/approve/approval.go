@@ -1,0 +1,103 @@
+package approve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+var plans = olm.InstallPlanGVK.GroupVersion().WithResource("installplans")
+
+// approval is the approval of one plan.
+type approval struct {
+	plan    types.NamespacedName
+	digests []string
+	reason  string
+	dryRun  bool
+
+	plans   dynamic.ResourceInterface
+	reviews authenticationclient.SelfSubjectReviewInterface
+	out     io.Writer
+}
+
+func (a *approval) run(ctx context.Context) error {
+	plan, err := a.plans.Get(ctx, a.plan.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read InstallPlan %s: %w", a.plan, err)
+	}
+	if approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved"); approved {
+		fmt.Fprintf(a.out, "installplan %s is approved already\n", a.plan)
+		return nil
+	}
+	patch, err := a.patch(ctx, plan)
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: "opgate-approve"}
+	if a.dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = a.plans.Patch(ctx, a.plan.Name, types.MergePatchType, patch, options)
+	switch {
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("installplan %s was changed while it was approved; look at it again: %w", a.plan, err)
+	case err != nil:
+		return errors.New(refusal(err))
+	}
+	done := "approved"
+	if len(a.digests) > 0 {
+		done += ", with consent to " + strings.Join(a.digests, ", ")
+	}
+	if a.dryRun {
+		done += " (dry run)"
+	}
+	fmt.Fprintf(a.out, "installplan %s %s\n", a.plan, done)
+	return nil
+}
+
+// patch returns the merge patch of the approval. It applies only to the plan that was read.
+func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) ([]byte, error) {
+	annotations := map[string]string{}
+	if a.reason != "" {
+		annotations[rules.OverrideReasonAnnotation] = a.reason
+	}
+	if len(a.digests) > 0 {
+		self, err := a.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("find the name of the user, which is recorded with the consent: %w", err)
+		}
+		digests := slices.Clone(a.digests)
+		if before := plan.GetAnnotations()[rules.ConsentAnnotation]; before != "" {
+			digests = append([]string{before}, digests...)
+		}
+		annotations[rules.ConsentAnnotation] = strings.Join(digests, ",")
+		annotations[rules.ConsentByAnnotation] = self.Status.UserInfo.Username
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": plan.GetResourceVersion(), "annotations": annotations},
+		"spec":     map[string]any{"approved": true},
+	})
+}
+
+// refusal returns the message of the gate, as kubectl shows it.
+func refusal(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
+}

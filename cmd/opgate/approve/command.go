@@ -1,0 +1,77 @@
+// Package approve is `opgate approve`: it approves an InstallPlan as the user, by one write that the gate judges.
+package approve
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/cmd/opgate/args"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+)
+
+const long = `Approve an InstallPlan, as the user of the current context. The gate decides: a plan that policies or Constraints do not
+allow is refused, with the reasons, and stays as it is.
+
+With --digest the same write consents to what the plan changes (annotation opgate.io/consent), which needs the RBAC verb
+approve on the OperatorPolicies that hold it. The digest is in the refusal, in the status of the policy, and in
+"opgate diff". It stands for exactly that change: if the plan makes another one, the approval is refused.
+
+With --reason the same write overrides what refuses the plan (annotation opgate.io/override-reason), which needs the verb
+override. The reason is shown in the status of the policy, in events and in the audit log.
+
+A plan that was changed since it was read is not approved. One that is approved already is left as it is.`
+
+const example = `  # what it changes, and then consent to exactly that
+  opgate diff shop/install-x7
+  opgate approve shop/install-x7 --digest sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+
+  # with the plugin, whether it would be allowed
+  kubectl opgate approve shop/install-x7 --dry-run
+
+  # break-glass
+  opgate approve shop/install-x7 --reason "incident 4711: the fix cannot wait"`
+
+// Command returns `opgate approve`.
+func Command() *cobra.Command {
+	var a approval
+	var file string
+	cmd := &cobra.Command{
+		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
+		Short:   "Approve an InstallPlan, with consent to what it changes",
+		Long:    long,
+		Example: example,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			var ok bool
+			if a.plan, ok = args.NamespacedName(names[0]); !ok {
+				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
+			}
+			config, err := kubeconfig.Load(file)
+			if err != nil {
+				return err
+			}
+			config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("make a client: %w", err)
+			}
+			authentication, err := authenticationclient.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("make a client: %w", err)
+			}
+			a.plans, a.reviews, a.out = client.Resource(plans).Namespace(a.plan.Namespace), authentication.SelfSubjectReviews(), cmd.OutOrStdout()
+			return a.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
+	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")
+	flags.StringVar(&file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	return cmd
+}

@@ -1,0 +1,169 @@
+package diff
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// maxBundle is the size in bytes above which a bundle of a catalog is not read: far more than OLM can unpack.
+const maxBundle = 32 << 20
+
+// bundle is an entry of a catalog for a ClusterServiceVersion.
+type bundle struct {
+	declcfg.Bundle
+	// deprecated is what the catalog says of it, if it is deprecated.
+	deprecated string
+}
+
+// fromCatalog compares two ClusterServiceVersions of a file-based catalog; from is empty for a first installation.
+func fromCatalog(ctx context.Context, path, pkg, from, to string) (*result, error) {
+	root, err := catalogFS(path)
+	if err != nil {
+		return nil, err
+	}
+	found, err := readBundles(ctx, root, pkg, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("read catalog %s: %w", text.Quote(path), err)
+	}
+	for _, name := range []string{from, to} {
+		if name != "" && found[name] == nil {
+			return nil, fmt.Errorf("catalog %s has no bundle %s%s", text.Quote(path), text.Name(name), inPackage(pkg))
+		}
+	}
+	after := found[to]
+	before := found[from]
+	if before != nil && before.Package != after.Package {
+		return nil, fmt.Errorf("%s is of package %s, and %s is of package %s: no version replaces one of another package",
+			text.Name(from), text.Name(before.Package), text.Name(to), text.Name(after.Package))
+	}
+	r := compareBundles(before, after)
+	if after.deprecated != "" {
+		r.Notes = append(r.Notes, "the catalog deprecates "+text.Name(to)+": "+after.deprecated)
+	}
+	return r, nil
+}
+
+func inPackage(pkg string) string {
+	if pkg == "" {
+		return ""
+	}
+	return " in package " + text.Name(pkg)
+}
+
+// catalogFS returns the directory of a catalog, or one with the only file of it.
+func catalogFS(path string) (fs.FS, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	if info.IsDir() {
+		return os.DirFS(path), nil
+	}
+	return oneFile{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, nil
+}
+
+// oneFile is a directory in which nothing but one file is listed.
+type oneFile struct {
+	fs.FS
+	name string
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (f oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(f.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() != f.name }), err
+}
+
+// readBundles reads the bundles of some names. Only these are decoded: a catalog has hundreds of megabytes.
+func readBundles(ctx context.Context, root fs.FS, pkg string, names ...string) (map[string]*bundle, error) {
+	found := map[string]*bundle{}
+	var deprecations []declcfg.Deprecation
+	err := declcfg.WalkMetasFS(ctx, root, func(path string, meta *declcfg.Meta, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w", path, err)
+		case meta.Schema == "":
+			return fmt.Errorf("%s: an object has no schema, so it is not of a file-based catalog", path)
+		case meta.Schema == declcfg.SchemaDeprecation:
+			var d declcfg.Deprecation
+			if err := json.Unmarshal(meta.Blob, &d); err != nil {
+				return fmt.Errorf("%s: deprecations of package %s: %w", path, text.Name(meta.Package), err)
+			}
+			deprecations = append(deprecations, d)
+			return nil
+		case meta.Schema != declcfg.SchemaBundle || meta.Name == "" || !slices.Contains(names, meta.Name) || pkg != "" && meta.Package != pkg:
+			return nil
+		case len(meta.Blob) > maxBundle:
+			return fmt.Errorf("%s: bundle %s has %d bytes, more than the %d that are read", path, text.Name(meta.Name), len(meta.Blob), maxBundle)
+		}
+		b := &bundle{}
+		if err := json.Unmarshal(meta.Blob, &b.Bundle); err != nil {
+			return fmt.Errorf("%s: bundle %s: %w", path, text.Name(meta.Name), err)
+		}
+		if other := found[meta.Name]; other != nil {
+			if other.Package == b.Package {
+				return fmt.Errorf("%s: bundle %s is there twice", path, text.Name(meta.Name))
+			}
+			return fmt.Errorf("bundle %s is in packages %s: name one by --package", text.Name(meta.Name),
+				strings.Join([]string{text.Name(min(other.Package, b.Package)), text.Name(max(other.Package, b.Package))}, " and "))
+		}
+		found[meta.Name] = b
+		return nil
+	}, declcfg.WithConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range found {
+		b.deprecated = deprecationOf(b, deprecations)
+	}
+	return found, nil
+}
+
+func deprecationOf(b *bundle, all []declcfg.Deprecation) string {
+	for _, d := range all {
+		if d.Package != b.Package {
+			continue
+		}
+		for _, e := range d.Entries {
+			if e.Reference.Schema == declcfg.SchemaBundle && e.Reference.Name == b.Name {
+				return e.Message
+			}
+		}
+	}
+	return ""
+}
+
+// compareBundles compares what the catalog has of both. Where one has no manifests, the comparison is about the rest: else everything that
+// the other one has would be a difference, or nothing.
+func compareBundles(before, after *bundle) *result {
+	was, is := before.read(), after.read()
+	r := &result{}
+	if missing := without(was, is); missing != nil {
+		r.notCompared, r.why = missing.parts, missing.why
+		was.partial(missing)
+		is.partial(missing)
+	}
+	r.Set = change.Compare(was.contents(), is.contents())
+	r.CSV, r.Package = after.Name, after.Package
+	if before != nil {
+		r.From = before.Name
+	}
+	if len(r.notCompared) > 0 {
+		r.Notes = nil // they are about what was not compared
+		r.Differences = slices.DeleteFunc(r.Differences, func(d change.Difference) bool {
+			return !slices.Contains([]change.Class{change.Images, change.Scope, change.Requirements}, d.Class)
+		})
+	}
+	return r
+}

@@ -1,0 +1,223 @@
+// Package diff is `opgate diff`: what a plan, or another version in a catalog, changes beyond what is installed. The comparison is package
+// rules/change, as in the gate, so that it has the same digest.
+package diff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/opgate/opgate/cmd/opgate/terminal"
+)
+
+// The exit codes of the command, which are those of kubectl diff.
+const (
+	exitDifferent = 1 // something differs, or could not be compared
+	exitUnusable  = 2 // the command line or the input cannot be used, or a plan cannot be compared
+)
+
+// exitError is an error with the exit code of the process. Its message is empty if everything has been printed.
+type exitError struct {
+	code    int
+	message string
+}
+
+func (e *exitError) Error() string { return e.message }
+
+// ExitCode returns the exit code of the process.
+func (e *exitError) ExitCode() int { return e.code }
+
+func unusable(format string, args ...any) error {
+	return &exitError{exitUnusable, "diff: " + fmt.Sprintf(format, args...)}
+}
+
+func usage(format string, args ...any) error {
+	return unusable(format+`; see "opgate diff --help"`, args...)
+}
+
+// options are the flags.
+type options struct {
+	files      []string
+	namespace  string
+	kubeconfig string
+	catalog    string
+	pkg        string
+	from, to   string
+	output     string
+}
+
+const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
+rights, webhooks, changes of CustomResourceDefinitions that objects may not survive, settings of pods that reach the
+node, registries, cluster-scoped objects and requirements. Risky lines come first and begin with "!": they grant control of
+the cluster or of a node. Nothing is written.
+
+The digest stands for exactly this change, in every cluster. In spec.consent.accepted of the OperatorPolicy it lets the
+plan be approved; other contents under the same name have another digest.
+
+Plans are named as NAMESPACE/NAME and read from the cluster of the current context: the plan, the ConfigMap that OLM
+unpacked the bundle into, and what is installed. With -f all of these are read from files instead; without names, every
+plan that is still to be run is compared. What the files do not hold counts as not installed.
+
+With --catalog two versions are compared in a file-based catalog, a directory or a file. Where a catalog has the manifests
+of bundles (olm.bundle.object) the comparison is complete. Where it has olm.csv.metadata in their place, as most have,
+rights, webhooks, CustomResourceDefinitions and pods are not in the catalog: they are named as not compared, and there is
+no digest. Without --from the version is compared with nothing, as for a first installation.
+
+Colors are for terminals, and left out with $NO_COLOR. The JSON output is a list of
+
+  {"plan", "csv", "package", "version", "channel", "catalog", "from", "fromVersion", "digest",
+   "differences": [{"class", "risky", "text"}], "notes": ["..."], "notCompared": ["..."], "fault"}
+
+in which digest is empty, and fault set, for what cannot be compared; plan, channel and catalog stand only on plans.
+
+Exit codes, as of kubectl diff:
+  0  nothing differs
+  1  something differs, or the catalog does not have all that is compared
+  2  the command line or the input cannot be used, or something cannot be compared`
+
+const example = `  # what the plan would change that waits for approval
+  opgate diff shop/install-x7
+
+  # the same with the plugin, for a comment on a pull request
+  kubectl opgate diff shop/install-x7 -o markdown
+
+  # from files, for example in an air-gapped review
+  kubectl get installplans,csv,subscriptions.operators.coreos.com -n shop -o yaml > shop.yaml
+  kubectl get configmaps -n olm -l olm.managed=true -o yaml > bundles.yaml
+  kubectl get crds,clusterroles,clusterrolebindings -o yaml > cluster.yaml
+  opgate diff -f shop.yaml -f bundles.yaml -f cluster.yaml
+
+  # two versions in a catalog
+  opgate diff --catalog catalog/ --from etcdoperator.v0.9.2 --to etcdoperator.v0.9.4`
+
+// Command returns `opgate diff`. Its errors carry the exit code as ExitCode() int, and an empty message where everything has been printed.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "diff [NAMESPACE/PLAN]... [-f FILE|DIR|-]... | diff --catalog DIR [--from CSV] --to CSV",
+		Short:   "Show what a plan, or another version, changes",
+		Long:    long,
+		Example: example,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plans, err := o.validate(args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), plans, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
+	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects in files that name none")
+	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog")
+	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion to compare with (default: none, a first installation)")
+	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
+	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
+	flags.StringVarP(&o.output, "output", "o", "text", "output format: text, json or markdown")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(slices.Sorted(maps.Keys(formats)),
+		cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag exists
+	}
+	return cmd
+}
+
+// validate checks the command line and returns the plans that it names.
+func (o *options) validate(args []string) ([]types.NamespacedName, error) {
+	standardInput := 0
+	for _, name := range o.files {
+		switch name {
+		case "":
+			return nil, usage("a name is empty: give a file, a directory or -")
+		case "-":
+			standardInput++
+		}
+	}
+	switch {
+	case formats[o.output] == nil:
+		return nil, usage("unknown output format %q: use text, json or markdown", o.output)
+	case standardInput > 1:
+		return nil, usage("- is given %d times, and standard input can be read once", standardInput)
+	case o.catalog != "" && len(o.files)+len(args) > 0:
+		return nil, usage("--catalog compares two versions, and no plan: leave out plans and -f")
+	case o.catalog != "" && o.to == "":
+		return nil, usage("--to is missing: name the ClusterServiceVersion that is compared")
+	case o.catalog == "" && o.from+o.to+o.pkg != "":
+		return nil, usage("--from, --to and --package are for --catalog, which is missing")
+	case o.catalog != "":
+		return nil, nil
+	case len(o.files)+len(args) == 0:
+		return nil, usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, or a catalog")
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		return nil, usage("namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+	}
+	plans := make([]types.NamespacedName, len(args))
+	for i, arg := range args {
+		var err error
+		if plans[i], err = parsePlan(arg); err != nil {
+			return nil, err
+		}
+	}
+	return plans, nil
+}
+
+// run compares and prints.
+func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stdout, stderr io.Writer) error {
+	results, err := o.compare(ctx, plans, stdin, stderr)
+	if err != nil {
+		return coded(err)
+	}
+	if err := formats[o.output](stdout, results, terminal.Colors(stdout, os.Getenv)); err != nil {
+		return coded(fmt.Errorf("write differences: %w", err))
+	}
+	code := 0
+	for _, r := range results {
+		switch {
+		case r.Fault != "":
+			code = exitUnusable
+		case len(r.Differences)+len(r.notCompared) > 0:
+			code = max(code, exitDifferent)
+		}
+	}
+	if code != 0 {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+func (o *options) compare(ctx context.Context, plans []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
+	switch {
+	case o.catalog != "":
+		r, err := fromCatalog(ctx, o.catalog, o.pkg, o.from, o.to)
+		return []*result{r}, err
+	case len(o.files) > 0:
+		return fromFiles(o.files, o.namespace, plans, stdin, stderr)
+	}
+	c, err := connect(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return fromCluster(ctx, c, plans)
+}
+
+// coded returns an error with the exit code for what is unusable.
+func coded(err error) error {
+	if own, ok := errors.AsType[*exitError](err); ok {
+		return own
+	}
+	return unusable("%v", err)
+}

@@ -1,0 +1,110 @@
+package diff
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/cmd/opgate/args"
+	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// parsePlan reads NAMESPACE/PLAN.
+func parsePlan(arg string) (types.NamespacedName, error) {
+	key, ok := args.NamespacedName(arg)
+	if !ok {
+		return key, usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
+	}
+	return key, nil
+}
+
+// fromFiles compares the plans of files: those that are named, or else those that OLM has not run.
+func fromFiles(files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
+	objects, err := check.ReadObjects(files, namespace, stdin, stderr)
+	if err != nil {
+		return nil, unusable("nothing was compared: %v", err)
+	}
+	plans := objects.Plans
+	if len(named) == 0 {
+		plans = slices.DeleteFunc(slices.Clone(plans), func(p *olm.InstallPlan) bool {
+			return p.Status.Phase == olm.PhaseComplete || p.Status.Phase == olm.PhaseFailed
+		})
+		if len(plans) == 0 {
+			return nil, unusable("the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
+		}
+		return comparePlans(plans, objects), nil
+	}
+	var selected []*olm.InstallPlan
+	for _, key := range named {
+		i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool {
+			return p.Metadata.Namespace == key.Namespace && p.Metadata.Name == key.Name
+		})
+		if i < 0 {
+			return nil, unusable("the input has no InstallPlan %s", key)
+		}
+		selected = append(selected, plans[i])
+	}
+	return comparePlans(selected, objects), nil
+}
+
+func comparePlans(plans []*olm.InstallPlan, objects *check.Objects) []*result {
+	var results []*result
+	for _, plan := range plans {
+		replacements := objects.Namespace(plan.Metadata.Namespace).Replacements(plan)
+		results = append(results, resultsOf(plan, objects.Changes(plan, replacements))...)
+	}
+	return results
+}
+
+// resultsOf returns a result for each ClusterServiceVersion of a plan.
+func resultsOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []*result {
+	var results []*result
+	for _, name := range namesOf(plan, changes) {
+		set := changes.ByCSV[name]
+		if set == nil {
+			set = &change.Set{CSV: name, Fault: "its package is not known: neither its bundle nor a Subscription in the input says which it is"}
+		}
+		results = append(results, &result{plan: plan.Metadata.Key(), Set: set})
+	}
+	if len(results) == 0 {
+		results = append(results, &result{plan: plan.Metadata.Key(), Set: &change.Set{Fault: "the plan names no ClusterServiceVersion"}})
+	}
+	return results
+}
+
+// namesOf returns the ClusterServiceVersions of a plan, those in its spec first.
+func namesOf(plan *olm.InstallPlan, changes *rules.PlanChanges) []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range plan.Spec.CSVNames {
+		add(name)
+	}
+	for _, r := range changes.Replacements {
+		add(r.CSV)
+	}
+	return names
+}
+
+// fromCluster compares plans of the cluster of the current context.
+func fromCluster(ctx context.Context, c *cluster, named []types.NamespacedName) ([]*result, error) {
+	var results []*result
+	for _, key := range named {
+		plan, changes, err := c.changes(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("compare InstallPlan %s: %s", key, text.Escape(err.Error()))
+		}
+		results = append(results, resultsOf(plan, changes)...)
+	}
+	return results, nil
+}

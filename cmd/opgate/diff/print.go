@@ -1,0 +1,209 @@
+package diff
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/change"
+)
+
+// formats print results; colored is for terminals.
+var formats = map[string]func(out io.Writer, results []*result, colored bool) error{
+	"text": printText, "json": printJSON, "markdown": printMarkdown,
+}
+
+// The colors of a terminal.
+const (
+	bold   = "\x1b[1m"
+	red    = "\x1b[1;31m"
+	yellow = "\x1b[33m"
+	reset  = "\x1b[0m"
+)
+
+// painter writes lines in colors, or without.
+type painter struct {
+	*bufio.Writer
+	colored bool
+}
+
+// line writes a line of which no part is markup for a terminal.
+func (p *painter) line(color, format string, args ...any) {
+	content := fmt.Sprintf(format, args...)
+	if p.colored && color != "" {
+		content = color + content + reset
+	}
+	fmt.Fprintln(p, content)
+}
+
+// printText writes a block for each result: what replaces what, its differences with the risky ones first, notes, and the digest with
+// where to write it.
+func printText(w io.Writer, results []*result, colored bool) error {
+	out := &painter{bufio.NewWriter(w), colored}
+	for i, r := range results {
+		if i > 0 {
+			out.line("", "")
+		}
+		out.line(bold, "%s", r.title())
+		if origin := r.origin(); origin != "" {
+			out.line("", "  %s", origin)
+		}
+		out.line("", "")
+		if r.Fault != "" {
+			out.line(red, "  cannot be compared: %s", text.Escape(r.Fault))
+			continue
+		}
+		textDifferences(out, r)
+	}
+	return out.Flush()
+}
+
+func textDifferences(out *painter, r *result) {
+	for _, d := range r.Differences {
+		sign, color := "+", yellow
+		if d.Risk == change.Risky {
+			sign, color = "!", red
+		}
+		out.line(color, "%s %-13s %s", sign, d.Class, text.Escape(d.Text))
+	}
+	if len(r.Differences) > 0 {
+		out.line("", "")
+	}
+	for _, note := range r.Notes {
+		out.line("", "  note: %s", text.Escape(note))
+	}
+	if missing := r.missing(); missing != "" {
+		out.line(red, "  not compared: %s", text.Escape(missing))
+	}
+	out.line("", "  %s", r.counts())
+	if r.digest() == "" || !r.reviewed() {
+		return
+	}
+	out.line("", "  to accept exactly this change, add to the OperatorPolicy:")
+	out.line("", "")
+	for _, line := range r.accepting() {
+		out.line("", "    %s", line)
+	}
+}
+
+// counts is one line on how much differs.
+func (r *result) counts() string {
+	n, digest := "no difference", r.digest()
+	switch len(r.Differences) {
+	case 0:
+	case 1:
+		n = "1 difference"
+	default:
+		n = fmt.Sprintf("%d differences", len(r.Differences))
+	}
+	if risky := r.risky(); risky > 0 {
+		n += fmt.Sprintf(", %d risky", risky)
+	}
+	if len(r.notCompared) > 0 {
+		n += " in what was compared; no digest"
+	}
+	if digest != "" {
+		n += "; digest " + digest
+	}
+	return n
+}
+
+// accepting is the part of an OperatorPolicy by which a user accepts the change.
+func (r *result) accepting() []string {
+	return []string{"spec:", "  consent:", "    accepted:", "    - " + r.digest() + " # " + text.Escape(r.CSV)}
+}
+
+// item is one element of the JSON output.
+type item struct {
+	Plan        string       `json:"plan,omitempty"`
+	CSV         string       `json:"csv"`
+	Package     string       `json:"package"`
+	Version     string       `json:"version"`
+	Channel     string       `json:"channel,omitempty"`
+	Catalog     string       `json:"catalog,omitempty"`
+	From        string       `json:"from"`
+	FromVersion string       `json:"fromVersion"`
+	Digest      string       `json:"digest"`
+	Differences []difference `json:"differences"`
+	Notes       []string     `json:"notes"`
+	NotCompared []part       `json:"notCompared"`
+	Fault       string       `json:"fault,omitempty"`
+}
+
+type difference struct {
+	Class change.Class `json:"class"`
+	Risky bool         `json:"risky"`
+	Text  string       `json:"text"`
+}
+
+// printJSON writes a list, in which no list is null.
+func printJSON(w io.Writer, results []*result, _ bool) error {
+	items := make([]item, len(results))
+	for i, r := range results {
+		items[i] = item{Plan: r.plan, CSV: r.CSV, Package: r.Package, Version: r.Version, Channel: r.Channel, Catalog: r.Catalog,
+			From: r.From, FromVersion: r.FromVersion, Digest: r.digest(), Differences: []difference{}, Notes: append([]string{}, r.Notes...),
+			NotCompared: append([]part{}, r.notCompared...), Fault: r.Fault}
+		for _, d := range r.Differences {
+			items[i].Differences = append(items[i].Differences, difference{d.Class, d.Risk == change.Risky, d.Text})
+		}
+		if r.why != "" {
+			items[i].Notes = append(items[i].Notes, r.why)
+		}
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(items)
+}
+
+// markup has the characters that Markdown or HTML would take for markup.
+var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`,
+	"]", `\]`, "#", `\#`, "~", `\~`, "@", "&#64;", "://", "&#58;//")
+
+// plain is a text in which nothing is markup, a mention or a link.
+func plain(s string) string { return markup.Replace(text.Escape(s)) }
+
+// printMarkdown writes a section for each result, for comments on pull requests.
+func printMarkdown(w io.Writer, results []*result, _ bool) error {
+	out := bufio.NewWriter(w)
+	for i, r := range results {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "### %s\n\n", plain(r.title()))
+		if origin := r.origin(); origin != "" {
+			fmt.Fprintf(out, "%s\n\n", plain(origin))
+		}
+		if r.Fault != "" {
+			fmt.Fprintf(out, "**Cannot be compared:** %s\n", plain(r.Fault))
+			continue
+		}
+		if len(r.Differences) > 0 {
+			fmt.Fprint(out, "| Risk | Class | Difference |\n|---|---|---|\n")
+		}
+		for _, d := range r.Differences {
+			risk := ""
+			if d.Risk == change.Risky {
+				risk = "**risky**"
+			}
+			fmt.Fprintf(out, "| %s | %s | %s |\n", risk, plain(string(d.Class)), plain(d.Text))
+		}
+		if len(r.Differences) > 0 {
+			fmt.Fprintln(out)
+		}
+		for _, note := range r.Notes {
+			fmt.Fprintf(out, "- %s\n", plain(note))
+		}
+		if missing := r.missing(); missing != "" {
+			fmt.Fprintf(out, "- **Not compared:** %s\n", plain(missing))
+		}
+		fmt.Fprintf(out, "- %s\n", plain(r.counts()))
+		if r.digest() != "" && r.reviewed() {
+			fmt.Fprintf(out, "\nTo accept exactly this change, add to the OperatorPolicy:\n\n```yaml\n%s\n```\n", strings.Join(r.accepting(), "\n"))
+		}
+	}
+	return out.Flush()
+}
