@@ -84,6 +84,7 @@ var commands = []struct {
 	{document: "docs/performance.md", begins: "make bench", why: "measures for minutes; TestLoopRequests is a test itself"},
 	{document: "docs/performance.md", begins: "cd e2e", why: "measures for minutes"},
 	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
+	{document: "docs/sources.md", begins: "kubectl get pods -n olm -l olm.catalogSource", tests: []string{"TestMovedTag"}},
 }
 
 // TestCommands holds commands to the README and the documents: each block of shell commands is listed once, with tests that exist or with

@@ -44,7 +44,7 @@ func (c *Consent) String() string {
 	return text.Name(c.CSV) + " " + c.Digest + " by " + by
 }
 
-// acceptedPath is the field of a policy with the consent.
+// acceptedPath is the field of a policy by which it consents.
 const acceptedPath = "spec.consent.accepted"
 
 // judgeConsent judges what a ClusterServiceVersion of a plan changes by one policy.

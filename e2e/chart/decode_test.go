@@ -175,9 +175,9 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 		})
 	}
 	hooks = append(hooks, one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks...)
-	want := 14
+	want := 16
 	if flagsOf(t, o)["ordering"][0] == "false" {
-		want = 11
+		want = 13
 	}
 	if len(hooks) != want {
 		t.Fatalf("there are %d webhooks, want %d", len(hooks), want)

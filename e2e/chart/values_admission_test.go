@@ -90,7 +90,7 @@ func checkIdentity(t *testing.T, o objects, username, account string) {
 			}
 		}
 	}
-	same(t, "conditions about who writes", conditions, 7)
+	same(t, "conditions about who writes", conditions, 8)
 	for _, rule := range one[*rbacv1.ClusterRole](t, o, "opgate-admission").Rules {
 		if slices.Contains(rule.Resources, "serviceaccounts") {
 			same(t, "accounts that may be read", rule.ResourceNames, []string{account})
@@ -144,7 +144,7 @@ func TestWebhookNumber(t *testing.T) {
 	}
 }
 
-// TestWebhookRules looks at what the entries for ClusterServiceVersions, Constraints, Policies and PolicySets are called for.
+// TestWebhookRules looks at what the entries for ClusterServiceVersions, sources, Constraints, Policies and PolicySets are called for.
 func TestWebhookRules(t *testing.T) {
 	type rule struct {
 		Versions, Resources, Operations, Scope string
@@ -163,9 +163,11 @@ func TestWebhookRules(t *testing.T) {
 		"clusterserviceversions.opgate.io":       {"*", "clusterserviceversions", "CREATE UPDATE", "Namespaced"},
 		"steps-clusterserviceversions.opgate.io": {"*", "clusterserviceversions", "CREATE", "Namespaced"},
 		// v2 is the same, and the API server makes it into v1 before it asks.
-		"constraints.opgate.io": {"v1", "constraints", "CREATE UPDATE", "Cluster"},
-		"policies.opgate.io":    {"*", "policies", "CREATE UPDATE", "Namespaced"},
-		"policysets.opgate.io":  {"*", "policysets", "CREATE UPDATE", "Namespaced"},
+		"constraints.opgate.io":    {"v1", "constraints", "CREATE UPDATE", "Cluster"},
+		"catalogsources.opgate.io": {"*", "catalogsources", "CREATE UPDATE", "Namespaced"},
+		"operatorgroups.opgate.io": {"*", "operatorgroups", "CREATE UPDATE", "Namespaced"},
+		"policies.opgate.io":       {"*", "policies", "CREATE UPDATE", "Namespaced"},
+		"policysets.opgate.io":     {"*", "policysets", "CREATE UPDATE", "Namespaced"},
 	} {
 		same(t, name, rules[name], want)
 	}

@@ -70,8 +70,8 @@ func mayHave(namespace, pkg, version string) *unstructured.Unstructured {
 	return p
 }
 
-// upgradesAlone subscribes to an operator, installs the version that the policy allows, and returns the plan for the next one, which no user
-// may approve or start.
+// upgradesAlone subscribes to an operator, installs the version that the policy allows, and returns the plan for the next one, which
+// no user may approve or start.
 func upgradesAlone(t *testing.T, e *harness.OLMEnv, namespace, pkg, allowed, next string) *unstructured.Unstructured {
 	t.Helper()
 	e.OperatorGroup(t, namespace)

@@ -48,6 +48,7 @@ var (
 		"InstallPlan":           InstallPlans,
 		"ClusterServiceVersion": OLMVersion.WithResource("clusterserviceversions"),
 		"CatalogSource":         OLMVersion.WithResource("catalogsources"),
+		"Pod":                   {Version: "v1", Resource: "pods"},
 		"OperatorGroup":         OperatorGroups,
 		"OperatorCondition":     OperatorConditions,
 		"OperatorPolicy":        OperatorPolicies,

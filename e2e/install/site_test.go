@@ -194,7 +194,7 @@ func (s *site) wantUngated(t *testing.T, namespace string) {
 	}
 	harness.Eventually(t, "the objects of the backstop are deleted", func(context.Context) error {
 		if left := s.admin(t, "get", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings",
-			"opgate-backstop", "--ignore-not-found", "-o", "name"); left != "" {
+			"opgate-backstop", "opgate-unpacked", "--ignore-not-found", "-o", "name"); left != "" {
 			return fmt.Errorf("there are %s", left)
 		}
 		return nil

@@ -74,7 +74,7 @@ func TestSameDigestEverywhere(t *testing.T) {
 	}
 }
 
-// TestOtherContents changes one verb under the same name: the digest must differ, or consent would hold for contents that no user has seen.
+// TestOtherContents changes one verb under the same name: the digest must differ, or consent would hold for contents that were not shown.
 func TestOtherContents(t *testing.T) {
 	from := read(t, "etcdoperator.v0.9.2", inline(t, "etcd-0.9.2", "shop", properties092, ""))
 	digests := map[string]string{}

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/opgate/opgate/rules"
 )
@@ -16,7 +17,7 @@ func Policies(files []string, namespace string, stdin io.Reader, stderr io.Write
 	}
 	gathered := gather(files, stdin, search)
 	loaded := load(gathered.inputs, namespace)
-	if problems := append(gathered.problems, loaded.problems...); len(problems) > 0 {
+	if problems := slices.Concat(gathered.problems, loaded.problems); len(problems) > 0 {
 		if err := printProblems(stderr, problems); err != nil {
 			return nil, fmt.Errorf("write problems: %w", err)
 		}

@@ -12,9 +12,8 @@ import (
 const (
 	identity = "--olm-identity=system:serviceaccount:olm:olm-operator-serviceaccount"
 	sample   = "../../../manifests/samples/plan-version-deny.yaml"
-	policy   = `apiVersion: policy.open-cluster-management.io/v1beta2
-kind: OperatorPolicy
-metadata: {name: etcd, namespace: policies}
+	head     = "apiVersion: policy.open-cluster-management.io/v1beta2\nkind: OperatorPolicy\n"
+	policy   = head + `metadata: {name: etcd, namespace: policies}
 spec:
   remediationAction: enforce
   complianceType: musthave
@@ -110,7 +109,7 @@ func TestBadInput(t *testing.T) {
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
 		"argument":       {policy, []string{identity, "x.yaml"}, `unexpected argument "x.yaml"`},
 		"flag":           {policy, []string{identity, "--force"}, "unknown flag"},
-		"no kind":        {policy[strings.Index(policy, "metadata:"):], []string{"-f", "-", identity}, "2 problems in the input"},
+		"no kind":        {strings.TrimPrefix(policy, head), []string{"-f", "-", identity}, "2 problems in the input"},
 		"unknown field":  {policy + "kind: OperatorPolicy\n", []string{"-f", "-", identity}, "1 problem in the input"},
 		"not a manifest": {"{", []string{"-f", "-", identity}, "1 problem in the input"},
 		"no file":        {"", []string{"-f", "absent.yaml", identity}, "1 problem in the input"},

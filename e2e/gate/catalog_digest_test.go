@@ -1,0 +1,83 @@
+package gate
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// The images that a catalog's tag points to, one after the other.
+const (
+	reviewedDigest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
+	movedDigest    = "sha256:4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b4e5f6a7b"
+)
+
+// TestMovedTag moves the tag of a catalog: OLM replaces its pod, and the CatalogSource stays the same (threat O26). No plan from it is
+// approved until the digest is accepted, and then it is.
+func TestMovedTag(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	e.Put(t, harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: %s, namespace: olm}
+spec: {sourceType: grpc, image: "registry.example/catalog:latest"}
+`, harness.GoodCatalog))
+	pod := e.Put(t, catalogPod("serving", reviewedDigest))
+	accepted := func(digests string) *unstructured.Unstructured {
+		u := harness.Object("{apiVersion: operators.coreos.com/v1, kind: Constraint, metadata: {name: %s}}", namespace)
+		u.Object["spec"] = map[string]any{"constraints": `[{"type":"olm.constraint","value":{"rule":"namespaceObject.metadata.name != '` +
+			namespace + `' || catalog.digest in [` + digests + `]"}}]`}
+		return u
+	}
+	e.Put(t, accepted("'"+reviewedDigest+"'"))
+	plan := func(name string) []string {
+		e.Put(t, harness.InstallPlan(namespace, name, harness.AllowedVersion))
+		e.Sync(t)
+		return []string{"patch", "installplan", "-n", namespace, name, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", plan("install-reviewed")...)
+	// The command in docs/sources.md prints the digest.
+	printed := harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "pods", "-n", "olm", "-l", "olm.catalogSource="+harness.GoodCatalog, "-o",
+		`jsonpath={range .items[*]}{.status.initContainerStatuses[?(@.name=="extract-content")].imageID}{" "}{.status.containerStatuses[*].imageID}{"\n"}{end}`)
+	harness.WantTexts(t, printed, "@"+reviewedDigest)
+
+	moved := e.Put(t, catalogPod("moved", movedDigest))
+	approve := plan("install-moved")
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is held by Constraint "+namespace, "(plan/constraint)", "pods with different images")
+	e.Remove(t, pod)
+	e.Sync(t)
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, "is not allowed by Constraint "+namespace, "(plan/constraint)", reviewedDigest)
+
+	e.Apply(t, accepted("'"+reviewedDigest+"','"+movedDigest+"'"))
+	e.Sync(t)
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", approve...)
+
+	// A pod that has ended serves nothing.
+	if err := unstructured.SetNestedField(moved.Object, "Failed", "status", "phase"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Clients[cluster.OLM].Of(moved).UpdateStatus(t.Context(), moved, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", plan("install-ended"), "is held by Constraint "+namespace, "no pod that runs")
+}
+
+// catalogPod is a pod of the catalog, as a node reports it.
+func catalogPod(name, digest string) *unstructured.Unstructured {
+	return harness.Object(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: olm, labels: {olm.catalogSource: %[2]s}}
+spec:
+  containers: [{name: registry-server, image: "registry.example/catalog:latest"}]
+status:
+  phase: Running
+  containerStatuses:
+    - {name: registry-server, image: "registry.example/catalog:latest", imageID: "registry.example/catalog@%[3]s", ready: true, restartCount: 0}
+`, name, harness.GoodCatalog, digest)
+}
