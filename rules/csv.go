@@ -80,7 +80,7 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 		return nil
 	}
 	bundle := c.bundle(in.Namespace)
-	bundle.Unknown &= constraint.Scope | constraint.Deprecation // it is the only source of its other attributes
+	bundle.Unknown &= constraint.Scope | constraint.Deprecation | constraint.ChangeSet // it is the only source of its other attributes
 	if c.bypassesOLM {
 		bundle.Channel = ""
 	}

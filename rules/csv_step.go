@@ -11,7 +11,6 @@ import (
 // csvStep is a ClusterServiceVersion that is being written, as one running plan contains it.
 type csvStep struct {
 	planCSV
-	plan *olm.InstallPlan
 	// stored is set for a judgement of what OLM has written.
 	stored bool
 	// inline is set if the plan contains the manifest, exact if the written contents equal the manifest.
@@ -83,13 +82,13 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 	if i < 0 {
 		return csvStep{}, false
 	}
-	step = csvStep{planCSV: csvs[i], plan: plan, inline: csvs[i].spec != nil}
+	step = csvStep{planCSV: csvs[i], inline: csvs[i].spec != nil}
 	step.exact = step.inline && step.spec.ContentsDigest() == in.New.Spec.ContentsDigest() &&
 		plan.StepProperties(step.name) == in.New.Metadata.Annotations.Properties
 	step.spec = &in.New.Spec
 	if in.ByOLM && !step.described {
 		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
-		own.catalogs, own.bypassesOLM = step.catalogs, false
+		own.catalogs, own.plan, own.bypassesOLM = step.catalogs, plan, false
 		own.image, own.images, own.step = step.image, step.images, step.step
 		step.planCSV = *own
 	}
@@ -132,8 +131,8 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		judgeStepByPolicies(c, ns, v)
 	}
 	for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
-		if c.stored && f.Outcome == constraint.Undecided && f.Attributes == constraint.Deprecation {
-			continue // packages are read for unfinished plans only
+		if c.stored && f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
+			continue // packages and changes are read for unfinished plans only
 		}
 		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
 		if !overridden || !visible {
@@ -195,7 +194,7 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 	v := Verdict{}
 	budget := constraint.NewBudget(nil)
 	for _, c := range csvsOf(plan, ns) {
-		step := csvStep{planCSV: c, plan: plan, inline: c.spec != nil}
+		step := csvStep{planCSV: c, inline: c.spec != nil}
 		switch {
 		case slices.ContainsFunc(ns.Installed(), func(i Installed) bool { return i.CSV == c.name && i.spec != nil }):
 		case step.inline:

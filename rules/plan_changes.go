@@ -7,6 +7,7 @@ import (
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/constraint"
 )
 
 // planKey identifies a plan: OLM reuses names, and manifests that no API server has stored have no UID.
@@ -20,7 +21,7 @@ func (n *Namespace) readChanges(from Changes) {
 	if from == nil || len(n.plans) == 0 {
 		return
 	}
-	all := false
+	all := n.constraints.Reads(constraint.ChangeSet)
 	if !all && !slices.ContainsFunc(n.policies, (*OperatorPolicy).consents) {
 		return
 	}
@@ -112,3 +113,23 @@ func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set
 
 // maxFault bounds why contents cannot be read, in bytes.
 const maxFault = 512
+
+// changes sets what Constraints read of the change that a ClusterServiceVersion of a plan makes.
+func (c *planCSV) changes(b *constraint.Bundle, ns *Namespace) {
+	b.Unknown |= constraint.ChangeSet
+	if c.plan == nil || ns == nil {
+		return
+	}
+	set, unknown := ns.changeOf(c.plan, c)
+	if unknown != "" {
+		return
+	}
+	b.Unknown &^= constraint.ChangeSet
+	b.Change = &constraint.Change{Digest: set.Digest(), From: set.From, Lists: map[string][]string{}}
+	for _, d := range set.Differences {
+		b.Change.Lists[string(d.Class)] = append(b.Change.Lists[string(d.Class)], d.Text)
+		if d.Risk == change.Risky {
+			b.Change.Lists["risky"] = append(b.Change.Lists["risky"], d.Text)
+		}
+	}
+}

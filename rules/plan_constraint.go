@@ -76,6 +76,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		*message = text.Truncate(*message, maxDeprecation) // a long text makes every rule more expensive
 	}
 	b.Deprecated = deprecated
+	c.changes(b, ns)
 	// A dependency of another operator follows no channel until it has a Subscription.
 	for _, s := range ns.subscribers(c.pkg) {
 		if s.Spec.Channel == "" || b.Channel != "" && b.Channel != s.Spec.Channel {
@@ -89,7 +90,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 // bundle returns an installed ClusterServiceVersion as Constraints see it.
 func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	b := &constraint.Bundle{CSV: c.CSV, Package: c.Package, Version: c.Version, Properties: c.Properties,
-		Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation}
+		Channel: c.Channel, Catalog: c.Catalog, Unknown: constraint.Deprecation | constraint.ChangeSet}
 	for _, missing := range []struct {
 		missing bool
 		what    constraint.Attributes

@@ -12,6 +12,8 @@ import (
 // planCSV is one ClusterServiceVersion of a plan with everything that the plan and the namespace contain about it.
 type planCSV struct {
 	name string
+	// plan contains it; nil if no plan does.
+	plan *olm.InstallPlan
 	// pkg is the package, or "" with unknown saying why it is not known.
 	pkg     string
 	unknown string
@@ -92,6 +94,7 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 		csvs = grantTo(csvs, &plan.Status.Steps[i])
 	}
 	for i := range csvs {
+		csvs[i].plan = plan
 		csvs[i].attribute(ns)
 	}
 	return csvs

@@ -63,7 +63,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 func askedFor(in *SubscriptionInput) *constraint.Bundle {
 	spec := &in.Subscription.Spec
 	b := &constraint.Bundle{Package: spec.Package, Channel: spec.Channel, Catalog: in.Subscription.Catalog(),
-		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV | constraint.Deprecation}
+		Unknown: constraint.CSV | constraint.Version | constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet}
 	if spec.Channel == "" {
 		b.Unknown |= constraint.Channel // the catalog's default, which may change
 	}

@@ -24,6 +24,7 @@ func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var policy *unstructured.Unstructured
 	for document := range strings.SplitSeq(strings.ReplaceAll(string(text), "plan-consent-hold", namespace), "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
@@ -34,9 +35,13 @@ func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
 			continue
 		case "InstallPlan":
 			plan = u.GetName()
+		case "OperatorPolicy":
+			policy = &u // comes last: it would not let the installed version be written
+			continue
 		}
 		e.Put(t, &u)
 	}
+	e.Put(t, policy)
 	e.Sync(t)
 	return namespace, plan
 }

@@ -3,6 +3,7 @@ package constraint
 import (
 	"slices"
 
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
@@ -24,6 +25,8 @@ type activation struct {
 	manifest *manifestValues
 	// annotations is nil until the first rule reads them.
 	annotations *annotationValues
+	// changes is nil until the first rule reads what the bundle changes.
+	changes *changeValues
 }
 
 // manifestValues are the lists of a Manifest as CEL values.
@@ -36,6 +39,12 @@ type manifestValues struct {
 // annotationValues are the annotations of a Manifest as a CEL value. They have a shape of their own: rules that do not read them are not
 // charged for their texts.
 type annotationValues struct {
+	values ref.Val
+	shape  shape
+}
+
+// changeValues are the lists of a Change as a CEL value. Like annotations they have a shape of their own.
+type changeValues struct {
 	values ref.Val
 	shape  shape
 }
@@ -97,6 +106,20 @@ func (a *activation) notes() *annotationValues {
 	return a.annotations
 }
 
+// differences reads what the bundle changes on first use.
+func (a *activation) differences() *changeValues {
+	if a.changes == nil {
+		m := measure{elements: len(ChangeLists)}
+		lists := make(map[string]any, len(ChangeLists))
+		for _, name := range ChangeLists {
+			lists[name] = m.list(a.bundle.change().Lists[name])
+		}
+		a.changes = &changeValues{values: types.NewStringInterfaceMap(types.DefaultTypeAdapter, lists)}
+		a.changes.shape = a.shape.most(m.shape())
+	}
+	return a.changes
+}
+
 func (a *activation) contents() Manifest {
 	if a.bundle.Manifest == nil {
 		return &olm.Demands{Spec: &olm.CSVSpec{}}
@@ -112,6 +135,9 @@ func (a *activation) shapeFor(uses Attributes) shape {
 	}
 	if uses&Annotations != 0 {
 		shape = shape.most(a.notes().shape)
+	}
+	if uses&ChangeSet != 0 {
+		shape = shape.most(a.differences().shape)
 	}
 	return shape
 }

@@ -14,12 +14,25 @@ type Bundle struct {
 	Catalog                        olm.Catalog
 	// Deprecated has the catalog's messages.
 	Deprecated olm.Deprecations
+	// Change is what the bundle changes of what is installed; nil if that is not known.
+	Change     *Change
 	Properties []olm.Property
 	// Manifest is what the ClusterServiceVersion requests; nil if nothing.
 	Manifest Manifest
 	// Unknown are the attributes that are not known; rules that depend on them are Undecided.
 	Unknown Attributes
 }
+
+// Change is what a bundle changes of what is installed.
+type Change struct {
+	// Digest identifies the change in all clusters. From is the ClusterServiceVersion that is replaced, empty for a first installation.
+	Digest, From string
+	// Lists are the differences in words, by class and by risk.
+	Lists map[string][]string
+}
+
+// ChangeLists are the keys of Lists, as rules read them.
+var ChangeLists = []string{"permissions", "webhooks", "breakingCRDs", "podSecurity", "images", "scope", "crds", "requirements", "risky"}
 
 // Manifest is what a ClusterServiceVersion and the objects installed with it request. Its lists are read once, when the first rule uses one
 // of them. An error fails the rule; it says why the list cannot be judged.

@@ -154,7 +154,7 @@ func (s *sizes) size(node checker.AstNode) uint64 {
 			return s.propertySize(path[2:], up(s.shape.cluster), iterated)
 		}
 		return max(up(s.shape.text), 3)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange:
 		if len(path) == 1 && listsOfRules[path[0]] {
 			return up(s.shape.rules)
 		}
@@ -222,7 +222,7 @@ func (s *sizes) weight(node checker.AstNode) uint64 {
 		return add(mul(up(s.shape.cluster), item+10), up(s.shape.text))
 	case varNamespace, varCatalog, varDeprecated:
 		return mul(up(s.shape.elements), 2+up(s.shape.text)/5)
-	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations:
+	case varClusterPermissions, varPermissions, varWebhooks, varConversionCRDs, varAnnotations, varChange:
 		return s.typeWeight(node.Type())
 	}
 	if node.Type().Kind() == types.ListKind || node.Type().Kind() == types.MapKind {

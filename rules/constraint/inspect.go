@@ -19,6 +19,7 @@ import (
 var bundleFields = map[string][]string{
 	varCatalog:                 {"name", "namespace"},
 	varDeprecated:              {"package", "channel", "version"},
+	varChange:                  ChangeLists,
 	varCluster:                 aroundFields[varCluster],
 	varNamespace:               aroundFields[varNamespace],
 	varNamespace + ".metadata": aroundFields[varNamespace+".metadata"],

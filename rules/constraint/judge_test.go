@@ -243,6 +243,8 @@ func TestRemembered(t *testing.T) {
 		},
 		"unknown":    func(b *Bundle, _ *Namespace) { b.Unknown = Channel },
 		"deprecated": func(b *Bundle, _ *Namespace) { b.Deprecated.Version = "x" },
+		"change":     func(b *Bundle, _ *Namespace) { b.Change = &Change{Digest: "sha256:aa"} },
+		"from":       func(b *Bundle, _ *Namespace) { b.Change = &Change{Digest: "sha256:aa", From: "etcd.v0"} },
 		"namespace":  func(_ *Bundle, ns *Namespace) { ns.Name = "other" },
 		"label":      func(_ *Bundle, ns *Namespace) { ns.Labels = map[string]string{"tier": "x"} },
 		"labels":     func(_ *Bundle, ns *Namespace) { ns.Unknown = true },

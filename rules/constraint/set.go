@@ -253,6 +253,9 @@ func digest(b *Bundle, ns Namespace) factsKey {
 	}
 	text(b.CSV, b.Package, b.Version, b.Channel, b.Catalog.Namespace, b.Catalog.Name, ns.Name,
 		b.Deprecated.Package, b.Deprecated.Channel, b.Deprecated.Version)
+	if b.Change != nil {
+		text(b.Change.Digest, b.Change.From)
+	}
 	unknown := b.Unknown
 	if ns.Unknown {
 		unknown |= NamespaceLabels

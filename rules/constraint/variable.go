@@ -35,6 +35,8 @@ const (
 	CatalogState
 	// Deprecation is what the catalog says is deprecated.
 	Deprecation
+	// ChangeSet is what the bundle changes of what is installed.
+	ChangeSet
 	// CatalogImage is the digest of the image that the pods of the CatalogSource run.
 	CatalogImage
 )
@@ -43,13 +45,13 @@ const (
 const InCSV = Contents | Annotations
 
 // bundleAttributes are those of the bundle itself, without its environment.
-const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation
+const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Properties | InCSV | Scope | Deprecation | ChangeSet
 
 // attributeNames are the names for messages, in the order of the bits.
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog", "digest of the image that the CatalogSource runs"}
+	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -71,6 +73,7 @@ const (
 	varChannel    = "channel"
 	varCatalog    = "catalog"
 	varDeprecated = "deprecated"
+	varChange     = "change"
 	varNamespace  = "namespaceObject"
 	varCluster    = "cluster"
 
@@ -149,6 +152,14 @@ var variables = []variable{
 			return types.NewStringInterfaceMap(types.DefaultTypeAdapter,
 				map[string]any{"package": m.seen(d.Package), "channel": m.seen(d.Channel), "version": m.seen(d.Version)})
 		}},
+	{name: varChange, declared: cel.MapType(cel.StringType, cel.ListType(cel.StringType)), attribute: ChangeSet,
+		of: func(a *activation) ref.Val { return a.differences().values }},
+	{name: "change.digest", declared: cel.StringType, attribute: ChangeSet,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.change().Digest) }},
+	{name: "change.from", declared: cel.StringType, attribute: ChangeSet,
+		read: func(m *measure, b *Bundle, _ *Cluster) ref.Val { return m.seen(b.change().From) }},
+	{name: "change.first", declared: cel.BoolType, attribute: ChangeSet,
+		read: func(_ *measure, b *Bundle, _ *Cluster) ref.Val { return types.Bool(b.change().From == "") }},
 	{name: varClusterPermissions, declared: ruleLists, attribute: Contents | Scope,
 		of: func(a *activation) ref.Val { return a.lists().clusterPermissions }},
 	{name: varPermissions, declared: ruleLists, attribute: Contents, of: func(a *activation) ref.Val { return a.lists().permissions }},
@@ -171,6 +182,14 @@ func ofCatalog(read func(m *measure, c olm.CatalogSource) ref.Val) func(*measure
 	}
 }
 
+// change returns the change of the bundle; an empty one if it is not known, of which rules read nothing.
+func (b *Bundle) change() *Change {
+	if b.Change == nil {
+		return &Change{}
+	}
+	return b.Change
+}
+
 // notKnown describes unknown attributes of the bundle, or of what surrounds it, in a message.
 func (b *Bundle) notKnown(a Attributes) string {
 	if a&CatalogState != 0 && b.Catalog != (olm.Catalog{}) {
@@ -190,7 +209,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 		return "something that it depends on is not known"
 	}
 	verb := " are not known"
-	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation) == 0 {
+	if len(names) == 1 && a&(Properties|NamespaceLabels|ClusterVersion|Contents|Scope|Annotations|Deprecation|ChangeSet) == 0 {
 		verb = " is not known"
 	}
 	if len(names) > 1 {

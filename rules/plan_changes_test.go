@@ -1,0 +1,43 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// TestConstraintOnChange: a Constraint judges every package by what its plan changes.
+func TestConstraintOnChange(t *testing.T) {
+	constraints := constraint.NewSet([]*constraint.Definition{constraint.Define(constraint.Meta{Name: "reviewed"},
+		`[{"type":"olm.constraint","value":{"cel":{"rule":"change.first || change.risky.size() == 0"}}}]`, "")}, constraint.Cluster{Version: "1.36.3"})
+	harmless := etcdChange(func(s *change.Set) { s.Differences = differences[1:] })
+	for _, c := range []struct {
+		name    string
+		changes Changes
+		first   bool
+		want    Decision
+		says    string
+	}{
+		{name: "not read yet", changes: func(*olm.InstallPlan, []Replacement) *PlanChanges { return nil }, want: Hold, says: "the changes of what is installed are not known"},
+		{name: "no one reads contents", want: Hold},
+		{name: "cannot be read", changes: reading(nil, etcdChange(func(s *change.Set) { s.Fault = "gone" })), want: Hold},
+		{name: "a risky change", changes: reading(nil, etcdChange(nil)), want: Deny},
+		{name: "another change", changes: reading(nil, harmless)},
+		{name: "a first installation", first: true, changes: reading(nil, etcdChange(func(s *change.Set) { s.From, s.FromVersion = "", "" }))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := pendingPlan("etcd 0.9.2")
+			contents := NamespaceContents{Exists: true, Constraints: constraints, Plans: []*olm.InstallPlan{plan}, Changes: c.changes}
+			if !c.first {
+				contents.CSVs = etcdInstalled()
+			}
+			v := JudgePlan(PlanInput{Plan: plan, Namespace: NewNamespace("shop", contents)})
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("%s, want %s: %s", v.Decision, c.want, v.Refusal())
+			}
+		})
+	}
+}
