@@ -13,6 +13,7 @@ var commands = []struct {
 	tests            []string
 	why              string
 }{
+	{document: "README.md", begins: "$ opgate diff shop/install-x7", tests: []string{"TestLoopOLM"}},
 	{document: "README.md", begins: "$ kubectl patch installplan install-etcd-0.9.4", tests: []string{"TestReadme"}},
 	{document: "README.md", begins: "git clone",
 		why: "make demo fails by itself if a step does not end as it says; its first run takes minutes"},
@@ -31,6 +32,7 @@ var commands = []struct {
 	{document: "docs/check.md", begins: "kustomize build", why: "needs kustomize; TestScripts pipes manifests"},
 	{document: "docs/consent.md", begins: "kubectl annotate installplan", tests: []string{"TestConsentByAnnotation"}},
 	{document: "docs/consent.md", begins: "kubectl create rolebinding approvers", tests: []string{"TestConsentByAnnotation"}},
+	{document: "docs/consent.md", begins: "opgate diff shop/install-x7", tests: []string{"TestLoopOLM"}},
 	{document: "docs/constraints.md", begins: "kubectl patch installplan -n shop install-x7", tests: []string{"TestReadme"}},
 	{document: "docs/constraints.md", begins: "$ kubectl get constraints", tests: []string{"TestPrinterColumns"}},
 	{document: "docs/constraints.md", begins: "kubectl patch constraint maintenance",
