@@ -3,6 +3,7 @@ package contents
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -150,10 +151,20 @@ func (c *Cache) process(ctx context.Context) bool {
 	if c.Panics.Run("contents", func() { reading, err = Read(requestContext, c.Source, plan, replacements) }) {
 		reading, err = nil, fmt.Errorf("opgate failed while it read InstallPlan %s; its log says where", plan)
 	}
-	if c.update(id, reading, err) {
+	if errors.Is(err, errDeleted) || reading != nil && reading.Finished {
+		c.drop(id)
+	} else if c.update(id, reading, err) {
 		c.Changed(plan.Namespace)
 	}
 	return true
+}
+
+// drop forgets a plan. One that is asked for again is read again.
+func (c *Cache) drop(id types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, id)
+	c.queue.Forget(id)
 }
 
 // update stores a reading and reports whether it differs from the last one. What could not be read is read again.

@@ -218,3 +218,21 @@ func TestCacheApproved(t *testing.T) {
 		}
 	})
 }
+
+// TestCacheFinished sends no request for a plan that is gone, whatever happens to what it was read from.
+func TestCacheFinished(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.Get(f.plan, f.csvs)
+		f.seen()
+		stored := at("installplans", "shop/p")
+		f.store.set(stored, strings.ReplaceAll(f.store.m[stored], "RequiresApproval", "Complete"))
+		f.configMapChanged()
+		f.seen()
+		asked := len(f.store.asked)
+		f.configMapChanged()
+		time.Sleep(time.Hour)
+		if n := f.seen(); n != 0 || len(f.store.asked) != asked {
+			t.Errorf("%d changes, asked for %v", n, f.store.asked[asked:])
+		}
+	})
+}

@@ -60,6 +60,9 @@ const (
 // errStale is returned while the objects that are read are not those of the snapshot that asks.
 var errStale = errors.New("the API server has another version of it than the snapshot; it is read again")
 
+// errDeleted is returned for a plan that does not exist.
+var errDeleted = errors.New("it does not exist")
+
 // Unpacked is a ConfigMap that a bundle was read from.
 type Unpacked struct {
 	types.NamespacedName
@@ -77,13 +80,18 @@ type Reading struct {
 	Definitions []string
 	// Approved reports whether OLM may have written steps of the plan already, so that they are compared with themselves.
 	Approved bool
+	// Finished reports whether OLM is done with the plan.
+	Finished bool
 }
 
 // Read reads what a plan changes. An error means that it is not known (yet); what cannot be read whenever it is tried is in the Fault of a
 // change set.
 func Read(ctx context.Context, source Source, plan types.NamespacedName, replacements []rules.Replacement) (*Reading, error) {
 	raw, err := source.Get(ctx, plans, plan)
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, errDeleted)
+	case err != nil:
 		return nil, fmt.Errorf("read InstallPlan %s: %w", plan, err)
 	}
 	stored, err := olm.DecodePlan(raw)
@@ -92,6 +100,7 @@ func Read(ctx context.Context, source Source, plan types.NamespacedName, replace
 	}
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
 	r.Approved = stored.Spec.Approved
+	r.Finished = stored.Status.Phase == olm.PhaseComplete || stored.Status.Phase == olm.PhaseFailed
 	r.Plan, r.Replacements, r.ByCSV = stored.ContentsDigest(), replacements, map[string]*change.Set{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
