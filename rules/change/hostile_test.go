@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
-
-// patience is how long a comparison of hostile contents may take on a busy machine. Each of them takes less than a second on an idle one.
-const patience = 10 * time.Second
 
 // manyRules returns a list of n rules, each made from its number by format.
 func manyRules(n int, format func(int) string) string {
@@ -66,14 +62,8 @@ func TestHostileRules(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			start := time.Now()
 			from := read(t, "a.v1", []json.RawMessage{csvManifest("a.v1", test.before)})
 			set := Compare(from, read(t, "a.v2", []json.RawMessage{csvManifest("a.v2", test.after)}))
-			if took := time.Since(start); took > patience {
-				t.Errorf("took %s", took)
-			} else {
-				t.Logf("took %s", took)
-			}
 			if got := set.Fault + strings.Join(set.Notes, "") + strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
 				t.Errorf("got %.300q, want %q", got, test.want)
 			}
@@ -177,13 +167,7 @@ func TestHostileDefinitions(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			start := time.Now()
 			set := Compare(ReadContents("", []json.RawMessage{test.before}), ReadContents("", []json.RawMessage{test.after}))
-			if took := time.Since(start); took > patience {
-				t.Errorf("took %s", took)
-			} else {
-				t.Logf("took %s", took)
-			}
 			if got := set.Fault + strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
 				t.Errorf("got %.300q, want %q", got, test.want)
 			}

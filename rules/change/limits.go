@@ -13,11 +13,11 @@ import (
 const (
 	// maxBytes bounds all manifests of a bundle, after decompression. A ConfigMap holds 1 MiB, which compresses manifests some ten times.
 	maxBytes = 16 << 20
-	// maxValues bounds their JSON values, as olm.CountValues counts them. The largest bundles in use have some 300,000.
+	// maxValues bounds their JSON values, as olm.CountValues counts them.
 	maxValues = 1 << 20
 	// maxObjects bounds the number of objects.
 	maxObjects = 4096
-	// maxDepth bounds the nesting of objects and lists. The deepest schemas in use have some 60 levels.
+	// maxDepth bounds the nesting of objects and lists.
 	maxDepth = 128
 	// maxVersions bounds the versions of a CustomResourceDefinition, and maxServed those that are compared with each other.
 	maxVersions, maxServed = 64, 8
