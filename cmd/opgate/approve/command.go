@@ -9,7 +9,7 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/cmd/opgate/args"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
@@ -47,7 +47,7 @@ func Command() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			var ok bool
-			if a.plan, ok = args.NamespacedName(names[0]); !ok {
+			if a.plan, ok = cli.NamespacedName(names[0]); !ok {
 				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
 			}
 			config, err := kubeconfig.Load(file)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -43,7 +44,7 @@ func run(data []byte, args ...string) (stdout, stderr string, code int) {
 	cmd.SetErr(&errs)
 	cmd.SetArgs(append([]string{"-f", "-"}, args...))
 	err := cmd.Execute()
-	if coded, ok := errors.AsType[*exitError](err); ok {
+	if coded, ok := errors.AsType[*cli.ExitError](err); ok {
 		code = coded.ExitCode()
 	} else if err != nil {
 		code = -1

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -21,19 +22,8 @@ const (
 	exitUnusable = 2 // the command line or the input cannot be used, and nothing was judged
 )
 
-// exitError is an error with the exit code of the process. Its message is empty if everything has been printed.
-type exitError struct {
-	code    int
-	message string
-}
-
-func (e *exitError) Error() string { return e.message }
-
-// ExitCode returns the exit code of the process.
-func (e *exitError) ExitCode() int { return e.code }
-
 func usage(format string, args ...any) error {
-	return &exitError{exitUnusable, "check: " + fmt.Sprintf(format, args...) + `; see "opgate check --help"`}
+	return &cli.ExitError{Code: exitUnusable, Message: "check: " + fmt.Sprintf(format, args...) + `; see "opgate check --help"`}
 }
 
 // asIfApprovedNow is the value of --as-if by which every InstallPlan is judged.
@@ -221,13 +211,13 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		if err := printProblems(stderr, problems); err != nil {
 			return fmt.Errorf("write problems: %w", err)
 		}
-		return &exitError{exitUnusable, "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
+		return &cli.ExitError{Code: exitUnusable, Message: "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
 	}
 	if err := result.print(stdout, stderr, o.output); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
 	if result.count[rules.Hold]+result.count[rules.Deny] > 0 {
-		return &exitError{code: exitRefused}
+		return &cli.ExitError{Code: exitRefused}
 	}
 	return nil
 }

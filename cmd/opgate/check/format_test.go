@@ -15,6 +15,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 // TestSARIF: what all samples get together fits the schema of SARIF 2.1.0.
@@ -35,7 +37,7 @@ func TestSARIF(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetErr(io.Discard)
 		cmd.SetArgs(append(args, "-o", "sarif"))
-		if err, failed := errors.AsType[*exitError](cmd.Execute()); failed && err.code != exitRefused {
+		if err, failed := errors.AsType[*cli.ExitError](cmd.Execute()); failed && err.Code != exitRefused {
 			t.Fatal(err)
 		}
 		report, err := jsonschema.UnmarshalJSON(&out)
@@ -194,11 +196,11 @@ func TestDocument(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetErr(&errs)
 		cmd.SetArgs(strings.Fields(m[1]))
-		refused, ok := errors.AsType[*exitError](cmd.Execute())
+		refused, ok := errors.AsType[*cli.ExitError](cmd.Execute())
 		if strings.Contains(m[1], " - ") || strings.HasSuffix(m[1], " -") {
 			continue // the text that is piped in is tested elsewhere
 		}
-		if !ok || refused.code != exitRefused || out.Len() == 0 {
+		if !ok || refused.Code != exitRefused || out.Len() == 0 {
 			t.Errorf("opgate check %s: %v\n%s%s", m[1], refused, out.String(), errs.String())
 		}
 	}

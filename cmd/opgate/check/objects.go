@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -36,7 +37,7 @@ func ReadObjects(files []string, namespace string, stdin io.Reader, stderr io.Wr
 		if err := printProblems(stderr, problems); err != nil {
 			return nil, fmt.Errorf("write problems: %w", err)
 		}
-		return nil, &exitError{exitUnusable, counted(len(problems), "problem") + " in the input"}
+		return nil, &cli.ExitError{Code: exitUnusable, Message: counted(len(problems), "problem") + " in the input"}
 	}
 	if left := (skipped{documents: len(m.foreign)}); left.documents > 0 {
 		fmt.Fprintln(stderr, "skipped: "+left.String())

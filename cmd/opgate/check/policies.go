@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -21,7 +22,7 @@ func Policies(files []string, namespace string, stdin io.Reader, stderr io.Write
 		if err := printProblems(stderr, problems); err != nil {
 			return nil, fmt.Errorf("write problems: %w", err)
 		}
-		return nil, &exitError{exitUnusable, counted(len(problems), "problem") + " in the input"}
+		return nil, &cli.ExitError{Code: exitUnusable, Message: counted(len(problems), "problem") + " in the input"}
 	}
 	var policies []*rules.OperatorPolicy
 	for _, o := range loaded.objects {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -77,7 +78,7 @@ func judged(t *testing.T, args ...string) (items []item, code int) {
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SetArgs(append(args, "-o", "json"))
-	if err, ok := errors.AsType[*exitError](cmd.Execute()); ok {
+	if err, ok := errors.AsType[*cli.ExitError](cmd.Execute()); ok {
 		code = err.ExitCode()
 	}
 	for line := range strings.Lines(errs.String()) {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 type object = map[string]any
@@ -92,8 +94,8 @@ func run(t *testing.T, args ...string) (stdout, message string, code int) {
 	cmd.SetErr(&errs)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
-	if failed, ok := errors.AsType[*exitError](err); ok {
-		return out.String(), errs.String() + failed.message, failed.code
+	if failed, ok := errors.AsType[*cli.ExitError](err); ok {
+		return out.String(), errs.String() + failed.Message, failed.Code
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
 )
 
@@ -25,19 +26,8 @@ const (
 	exitUnusable  = 2 // the command line or the input cannot be used, or a plan cannot be compared
 )
 
-// exitError is an error with the exit code of the process. Its message is empty if everything has been printed.
-type exitError struct {
-	code    int
-	message string
-}
-
-func (e *exitError) Error() string { return e.message }
-
-// ExitCode returns the exit code of the process.
-func (e *exitError) ExitCode() int { return e.code }
-
 func unusable(format string, args ...any) error {
-	return &exitError{exitUnusable, "diff: " + fmt.Sprintf(format, args...)}
+	return &cli.ExitError{Code: exitUnusable, Message: "diff: " + fmt.Sprintf(format, args...)}
 }
 
 func usage(format string, args ...any) error {
@@ -194,7 +184,7 @@ func (o *options) run(ctx context.Context, plans []types.NamespacedName, stdin i
 		}
 	}
 	if code != 0 {
-		return &exitError{code: code}
+		return &cli.ExitError{Code: code}
 	}
 	return nil
 }
@@ -216,7 +206,7 @@ func (o *options) compare(ctx context.Context, plans []types.NamespacedName, std
 
 // coded returns an error with the exit code for what is unusable.
 func coded(err error) error {
-	if own, ok := errors.AsType[*exitError](err); ok {
+	if own, ok := errors.AsType[*cli.ExitError](err); ok {
 		return own
 	}
 	return unusable("%v", err)

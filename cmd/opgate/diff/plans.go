@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/opgate/opgate/cmd/opgate/args"
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -18,7 +18,7 @@ import (
 
 // parsePlan reads NAMESPACE/PLAN.
 func parsePlan(arg string) (types.NamespacedName, error) {
-	key, ok := args.NamespacedName(arg)
+	key, ok := cli.NamespacedName(arg)
 	if !ok {
 		return key, usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
 	}

@@ -1,5 +1,5 @@
-// Package args parses arguments that several commands take.
-package args
+// Package cli is what the commands share: how they read arguments, and how they end.
+package cli
 
 import (
 	"strings"
