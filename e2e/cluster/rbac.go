@@ -38,7 +38,10 @@ const (
 )
 
 // AdmissionRules are what Opgate may do on every replica, to judge what others write.
-func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole, contentsRole) }
+func AdmissionRules() ([]rbacv1.PolicyRule, error) { return shippedRules(admissionRole) }
+
+// ContentsRules are what Opgate may do besides on every replica, to read what plans change.
+func ContentsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(contentsRole) }
 
 // CertsRules are what Opgate may do besides, to maintain its certificates and webhook configurations, and for the leader
 // election of this.

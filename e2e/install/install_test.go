@@ -84,7 +84,7 @@ func (s *site) wantOnlyOursLocked(t *testing.T) {
 		harness.Object(`{apiVersion: v1, kind: Namespace, metadata: {name: free}}`),
 		harness.Object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: free, namespace: %s}, spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}`, namespace),
 		harness.Object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: free}}`),
-		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: CatalogSource, metadata: {name: free, namespace: olm}, spec: {sourceType: grpc, address: "127.0.0.1:1"}}`),
+		harness.Object(`{apiVersion: operators.coreos.com/v2, kind: OperatorCondition, metadata: {name: free, namespace: %s}}`, namespace),
 		// Ours, in the one namespace that is never judged.
 		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: free, namespace: %s}, spec: {name: etcd, source: a, sourceNamespace: olm}}`, cluster.OpgateNamespace),
 	} {

@@ -71,7 +71,7 @@ func Unused(used []Right, rules ...rbacv1.PolicyRule) []Right {
 // UnusedShipped returns the rights that Opgate is shipped with and that no used one needs.
 func UnusedShipped(used []Right) ([]Right, error) {
 	var all []rbacv1.PolicyRule
-	for _, shipped := range []func() ([]rbacv1.PolicyRule, error){cluster.AdmissionRules, cluster.CertsRules, cluster.LoopRules, cluster.BackstopRules} {
+	for _, shipped := range []func() ([]rbacv1.PolicyRule, error){cluster.AdmissionRules, cluster.ContentsRules, cluster.CertsRules, cluster.LoopRules, cluster.BackstopRules} {
 		rules, err := shipped()
 		if err != nil {
 			return nil, err
