@@ -151,8 +151,7 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stand
 			`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"NAME"}}`,
 			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"NAME"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"NAME"}}`,
-			`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"NAME"},"spec":{"sourceType":"grpc"}}`,
-			`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"NAME"}}`,
+			`{"apiVersion":"operators.coreos.com/v2","kind":"OperatorCondition","metadata":{"name":"NAME"}}`,
 		} {
 			manifest = strings.NewReplacer("NAMESPACE", in, "NAME", name).Replace(manifest)
 			harness.Kubectl(t, e.Cluster, cluster.Admin, manifest, "create", "--dry-run=server", "-n", in, "-f", "-")
@@ -172,6 +171,12 @@ func wantWritable(t *testing.T, e *harness.Env, namespace string, waiting, stand
 		harness.Subscription(cluster.OpgateNamespace, name, harness.ForeignCatalog, "Automatic"), harness.InstallPlan(cluster.OpgateNamespace, name, harness.ForbiddenVersion),
 	} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, u), "create", "--dry-run=server", "-f", "-")
+	}
+	for _, manifest := range []string{
+		`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{"name":"NAME"},"spec":{"sourceType":"grpc"}}`,
+		`{"apiVersion":"operators.coreos.com/v1","kind":"OperatorGroup","metadata":{"name":"NAME"}}`,
+	} {
+		harness.Kubectl(t, e.Cluster, cluster.Admin, strings.ReplaceAll(manifest, "NAME", name), "create", "--dry-run=server", "-n", cluster.OpgateNamespace, "-f", "-")
 	}
 	// OLM fails a plan permanently when it cannot write the Subscription to a dependency for a minute.
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.Subscription(namespace, name, harness.GoodCatalog, "Automatic")), "create", "--dry-run=server", "-f", "-")
