@@ -36,6 +36,7 @@ func growing(name, csv string, images bool, secrets ...string) olm.Package {
 		Objects: map[string]any{"priorityclass.json": &schedulingv1.PriorityClass{
 			TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}, ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000,
 		}},
+		Permissions: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}},
 		Release: func(version string, p *olm.Package) {
 			p.ClusterPermissions = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}}}
 			if version == "0.9.2" {
