@@ -70,7 +70,9 @@ type entry struct {
 	replacements []rules.Replacement
 	asked        time.Time
 	reading      *Reading
-	problem      string
+	// before is the last successful reading from before the plan was approved.
+	before  *Reading
+	problem string
 }
 
 // New returns a cache. Start runs it.
@@ -93,7 +95,7 @@ func (c *Cache) Get(plan *olm.InstallPlan, replacements []rules.Replacement) *ru
 	}
 	e.asked = c.Now()
 	if e.digest != digest || !slices.Equal(e.replacements, replacements) {
-		e.digest, e.replacements, e.reading = digest, replacements, nil
+		e.digest, e.replacements, e.reading, e.before = digest, replacements, nil, nil
 		c.queue.Forget(id)
 		c.queue.Add(id)
 	}
@@ -172,8 +174,8 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[id]
-	if e == nil {
-		return false // dropped in the meantime
+	if e == nil || err == nil && (reading.Plan != e.digest || !slices.Equal(reading.Replacements, e.replacements)) {
+		return false // dropped, or asked for in another state, in the meantime: Get has queued it, or will
 	}
 	problem := ""
 	if err != nil {
@@ -182,7 +184,9 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 		c.queue.AddRateLimited(id)
 	} else {
 		c.queue.Forget(id)
-		if e.reading != nil && e.problem == "" && reading.Approved && !e.reading.Approved {
+		if !reading.Approved {
+			e.before = reading
+		} else if e.before != nil {
 			reading = e.beforeApproval(reading)
 		}
 		c.replaced(reading)
@@ -201,9 +205,9 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 // beforeApproval returns what was read before a plan was approved, which is what a user has consented to: OLM writes definitions before the
 // ClusterServiceVersion, and then they differ from nothing. Only the ConfigMaps are those of now.
 func (e *entry) beforeApproval(now *Reading) *Reading {
-	r := *e.reading
+	r := *e.before
 	r.Unpacked, r.ByCSV = now.Unpacked, map[string]*change.Set{}
-	for name, set := range e.reading.ByCSV {
+	for name, set := range e.before.ByCSV {
 		kept := *set
 		if now := now.ByCSV[name]; now != nil {
 			kept.Fault = now.Fault // a ConfigMap is missing, or there again

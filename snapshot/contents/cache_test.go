@@ -209,6 +209,20 @@ func TestCacheApproved(t *testing.T) {
 			t.Errorf("after the approval it is %+v", after)
 		}
 
+		// An API server that is away in these seconds does not change that.
+		f.store.fail(errors.New("the API server is away"))
+		f.configMapChanged()
+		f.seen()
+		if fault := f.set(t).Fault; !strings.Contains(fault, "not read yet") {
+			t.Errorf("fault %q", fault)
+		}
+		f.store.fail(nil)
+		time.Sleep(lastRetry)
+		f.seen()
+		if after := f.set(t); after.Digest() != before.Digest() {
+			t.Errorf("after an outage it is %+v", after)
+		}
+
 		// An edited ConfigMap shows nevertheless.
 		f.store.set("configmaps olm/bundle", unpacked(t, "1", managed, csvJSON(t, "etcdoperator.v2", "secrets", "nodes"), definition))
 		f.configMapChanged()
