@@ -56,7 +56,7 @@ func FuzzContentsDigest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b string) {
 		for key := range defaultedKeys {
 			if strings.Contains(a+b, key) {
-				t.Skip()
+				return // not a value that both sides read alike
 			}
 		}
 		equal := ContentsDigest([]byte(a)) == ContentsDigest([]byte(b))
