@@ -4,15 +4,17 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LOCAL = cd e2e && go run ./cmd/local
+# With the flags of the opgate that it starts, so that the libraries of both are compiled once.
+LOCAL = cd e2e && CGO_ENABLED=0 go run -trimpath ./cmd/local
 LINT = go tool -modfile=.golangci.mod golangci-lint
+ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
 # Repeats the output of failed tests at the end, after everything else (docs/decisions/2026-11-22-gotestsum.md).
 GOTESTSUM = go tool -modfile='$(CURDIR)/.gotestsum.mod' gotestsum --format-icons=text --format-hide-empty-pkg --hide-summary=skipped
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/opgate
@@ -36,6 +38,21 @@ image: ## Build the container image into bin/image, without a container engine; 
 .PHONY: sbom
 sbom: ## List the Go modules in the image's binaries in bin/opgate.spdx.json
 	@$(IMAGE) sbom $(IMAGE_FLAGS) --output='$(CURDIR)/bin/opgate.spdx.json'
+
+.PHONY: bundle
+bundle: ## Make a bundle for OLM and a catalog with it in bin/bundle; VERSION, REPLACES, OPGATE_IMAGE, BUNDLE_IMAGE and OLM_IDENTITY say of what and for whom
+	@cd e2e && go run ./cmd/bundle --output='$(CURDIR)/bin/bundle' $(if $(filter command line environment,$(origin VERSION)),--version='$(VERSION:v%=%)') \
+		$(if $(REPLACES),--replaces='$(REPLACES:v%=%)') $(if $(OPGATE_IMAGE),--image='$(OPGATE_IMAGE)') \
+		$(if $(BUNDLE_IMAGE),--bundle-image='$(BUNDLE_IMAGE)') $(if $(OLM_IDENTITY),--olm-identity='$(OLM_IDENTITY)')
+
+# A version that is given, on the command line or by the environment; otherwise the tag of the commit, see e2e/cmd/release.
+RELEASE_VERSION = $(if $(filter-out file,$(origin VERSION)),--version='$(VERSION)')
+
+.PHONY: release-dry-run
+release-dry-run: ## Build and sign everything of a release into bin/release, and publish nothing; KEY=file signs with a private key, BASE=scratch needs no registry
+	@cd e2e && go run ./cmd/release build --dir='$(CURDIR)/bin/release' --created=$(SOURCE_DATE_EPOCH) $(RELEASE_VERSION) \
+		$(if $(PLATFORMS),--platform='$(PLATFORMS)') $(if $(TARGETS),--target='$(TARGETS)') $(if $(BASE),--base='$(BASE)') \
+		$(if $(KEY),--key='$(abspath $(KEY))') $(if $(BUILDER),--builder='$(BUILDER)')
 
 .PHONY: test
 test: test-unit test-e2e ## Run every test: units with the race detector, then a real API server (built from source the first time)
@@ -65,8 +82,17 @@ E2E = loop gate install dependency conversion
 # The timeout is for a machine several times slower than usual.
 E2E_FLAGS = -race -shuffle=on -count=1 -timeout 75m
 
+.PHONY: matrix
+matrix: ## Run the same tests on several versions of Kubernetes and OLM, built from source, and write docs/compatibility.md; ROWS=kubernetes-1.32,olm-0.28 runs some
+	cd e2e && go run ./cmd/matrix $(if $(ROWS),--row='$(ROWS)')
+
 .PHONY: bench
-bench: ## Run the benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
+bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report and plot in bin/bench.json and .svg
+	@mkdir -p bin
+	cd e2e && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check
 	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
@@ -87,8 +113,9 @@ down: ## Stop what `make up` started
 	@$(LOCAL) down
 
 .PHONY: lint
-lint: ## Reject phrases that are not of the field (internal/vocabulary), and run golangci-lint (built from its module the first time)
+lint: ## Reject phrases that are not of the field (internal/vocabulary), and run actionlint and golangci-lint (built from their modules the first time)
 	go test -count=1 ./internal/vocabulary
+	$(ACTIONLINT)
 	$(LINT) run ./...
 	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
 

@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	repository = "ghcr.io/opgate/opgate"
+	publicRegistry = "ghcr.io"
+	repository     = publicRegistry + "/opgate/opgate"
 	// quick makes a release do in seconds what may take minutes.
-	quick = "certificates.selfManaged.caOverlap=2s,drainDelay=1s,drainTimeout=1s"
+	quick = "certificates.selfManaged.caOverlap=2s,drain.delay=1s,drain.timeout=1s"
 	// helmTimeout bounds an installation, an upgrade and a removal each; they take seconds.
 	helmTimeout = "10m"
 )
@@ -34,7 +35,7 @@ const (
 // may end one that is in use. How long controllers, the node and the API server take to know of a pod that ends, and of a CA, depends on
 // the machine.
 func patiently() string {
-	return fmt.Sprintf("drainDelay=%s,drainTimeout=100s,certificates.selfManaged.caOverlap=%s", seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
+	return fmt.Sprintf("drain.delay=%s,drain.timeout=100s,certificates.selfManaged.caOverlap=%s", seconds(speed.Scale(5*time.Second)), seconds(speed.Scale(2*time.Second)))
 }
 
 // seconds is a duration as values of the chart say it.
@@ -46,7 +47,8 @@ var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 // are processes of this machine, which the API server reaches by way of a Service.
 type site struct {
 	*harness.Env
-	node *node.Node
+	node   *node.Node
+	binary string // of Opgate
 }
 
 func startSite(t *testing.T) *site {
@@ -58,12 +60,12 @@ func startSite(t *testing.T) *site {
 			s.logs(t)
 		}
 	})
-	binary, err := s.BuildOpgate(t.Context())
-	if err != nil {
+	var err error
+	if s.binary, err = s.BuildOpgate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if s.node, err = node.Start(t.Context(), s.Cluster, node.Options{
-		Images: map[string]node.Program{repository: node.Opgate(binary)},
+		Images: map[string]node.Program{repository: node.Opgate(s.binary)},
 		Log:    os.Stderr,
 	}); err != nil {
 		t.Fatal(err)
@@ -111,7 +113,18 @@ func (s *site) wantNothingForbidden(t *testing.T) {
 // helm runs helm, wants it to succeed and returns what it printed.
 func (s *site) helm(t *testing.T, args ...string) string {
 	t.Helper()
-	result, err := s.Helm(t.Context(), append(args, "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout)...)
+	return succeed(t, s.Helm, args)
+}
+
+// helm3 is helm with Helm 3.
+func (s *site) helm3(t *testing.T, args ...string) string {
+	t.Helper()
+	return succeed(t, s.Helm3, args)
+}
+
+func succeed(t *testing.T, helm func(ctx context.Context, args ...string) (cluster.Result, error), args []string) string {
+	t.Helper()
+	result, err := helm(t.Context(), append(args, "--namespace", cluster.OpgateNamespace, "--timeout", helmTimeout)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +220,13 @@ func (s *site) wantHeld(t *testing.T, namespace string) {
 	harness.Eventually(t, "the webhooks are not called", func(ctx context.Context) error {
 		return s.attempt(ctx, try{user: cluster.Admin, object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")})
 	})
+	s.wantBackstop(t, namespace)
+}
+
+// wantBackstop wants the API server to refuse by itself, soon: it does so before it calls validating webhooks. The leader writes
+// the policies for it, which may be some time after the first pod is ready.
+func (s *site) wantBackstop(t *testing.T, namespace string) {
+	t.Helper()
 	harness.Eventually(t, "the API server refuses by itself", func(ctx context.Context) error {
 		err := s.attempt(ctx, try{user: cluster.Admin, object: harness.InstallPlan(namespace, "another", harness.ForbiddenVersion)})
 		if err == nil || !strings.Contains(err.Error(), "held by the API server") {

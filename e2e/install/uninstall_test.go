@@ -36,6 +36,7 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the namespace first",
 			steps: func(t *testing.T) {
+				s.wantBackstop(t, namespace)
 				s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
 				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
 				s.wantHeld(t, namespace)
