@@ -21,6 +21,7 @@ type beyond struct {
 	VersionRange        json.RawMessage `json:"versionRange,omitempty"`
 	Deprecated          json.RawMessage `json:"deprecated,omitempty"`
 	Consent             json.RawMessage `json:"consent,omitempty"`
+	Catalog             json.RawMessage `json:"catalog,omitempty"`
 	StatusConfig        json.RawMessage `json:"statusConfig,omitempty"`
 	// UpgradesProgressing of complianceConfig is left out where it has its default and another field of
 	// complianceConfig is there, as in every policy that has passed admission; null stands for none.
@@ -30,12 +31,14 @@ type beyond struct {
 // Fields, as they stand in the JSON of both versions.
 const (
 	fieldSpec                = "spec"
+	fieldStatus              = "status"
 	fieldSubscription        = "subscription"
 	fieldInstallPlanApproval = "installPlanApproval"
 	fieldUpgradeApproval     = "upgradeApproval"
 	fieldVersionRange        = "versionRange"
 	fieldDeprecated          = "deprecated"
 	fieldConsent             = "consent"
+	fieldCatalog             = "catalog"
 	fieldStatusConfig        = "statusConfig"
 	fieldComplianceConfig    = "complianceConfig"
 	fieldUpgradesProgressing = "upgradesProgressing"
@@ -70,6 +73,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	putBack(spec, fieldVersionRange, extra.VersionRange)
 	putBack(spec, fieldDeprecated, extra.Deprecated)
 	putBack(spec, fieldConsent, extra.Consent)
+	putBack(spec, fieldCatalog, extra.Catalog)
 	if config, ok := spec[fieldComplianceConfig].(map[string]any); ok {
 		config = maps.Clone(config)
 		_, set := config[fieldUpgradesProgressing]
@@ -119,6 +123,7 @@ func ToV1beta1(content map[string]any) map[string]any {
 	extra.VersionRange = takeOut(spec, fieldVersionRange)
 	extra.Deprecated = takeOut(spec, fieldDeprecated)
 	extra.Consent = takeOut(spec, fieldConsent)
+	extra.Catalog = takeOut(spec, fieldCatalog)
 	if len(contradictions(spec)) == 0 {
 		extra.StatusConfig = takeOut(spec, fieldStatusConfig)
 	}

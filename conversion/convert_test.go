@@ -103,6 +103,9 @@ func TestConvert(t *testing.T) {
 		"consent travels": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{"accepted":["sha256:aa"],"permissions":"Hold"}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {consent: {permissions: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
+		"catalog travels": {
+			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"catalog":{"accepted":["sha256:aa"],"image":"Hold"}}'}}, spec: {subscription: {}}}`,
+			`{metadata: {name: a}, spec: {catalog: {image: Hold, accepted: ["sha256:aa"]}, subscription: {}}}`, ""},
 		"an empty consent is not none": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"consent":{}}'}}, spec: {subscription: {}}}`,
 			`{metadata: {name: a}, spec: {consent: {}, subscription: {}}}`, ""},
@@ -302,6 +305,9 @@ func (r random) v1beta2() map[string]any {
 		spec["consent"] = pick[any](r, map[string]any{}, map[string]any{"permissions": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
 	}
 	if r.chance(20) {
+		spec["catalog"] = pick[any](r, map[string]any{}, map[string]any{"image": "Hold", "accepted": []any{"sha256:aa"}}, nil, r.anything(0))
+	}
+	if r.chance(20) {
 		spec["statusConfig"] = pick[any](r, map[string]any{"upgradesAvailable": "Condition"}, map[string]any{"upgradesAvailable": "NonCompliant"}, r.anything(0))
 	}
 	if config, ok := spec["complianceConfig"].(map[string]any); ok && r.chance(50) {
@@ -355,7 +361,7 @@ func TestRandomObjectsDiffer(t *testing.T) {
 			seen["dialect "+string(dialect)]++
 		}
 	}
-	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation statusConfig",
+	for _, want := range []string{"upgradeApproval", "complianceConfig", "annotation upgradeApproval", "annotation installPlanApproval", "annotation versionRange", "annotation deprecated", "annotation consent", "annotation catalog", "annotation statusConfig",
 		"annotation upgradesProgressing", "dialect ", "dialect installPlanApproval", "dialect upgradeApproval"} {
 		if seen[want] < 10 {
 			t.Errorf("%s was seen %d times only", want, seen[want])

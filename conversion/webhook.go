@@ -46,6 +46,7 @@ func NewWebhook(o Options) (http.Handler, error) {
 	if o.Budget == nil || o.Panics == nil {
 		return nil, errors.New("conversion options: Budget and Panics are required")
 	}
+	o.Panics.Expect("conversion")
 	hub, spoke := document(policyv1beta2.GroupVersion), document(policyv1beta1.GroupVersion)
 	scheme := runtime.NewScheme()
 	for _, known := range []*unstructured.Unstructured{hub, spoke} {

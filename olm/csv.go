@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // CSV is what rules read of operators.coreos.com/v1alpha1 ClusterServiceVersion.
@@ -19,7 +19,7 @@ func (c *CSV) UnmarshalJSON(raw []byte) error {
 		Metadata json.RawMessage `json:"metadata"`
 		Spec     CSVSpec         `json:"spec"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts); err != nil {
+	if err := apijson.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
 	*c = CSV{Spec: parts.Spec}
@@ -29,11 +29,11 @@ func (c *CSV) UnmarshalJSON(raw []byte) error {
 	var more struct {
 		Annotations annotations `json:"annotations"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(parts.Metadata, &more); err != nil {
+	if err := apijson.Unmarshal(parts.Metadata, &more); err != nil {
 		return err
 	}
 	c.Spec.annotations = unread(more.Annotations)
-	return kjson.UnmarshalCaseSensitivePreserveInts(parts.Metadata, &c.Metadata)
+	return apijson.Unmarshal(parts.Metadata, &c.Metadata)
 }
 
 // CSVSpec is what rules read of the spec of a ClusterServiceVersion.
@@ -64,7 +64,7 @@ func (s *CSVSpec) UnmarshalJSON(raw []byte) error {
 		} `json:"install"`
 		Webhooks unread `json:"webhookdefinitions"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts); err != nil {
+	if err := apijson.Unmarshal(raw, &parts); err != nil {
 		return err
 	}
 	*s = CSVSpec{MinKubeVersion: parts.MinKubeVersion, clusterPermissions: parts.Install.Spec.ClusterPermissions,

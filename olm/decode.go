@@ -3,7 +3,7 @@ package olm
 import (
 	"fmt"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // DecodeSubscription reads the JSON of a Subscription.
@@ -19,7 +19,7 @@ func DecodePlan(raw []byte) (*InstallPlan, error) {
 
 func decodeObject[T any](raw []byte) (*T, error) {
 	into := new(T)
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+	if err := apijson.Unmarshal(raw, into); err != nil {
 		return nil, fmt.Errorf("decode %T: %w", *into, err)
 	}
 	return into, nil

@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -39,7 +38,7 @@ func (a *annotations) UnmarshalJSON(raw []byte) error {
 		return (*unread)(a).UnmarshalJSON(raw) // which keeps only the reason
 	}
 	var texts map[string]json.RawMessage
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &texts); err != nil {
+	if err := apijson.Unmarshal(raw, &texts); err != nil {
 		return err
 	}
 	for name, text := range texts {
@@ -62,7 +61,7 @@ func (u *unread) read(field string, into any) error {
 	if len(u.raw) == 0 {
 		return nil
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(u.raw, into); err != nil {
+	if err := apijson.Unmarshal(u.raw, into); err != nil {
 		return fmt.Errorf("%s of the ClusterServiceVersion cannot be read: %w", field, err)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever the manifest says.
@@ -43,7 +43,7 @@ func (r *StepResource) Grants() *Grants {
 		return g
 	}
 	var text string
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
+	if err := apijson.Unmarshal(raw, &text); err != nil {
 		g.why = "cannot be read"
 		return g
 	}
@@ -59,7 +59,7 @@ func (r *StepResource) Grants() *Grants {
 		AggregationRule *struct{} `json:"aggregationRule"`
 		RoleRef         *roleRef  `json:"roleRef"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &object); err != nil {
+	if err := apijson.Unmarshal([]byte(text), &object); err != nil {
 		g.why = "cannot be read"
 		return g
 	}

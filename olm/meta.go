@@ -3,7 +3,7 @@ package olm
 import (
 	"bytes"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // Labels and annotations that OLM, or authors of bundles, set.
@@ -34,6 +34,31 @@ type ObjectMeta struct {
 	DeletionTimestamp string      `json:"deletionTimestamp"`
 	Annotations       Annotations `json:"annotations"`
 	Labels            Labels      `json:"labels"`
+	// OwnerReferences are read of the plans that are created; the snapshot omits them.
+	OwnerReferences Owners `json:"ownerReferences"`
+}
+
+// Owners are the owners of an object; none where there are too many to be read.
+type Owners []OwnerReference
+
+// maxOwnerValues bounds the JSON of the owners. One has six values.
+const maxOwnerValues = 256
+
+// UnmarshalJSON counts the values first.
+func (o *Owners) UnmarshalJSON(raw []byte) error {
+	if CountValues(raw) > maxOwnerValues {
+		*o = nil
+		return nil
+	}
+	return apijson.Unmarshal(raw, (*[]OwnerReference)(o))
+}
+
+// OwnerReference names an owner of an object, in its namespace.
+type OwnerReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
 }
 
 // Annotations are those that rules read.
@@ -59,7 +84,7 @@ type Annotations struct {
 // UnmarshalJSON also sets Present.
 func (a *Annotations) UnmarshalJSON(raw []byte) error {
 	type plain Annotations
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(a)); err != nil {
+	if err := apijson.Unmarshal(raw, (*plain)(a)); err != nil {
 		return err
 	}
 	a.Present = !bytes.Equal(raw, []byte("null"))

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	kjson "sigs.k8s.io/json"
-
+	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -50,7 +49,7 @@ func (c *conditions) UnmarshalJSON(raw []byte) error {
 		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
 	}
 	var all []condition
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &all); err != nil {
+	if err := apijson.Unmarshal(raw, &all); err != nil {
 		return err
 	}
 	*c = conditions{}

@@ -3,7 +3,7 @@ package olm
 import (
 	"slices"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // OperatorGroup is what rules read of operators.coreos.com/v1 OperatorGroup.
@@ -30,7 +30,7 @@ func (t *targets) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	var names []string
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &names); err != nil {
+	if err := apijson.Unmarshal(raw, &names); err != nil {
 		return err
 	}
 	*t = targets{any: len(names) > 0, all: slices.Contains(names, "")}
@@ -46,7 +46,7 @@ func (s *groupSelector) UnmarshalJSON(raw []byte) error {
 		MatchLabels      values `json:"matchLabels"`
 		MatchExpressions values `json:"matchExpressions"`
 	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &selector)
+	err := apijson.Unmarshal(raw, &selector)
 	*s = groupSelector(selector.MatchLabels || selector.MatchExpressions)
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // Types of properties that OLM defines.
@@ -98,7 +98,7 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 			PackageName string `json:"packageName"`
 			Version     string `json:"version"`
 		}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &v); err != nil {
+		if err := apijson.Unmarshal(value, &v); err != nil {
 			return err
 		}
 		if v.PackageName == "" {
@@ -119,7 +119,7 @@ func (b *Bundle) add(propertyType string, value json.RawMessage) error {
 			Version string `json:"version"`
 			Kind    string `json:"kind"`
 		}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &v); err != nil {
+		if err := apijson.Unmarshal(value, &v); err != nil {
 			return err
 		}
 		c := Capability{Group: v.Group, Version: v.Version, Kind: v.Kind}

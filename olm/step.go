@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"strings"
 
-	kjson "sigs.k8s.io/json"
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // Step is one object that a plan will write. Status is whether OLM has written it already: it skips steps that are Present or Created.
@@ -66,11 +67,12 @@ type Manifest struct {
 	subscription *Subscription
 }
 
-// UnmarshalJSON keeps the digest and decodes the manifest only if the annotation occurs, which is in ClusterServiceVersions and hardly
-// anywhere else.
+// UnmarshalJSON keeps the text, which is a part of a review's body that nothing changes, and its digest. It decodes the
+// manifest only if the annotation occurs, which is in ClusterServiceVersions and hardly anywhere else.
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
 	*m = Manifest{Digest: sha256.Sum256(raw), text: &raw}
-	if !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
+	// The second half alone is found faster, since its first byte is rare.
+	if _, after, _ := strings.Cut(PropertiesAnnotation, "/"); !bytes.Contains(raw, []byte("/"+after)) || !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
 		return nil
 	}
 	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read nevertheless
@@ -89,7 +91,7 @@ func (m *Manifest) Text() string {
 // read reads the relevant parts of the object whose JSON is in a JSON string.
 func (m *Manifest) read(raw []byte) error {
 	var text string
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &text); err != nil {
+	if err := apijson.Unmarshal(raw, &text); err != nil {
 		return err
 	}
 	csv, err := DecodeCSV([]byte(text))
@@ -107,7 +109,7 @@ func (m *Manifest) JSON() (json.RawMessage, error) {
 		return nil, nil
 	}
 	var text string
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(*m.text, &text); err != nil {
+	if err := apijson.Unmarshal(*m.text, &text); err != nil {
 		return nil, err
 	}
 	return json.RawMessage(text), nil

@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // WrittenCatalogSource is a CatalogSource in a review.
@@ -33,7 +34,7 @@ type CatalogSourceSpec struct {
 // UnmarshalJSON also records the digest of the whole spec.
 func (s *CatalogSourceSpec) UnmarshalJSON(raw []byte) error {
 	type plain CatalogSourceSpec
-	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(s))
+	err := apijson.Unmarshal(raw, (*plain)(s))
 	s.Digest = sha256.Sum256(raw)
 	return err
 }
@@ -89,7 +90,7 @@ const UpgradeDefault = "Default"
 // UnmarshalJSON also records the digest of the whole spec.
 func (s *OperatorGroupSpec) UnmarshalJSON(raw []byte) error {
 	type plain OperatorGroupSpec
-	err := kjson.UnmarshalCaseSensitivePreserveInts(raw, (*plain)(s))
+	err := apijson.Unmarshal(raw, (*plain)(s))
 	s.Digest = sha256.Sum256(raw)
 	return err
 }
@@ -116,7 +117,7 @@ func (n *namespaceNames) UnmarshalJSON(raw []byte) error {
 		*n = namespaceNames{""}
 		return nil
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(raw, (*[]string)(n))
+	return apijson.Unmarshal(raw, (*[]string)(n))
 }
 
 // writtenSelector summarizes a label selector: whether it has any requirement, and which.
@@ -132,7 +133,7 @@ func (s *writtenSelector) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	var selector metav1.LabelSelector
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &selector); err != nil {
+	if err := apijson.Unmarshal(raw, &selector); err != nil {
 		return err
 	}
 	normal, err := json.Marshal(&selector)

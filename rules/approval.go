@@ -83,14 +83,19 @@ func JudgeApproval(in ApprovalInput) Approval {
 // isCandidate excludes namespaces in which neither a policy nor a Constraint makes OLM wait: there Subscriptions are Manual because users
 // want to approve themselves.
 func (in *ApprovalInput) isCandidate() bool {
-	plan := in.Plan
-	if plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved || !in.Namespace.requiresManual() {
+	return in.Namespace.requiresManual() && in.Namespace.Waits(in.Plan)
+}
+
+// Waits reports whether a plan waits for approval: it requires approval, a Subscription names it as its current plan, and a part of it is
+// not installed yet.
+func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
+	if n == nil || plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved {
 		return false
 	}
-	return slices.ContainsFunc(in.Namespace.subscriptions, func(s *olm.Subscription) bool {
+	return slices.ContainsFunc(n.subscriptions, func(s *olm.Subscription) bool {
 		return s.Status.InstallPlan.Name == plan.Metadata.Name
 	}) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
-		return !slices.ContainsFunc(in.Namespace.installed, func(c Installed) bool { return c.CSV == name })
+		return !slices.ContainsFunc(n.installed, func(c Installed) bool { return c.CSV == name })
 	})
 }
 

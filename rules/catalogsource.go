@@ -19,6 +19,8 @@ type CatalogSourceInput struct {
 	// User is the name of the user who writes, and Groups are those of the user.
 	User   string
 	Groups []string
+	// UserUnknown is set where neither is known, as in files.
+	UserUnknown bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -30,7 +32,8 @@ func JudgeCatalogSource(in CatalogSourceInput) Verdict {
 	if in.Old != nil && in.Old.Spec.Digest == in.New.Spec.Digest {
 		return v
 	}
-	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups, Source: sourceOf(in.New)}
+	w := &constraint.Write{On: constraint.OnCatalogSource, Update: in.Old != nil, User: in.User, Groups: in.Groups, UserUnknown: in.UserUnknown,
+		Source: sourceOf(in.New)}
 	if in.Old != nil {
 		w.OldSource = sourceOf(in.Old)
 	}
@@ -46,9 +49,14 @@ func sourceOf(c *olm.WrittenCatalogSource) constraint.Source {
 	}
 }
 
-// recordWrite records the Constraints that a write does not satisfy.
+// recordWrite records the Constraints that a write does not satisfy. Where the user is not known, one that depends on nothing else only warns.
 func (v *Verdict) recordWrite(id RuleID, what string, w *constraint.Write, ns *Namespace, interrupt <-chan struct{}) {
 	for _, f := range ns.Constraints().JudgeWrite(w, ns.ForConstraints(), constraint.NewBudget(interrupt)) {
+		if f.Outcome == constraint.Undecided && f.Attributes == constraint.Writer {
+			v.warn(Reason{Rule: id, Source: constraintRef(f.Definition).String(), from: constraintRef(f.Definition),
+				Message: sentence(what+" may be refused by "+constraintRef(f.Definition).String()+", which depends on the user who writes it", id, mustSatisfy(&f))})
+			continue
+		}
 		v.recordConstraint(id, what, &f)
 	}
 }

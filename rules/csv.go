@@ -101,7 +101,7 @@ func (in *CSVInput) matters() bool {
 
 // described returns a ClusterServiceVersion as described by its own contents and, if it is installed, by its Subscription.
 func (in *CSVInput) described(csv *olm.CSV) *planCSV {
-	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil}
+	c := &planCSV{name: csv.Metadata.Name, spec: &csv.Spec, bypassesOLM: in.Old == nil, planGone: in.Old == nil && in.ByOLM}
 	c.describe(csv.Metadata.Annotations.Properties)
 	c.attribute(in.Namespace)
 	for _, installed := range in.Namespace.Installed() {

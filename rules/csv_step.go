@@ -88,7 +88,7 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 	step.spec = &in.New.Spec
 	if in.ByOLM && !step.described {
 		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
-		own.catalogs, own.plan, own.bypassesOLM = step.catalogs, plan, false
+		own.catalogs, own.plan, own.bypassesOLM, own.planGone = step.catalogs, plan, false, false
 		own.image, own.images, own.step = step.image, step.images, step.step
 		step.planCSV = *own
 	}

@@ -17,7 +17,8 @@ var (
 	gateUnexpected = Rule{RuleGateUnexpected, OutcomeDeny,
 		"the API server asks about an operation or a subresource that this version of the gate does not know"}
 	gateOLMIdentity = Rule{RuleGateOLMIdentity, OutcomeHold,
-		"the write has OLM's user name, but the account is not trusted as OLM's, so it is judged like any other write"}
+		"the write has OLM's user name, but the account is not trusted as OLM's, or it has the form of OLM's, by a user that is not configured as OLM: " +
+			"it is judged like any other write"}
 	gateInternal = Rule{RuleGateInternal, OutcomeHold,
 		"the gate panicked while it judged; its log has the stack"}
 )

@@ -43,6 +43,11 @@ type OperatorGroupInput struct {
 	// User is the name of the user who writes, and Groups are those of the user.
 	User   string
 	Groups []string
+	// UserUnknown is set where neither is known, as in files.
+	UserUnknown bool
+	// Stored reports whether the group may exist already although Old is nil, as in files: operators that are installed do not show that it
+	// was deleted before.
+	Stored bool
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 }
@@ -62,7 +67,8 @@ func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 			}
 		}
 	}
-	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups, Group: in.groupOf(in.New)}
+	w := &constraint.Write{On: constraint.OnOperatorGroup, Update: in.Old != nil, User: in.User, Groups: in.Groups, UserUnknown: in.UserUnknown,
+		Group: in.groupOf(in.New)}
 	if in.Old != nil {
 		w.OldGroup = in.groupOf(in.Old)
 	}
@@ -121,7 +127,7 @@ func secondGroup(in *OperatorGroupInput) finding {
 // widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before, and what it was for is
 // not known: there the namespace itself is allowed.
 func widenedGroup(in *OperatorGroupInput) finding {
-	if in.Old == nil && !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil }) {
+	if in.Old == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
 		return finding{}
 	}
 	before := &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
@@ -161,7 +167,7 @@ func unattenuatedGroup(in *OperatorGroupInput) finding {
 	before, after := "", in.New.Spec.ServiceAccount
 	if in.Old != nil {
 		before = in.Old.Spec.ServiceAccount
-	} else {
+	} else if !in.Stored {
 		for _, plan := range in.Namespace.Plans() {
 			if name := plan.Status.ServiceAccount.Name; name != "" && (before == "" || name == after) {
 				before = name

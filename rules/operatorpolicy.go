@@ -38,6 +38,8 @@ type OperatorPolicy struct {
 
 	// consent is which changes need consent; nil for a policy without spec.consent.
 	consent *consent
+	// catalogImages is which images of catalogs are accepted; nil for a policy without spec.catalog.
+	catalogImages *catalogImages
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
 	// While it is set, nothing that the policy governs is approved.
@@ -79,6 +81,7 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		ApproveUpgrades: spec.EffectiveUpgradeApproval() == policyv1beta2.UpgradeApprovalAutomatic,
 		HoldDeprecated:  spec.Deprecated == policyv1beta2.DeprecatedHold,
 		consent:         newConsent(spec.Consent),
+		catalogImages:   newCatalogImages(spec.Catalog),
 		versions:        newVersionList(spec.Versions),
 		Pending:         op.Annotations[dependency.AnnotationPending],
 		Incomplete:      DependsOnCluster(op),
@@ -173,6 +176,8 @@ func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
 		return "spec.deprecated is Hold", true
 	case p.consent.holds():
 		return "spec.consent holds changes", true
+	case p.catalogImages.holds():
+		return "spec.catalog holds plans", true
 	}
 	return "", false
 }

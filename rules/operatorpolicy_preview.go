@@ -51,6 +51,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			"remove them, or write complianceType musthave to have the operator installed")
 	}
 	previewConsent(in.Policy, p, preview)
+	previewCatalog(in.Policy, p, preview)
 	if p.Package == "" || p.TargetNamespace == "" {
 		preview(RuleOperatorPolicyIneffective, "the policy governs nothing until its package and namespace are found out on the cluster",
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")

@@ -43,6 +43,7 @@ func validateGate(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 		errs = append(errs, oneOf(specPath.Child("deprecated"), spec.Deprecated, policyv1beta2.DeprecatedHold, policyv1beta2.DeprecatedAllow)...)
 	}
 	errs = append(errs, validateConsent(spec.Consent)...)
+	errs = append(errs, validateCatalog(spec.Catalog)...)
 	errs = append(errs, validateDialect(op)...)
 	if spec.Subscription.Name == "" {
 		errs = append(errs, field.Required(sub.Child("name"), "name the package that the policy governs"))

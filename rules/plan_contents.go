@@ -62,7 +62,7 @@ func (p *OperatorPolicy) matches(c *planCSV) (match, known bool) {
 		return listed, shown
 	}
 	if len(c.catalogs) == 0 {
-		return false, c.bypassesOLM
+		return false, c.bypassesOLM && !c.planGone
 	}
 	for _, catalog := range c.catalogs {
 		if !p.catalogMismatch(catalog) {

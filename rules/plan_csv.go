@@ -40,6 +40,8 @@ type planCSV struct {
 	grants []*olm.Grants
 	// bypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	bypassesOLM bool
+	// planGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog it comes from.
+	planGone bool
 }
 
 // csvsOf returns the ClusterServiceVersions of a plan: those that spec.clusterServiceVersionNames lists, and those that only a step or a

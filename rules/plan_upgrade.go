@@ -34,6 +34,10 @@ var progressChecks = []struct {
 	{RulePlanChannel, foreignPlanChannel},
 	// What the catalog deprecates gets no fixes.
 	{RulePlanDeprecated, heldDeprecated},
+	// What another image of the catalog offers was not reviewed (threat O26).
+	{RulePlanCatalogDigest, heldCatalogDigest},
+	// What a catalog offers after a jump may be for another cluster, or a mistake (threat O28).
+	{RulePlanCatalogJump, heldCatalogJump},
 }
 
 func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {

@@ -121,7 +121,7 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 
 // passesByName reports whether a policy allows a CSV by its name alone, and so with any contents.
 func (p *OperatorPolicy) passesByName(csv string) bool {
-	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated && !p.consent.holds() &&
+	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated && !p.consent.holds() && !p.catalogImages.holds() &&
 		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
 }
 

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strings"
 )
 
 // Redacted returns what a caller that is not proven to be the API server may learn (threat G20): the decision, its rules and their fields.
@@ -24,7 +23,7 @@ func (v *Verdict) Redacted() Verdict {
 }
 
 func redactedMessage(r Reason) string {
-	if strings.HasPrefix(string(r.Rule), "gate/") { // these are about the gate or the review, and read no object
+	if r.Rule.OfGate() { // these read no object
 		return r.Message
 	}
 	what := "it is not allowed"

@@ -1,11 +1,17 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // RuleID names a rule in messages, metrics, documentation and tests. The part before the slash is the kind of object that is
 // judged, or "gate" where no policy is read at all; policy/unreadable alone is about another kind, the OperatorPolicy that
 // should judge. The constant of a rule spells its ID: RulePlanVersion is plan/version.
 type RuleID string
+
+// OfGate reports whether a rule is about the gate or the review, not about the object.
+func (id RuleID) OfGate() bool { return strings.HasPrefix(string(id), "gate/") }
 
 // Outcome is the effect of a rule under an enforcing policy. Under an informing policy it is always a warning.
 type Outcome string
@@ -44,7 +50,7 @@ var (
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
 		planPhase, planCreate, planBornApproved, planFrozen, planStatusPhase, planOverride, planOverrideReason,
 		planDependencyPending, planConstraint, planBundleConstraint, planKubeVersion, planOpenShiftVersion,
-		planNotUpgradeable, planDeprecated, planConsent, planContents, planConsentRight,
+		planNotUpgradeable, planDeprecated, planCatalogDigest, planCatalogJump, planConsent, planContents, planConsentRight,
 	}
 	csvRules           = []Rule{csvConstraint, csvPolicy, csvFrozen, csvVirtualOperator, csvContents}
 	catalogSourceRules = []Rule{catalogSourceConstraint}

@@ -1,6 +1,12 @@
 package rules
 
-import "github.com/opgate/opgate/rules/constraint"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/constraint"
+)
 
 // PolicyRef names an object that may refuse a write: an OperatorPolicy, or a Constraint, which has no namespace.
 type PolicyRef struct{ Kind, Namespace, Name string }
@@ -17,6 +23,17 @@ func (g PolicyRef) String() string {
 		return g.Kind + " " + g.Name
 	}
 	return g.Kind + " " + g.Namespace + "/" + g.Name
+}
+
+// Reference returns the object as the API refers to it, nil for none.
+func (g PolicyRef) Reference() *corev1.ObjectReference {
+	switch g.Kind {
+	case KindOperatorPolicy:
+		return &corev1.ObjectReference{APIVersion: policyv1beta2.GroupVersion.String(), Kind: g.Kind, Namespace: g.Namespace, Name: g.Name}
+	case KindConstraint:
+		return &corev1.ObjectReference{APIVersion: constraintv1.GroupVersion.String(), Kind: g.Kind, Name: g.Name}
+	}
+	return nil
 }
 
 func (p *OperatorPolicy) ref() PolicyRef {

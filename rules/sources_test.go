@@ -97,6 +97,23 @@ func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, lab
 	return JudgeOperatorGroup(in)
 }
 
+// admittedPolicy wants an OperatorPolicy to be admitted as it is, without warnings.
+func admittedPolicy(t *testing.T, document string) {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	op, strict, err := DecodeOperatorPolicy(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := JudgeOperatorPolicy(OperatorPolicyInput{Policy: op, Strict: strict, Namespace: func(string) *Namespace { return nil }})
+	if v.Decision != Allow || len(v.Warnings) > 0 {
+		t.Errorf("%s/%s is not admitted as it is: %s %q", op.Namespace, op.Name, v.Refusal(), v.WarningTexts())
+	}
+}
+
 // inReview decodes an object of namespace shop with a spec.
 func inReview[T any](t *testing.T, spec string) *T {
 	t.Helper()
@@ -120,7 +137,17 @@ func TestSourceExamples(t *testing.T) {
 	}
 	before, all, _ := strings.Cut(string(text), "\n# Examples\n")
 	for _, block := range fenced.FindAllStringSubmatch(before, -1) {
-		admitted(t, block[2])
+		switch {
+		case block[1] == "text": // the message of a scenario, as a test of package admission holds rules.md to
+			rulesPage, err := os.ReadFile("../docs/rules.md")
+			if err != nil || !strings.Contains(string(rulesPage), block[2]) {
+				t.Errorf("rules.md does not have the message %s %v", block[2], err)
+			}
+		case strings.Contains(block[2], "kind: "+KindOperatorPolicy):
+			admittedPolicy(t, block[2])
+		default:
+			admitted(t, block[2])
+		}
 	}
 	all, _, _ = strings.Cut(all, "\n# ")
 	sections := strings.Split(all, "\n## ")[1:]

@@ -1,17 +1,23 @@
 package rules
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/opgate/opgate/rules/constraint"
 )
+
+// MaxViolators bounds the violators that are listed of one Constraint.
+const MaxViolators = 20
 
 // Tally counts the installed operators that satisfy Constraints, and those that do not.
 type Tally struct {
 	// Installed is the number of operators; one that is installed in two namespaces counts twice.
 	Installed int
 
-	missed map[*constraint.Constraint]*Count
+	missed    map[*constraint.Constraint]*Count
+	violators map[*constraint.Constraint][]Violator
 }
 
 // Count is the number of installed operators that satisfy one constraint of a Constraint, and of those that do not.
@@ -21,22 +27,36 @@ type Count struct {
 	Satisfied, Violating, Unknown int
 }
 
+// Violator is an installed operator that does not satisfy one constraint of a Constraint.
+type Violator struct {
+	Namespace, CSV string
+	// Index is that of the constraint in spec.constraints.
+	Index int
+	// Message is that of the constraint, else what must be satisfied. It is not bounded, and in any bytes.
+	Message string
+}
+
+// compare sorts by namespace, then name, then constraint.
+func (v Violator) compare(other Violator) int {
+	return cmp.Or(cmp.Compare(v.Namespace, other.Namespace), cmp.Compare(v.CSV, other.CSV), cmp.Compare(v.Index, other.Index))
+}
+
 // NewTally counts everything that is installed in namespaces, in one pass for all Constraints.
 func NewTally(namespaces iter.Seq[*Namespace]) *Tally {
-	t := &Tally{missed: map[*constraint.Constraint]*Count{}}
+	t := &Tally{missed: map[*constraint.Constraint]*Count{}, violators: map[*constraint.Constraint][]Violator{}}
 	for ns := range namespaces {
 		for i := range ns.Installed() {
 			t.Installed++
 			// A budget for each: counting is not part of a request with a deadline.
 			for _, f := range ns.Constraints().Judge(ns.installed[i].bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
-				t.add(&f)
+				t.add(ns.Name(), ns.installed[i].CSV, &f)
 			}
 		}
 	}
 	return t
 }
 
-func (t *Tally) add(f *constraint.Finding) {
+func (t *Tally) add(namespace, csv string, f *constraint.Finding) {
 	if f.Constraint == nil {
 		return // an unreadable Constraint: nothing in it is counted
 	}
@@ -47,9 +67,29 @@ func (t *Tally) add(f *constraint.Finding) {
 	}
 	if f.Outcome == constraint.Violated {
 		count.Violating++
+		t.list(Violator{Namespace: namespace, CSV: csv, Index: f.Constraint.Index, Message: mustSatisfy(f)}, f.Constraint)
 	} else {
 		count.Unknown++
 	}
+}
+
+// list adds a violator to the first ones of a constraint, in their order: namespaces are counted in no particular one.
+func (t *Tally) list(v Violator, of *constraint.Constraint) {
+	listed := t.violators[of]
+	if at, _ := slices.BinarySearchFunc(listed, v, Violator.compare); at < MaxViolators {
+		listed = slices.Insert(listed, at, v)
+		t.violators[of] = listed[:min(len(listed), MaxViolators)]
+	}
+}
+
+// Violators returns the first violators of a Constraint, at most MaxViolators, by namespace, name and constraint.
+func (t *Tally) Violators(d *constraint.Definition) []Violator {
+	var all []Violator
+	for _, c := range d.Constraints {
+		all = append(all, t.violators[c]...)
+	}
+	slices.SortFunc(all, Violator.compare)
+	return all[:min(len(all), MaxViolators)]
 }
 
 // Of returns the counts of one Constraint, one for each of its constraints.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -42,5 +43,47 @@ func TestTally(t *testing.T) {
 		if diff := cmp.Diff(c.want, tally.Of(c.of)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.of.Name, diff)
 		}
+	}
+}
+
+// TestViolators lists the first violators in their order, in whatever order namespaces are counted.
+func TestViolators(t *testing.T) {
+	two := constraint.Define(constraint.Meta{Name: "two"}, `[
+		{"type": "olm.constraint", "value": {"rule": "packageName != \"etcd\"", "message": "not this one", "action": {"id": "require"}}},
+		{"type": "olm.constraint", "value": {"rule": "version != \"0.9.2\"", "action": {"id": "warn"}}}]`, "")
+	if len(two.Faults) > 0 {
+		t.Fatal(two.Faults)
+	}
+	set := under(two)
+	var namespaces []*Namespace
+	for i := range 15 {
+		csv := &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v0.9.2", Annotations: olm.Annotations{Properties: properties("etcd", "0.9.2")}}}
+		installed, _ := InstalledBy(csv)
+		namespaces = append(namespaces, NewNamespace(fmt.Sprintf("team-%02d", i), NamespaceContents{Exists: true, Constraints: set, CSVs: []Installed{installed}}))
+	}
+	var first []Violator
+	for range 2 {
+		got := NewTally(slices.Values(namespaces)).Violators(two)
+		if len(got) != MaxViolators {
+			t.Fatalf("%d are listed", len(got))
+		}
+		if first == nil {
+			first = got
+		}
+		if diff := cmp.Diff(first, got); diff != "" {
+			t.Errorf("in another order:\n%s", diff)
+		}
+		slices.Reverse(namespaces)
+	}
+	want := []Violator{
+		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 0, Message: `not this one (it must satisfy packageName != "etcd")`},
+		{Namespace: "team-00", CSV: "etcd.v0.9.2", Index: 1, Message: `it must satisfy version != "0.9.2"`},
+		{Namespace: "team-01", CSV: "etcd.v0.9.2", Index: 0, Message: `not this one (it must satisfy packageName != "etcd")`},
+	}
+	if diff := cmp.Diff(want, first[:3]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if last := first[MaxViolators-1]; last.Namespace != "team-09" || last.Index != 1 {
+		t.Errorf("the last one is %v", last)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -136,7 +138,16 @@ func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
 }
 
 func decodePolicy(raw []byte) (any, Subject, error) {
+	raw, err := conversion.Current(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
 	op, strict, err := rules.DecodeOperatorPolicy(raw)
+	if err != nil { // a status in another form, by another program, does not make a policy unreadable
+		if raw, err = conversion.WithoutStatus(raw); err == nil {
+			op, strict, err = rules.DecodeOperatorPolicy(raw)
+		}
+	}
 	if err != nil {
 		return nil, Subject{}, err
 	}
@@ -211,6 +222,7 @@ func decodeSubscription(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not used for a Subscription
+	s.Metadata.OwnerReferences = nil
 	return s, InNamespace(s.Metadata.Namespace), nil
 }
 
@@ -223,6 +235,7 @@ func decodePlan(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
+	p.Metadata.OwnerReferences = nil // not used for a stored plan
 	rules.PreparePlan(p)
 	p.Trim()
 	return p, InNamespace(p.Metadata.Namespace), nil
@@ -307,6 +320,33 @@ func decodePod(raw []byte) (any, Subject, error) {
 func addPod(to *rules.Cluster, _ string, value any) {
 	if pod, ok := value.(*olm.CatalogPod); ok {
 		to.Facts.AddServed(pod.Catalog, pod.Digest)
+	}
+}
+
+// decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer. A record that cannot be read is left
+// out, so that what needs it is held.
+func decodeRecords(raw []byte) (any, Subject, error) {
+	var object struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Data map[string]string `json:"data"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil || object.Metadata.Name != catalog.RecordsName {
+		return nil, InCluster(), err
+	}
+	histories := map[olm.Catalog]*catalog.History{}
+	for key, text := range object.Data {
+		if r, err := catalog.DecodeRecord(text); err == nil && catalog.RecordKey(r.Catalog()) == key {
+			histories[r.Catalog()] = &catalog.History{Polls: r.Polls}
+		}
+	}
+	return histories, InCluster(), nil
+}
+
+func addRecords(to *rules.Cluster, _ string, value any) {
+	for of, history := range value.(map[olm.Catalog]*catalog.History) {
+		to.Facts.AddHistory(of, history)
 	}
 }
 

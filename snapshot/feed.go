@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -48,8 +49,13 @@ type FeedOptions struct {
 	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
 	// enforced. Default: none.
 	Unjudged []string
+	// Namespace is Opgate's own, of the kinds with a Named object. Default: these are not watched.
+	Namespace string
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
+	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each value replaces the last,
+	// and "" means that there is no definition. Default: v1beta2, which Opgate's own definition has.
+	PolicyVersions <-chan string
 	// Completer completes policies that depend on the cluster. Default: none; such policies hold
 	// what they govern, as far as they state that.
 	Completer Completer
@@ -105,7 +111,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	follow := func(kind *Kind) (known <-chan struct{}, err error) {
-		informer, handled, absent, err := f.informer(kind)
+		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), f.handler())
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
 		}
@@ -124,7 +130,11 @@ func (f *Feed) Start(ctx context.Context) error {
 		return done, nil
 	}
 	for _, kind := range kinds {
-		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering {
+		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Named != "" && f.Namespace == "" {
+			continue
+		}
+		if kind == OperatorPolicies && f.PolicyVersions != nil {
+			policies = f.followPolicies(ctx, &running)
 			continue
 		}
 		known, err := follow(kind)
@@ -181,13 +191,33 @@ func wait(ctx context.Context, all ...<-chan struct{}) bool {
 // NeedLeaderElection returns false: every replica judges, so every replica needs a snapshot.
 func (f *Feed) NeedLeaderElection() bool { return false }
 
-// informer returns the informer of a kind. handled is done when everything that was listed has been received, absent is closed
+// handler notes the events of an informer.
+func (f *Feed) handler() cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f.note(nil, obj.(*Object)) },
+		UpdateFunc: func(old, obj any) { f.note(old.(*Object), obj.(*Object)) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			f.note(obj.(*Object), nil)
+		},
+	}
+}
+
+// informer returns the informer of a kind, in a version, with a handler of its events. handled is done when everything that was listed has been received, absent is closed
 // when the API server answers that it does not serve an optional kind.
-func (f *Feed) informer(kind *Kind) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
+func (f *Feed) informer(
+	kind *Kind, resource schema.GroupVersionResource, handler cache.ResourceEventHandlerFuncs,
+) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
 	notServed := make(chan struct{})
 	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
-	informer := cache.NewSharedIndexInformerWithOptions(f.Client.Selecting(kind.GroupVersionResource(), kind.Selector, read), &Object{}, cache.SharedIndexInformerOptions{})
+	objects := f.Client.Selecting(resource, kind.Selector, read)
+	if kind.Named != "" {
+		objects = f.Client.Named(resource, types.NamespacedName{Namespace: f.Namespace, Name: kind.Named}, read)
+	}
+	informer := cache.NewSharedIndexInformerWithOptions(objects, &Object{}, cache.SharedIndexInformerOptions{})
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if kind.Optional && apierrors.IsNotFound(err) {
 			once.Do(func() {
@@ -207,16 +237,7 @@ func (f *Feed) informer(kind *Kind) (_ cache.SharedIndexInformer, handled cache.
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { f.note(nil, obj.(*Object)) },
-		UpdateFunc: func(old, obj any) { f.note(old.(*Object), obj.(*Object)) },
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			f.note(obj.(*Object), nil)
-		},
-	})
+	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -234,7 +255,7 @@ const conversionGrace = 10 * time.Second
 func (f *Feed) AwaitsConversion() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
+	return f.PolicyVersions == nil && f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
 }
 
 // await records that only policies are missing.

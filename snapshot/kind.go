@@ -11,6 +11,7 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -26,6 +27,8 @@ type Kind struct {
 	Optional bool
 	// Selector is a label selector: other objects are not listed and not watched. Default: all objects are.
 	Selector string
+	// Named is the name of the one object of the kind that is watched, in Opgate's own namespace. Default: all objects are.
+	Named string
 	// Readers are the components that need the kind.
 	Readers Readers
 	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
@@ -99,6 +102,9 @@ var (
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Readers: Facts, restless: true,
 		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
+	// CatalogRecords is the ConfigMap with what the images of catalogs changed.
+	CatalogRecords = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Readers: Facts,
+		Named: catalog.RecordsName, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
 		restless: true, decode: concernsNamespace, keep: keeping(keptOfDeployment)}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
@@ -106,7 +112,7 @@ var (
 )
 
 var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Deployments, CustomResourceDefinitions)
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, Deployments, CustomResourceDefinitions)
 
 func numbered(kinds ...*Kind) []*Kind {
 	for i, k := range kinds {
@@ -132,7 +138,7 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	switch k {
 	case Namespaces:
 		return InNamespace(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions:
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, CustomResourceDefinitions:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)
@@ -145,7 +151,11 @@ func (k *Kind) Decode(raw []byte) (any, error) {
 }
 
 // Add adds what Decode has returned to the input of judging, as an object in a namespace.
-func (k *Kind) Add(to *rules.Cluster, namespace string, value any) { k.add(to, namespace, value) }
+func (k *Kind) Add(to *rules.Cluster, namespace string, value any) {
+	if value != nil {
+		k.add(to, namespace, value)
+	}
+}
 
 // GroupVersionResource returns the resource of the kind in the API.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {

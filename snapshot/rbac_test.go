@@ -20,6 +20,7 @@ func TestRBAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	roles := map[string][]rbacv1.PolicyRule{}
+	named := map[string]bool{}
 	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var role rbacv1.ClusterRole
 		if err := yaml.Unmarshal(document, &role); err != nil {
@@ -27,6 +28,11 @@ func TestRBAC(t *testing.T) {
 		}
 		if role.Kind == "ClusterRole" {
 			roles[role.Name] = role.Rules
+		}
+		for _, r := range role.Rules {
+			if role.Kind == "Role" && len(r.ResourceNames) == 1 && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") {
+				named[r.Resources[0]+"/"+r.ResourceNames[0]] = true
+			}
 		}
 	}
 	watches := func(role, group, resource string) bool {
@@ -36,6 +42,12 @@ func TestRBAC(t *testing.T) {
 		})
 	}
 	for _, k := range kinds {
+		if k.Named != "" {
+			if !named[k.Resource+"/"+k.Named] {
+				t.Errorf("every replica may not watch %s %s in Opgate's namespace", k.Resource, k.Named)
+			}
+			continue
+		}
 		if everybody := watches("opgate-admission", k.Group, k.Resource); everybody != (k.Readers != Leader) {
 			t.Errorf("every replica may watch %s: %v", k.Resource, everybody)
 		}

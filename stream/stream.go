@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,12 +69,22 @@ func (c *Client) Selecting(resource schema.GroupVersionResource, selector string
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
 }
 
+// Named is ListerWatcher for the one object of a namespace and name.
+func (c *Client) Named(resource schema.GroupVersionResource, key types.NamespacedName, decode Decode) cache.ListerWatcher {
+	r := &source{client: c, path: path(resource, key.Namespace), fields: fields.OneTermEqualSelector("metadata.name", key.Name).String(), decode: decode}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
+}
+
 // Get returns the JSON of one object; the namespace of a cluster-scoped one is empty.
 func (c *Client) Get(ctx context.Context, resource schema.GroupVersionResource, key types.NamespacedName) ([]byte, error) {
 	if faults := slices.Concat(content.IsPathSegmentName(key.Name), content.IsPathSegmentName(key.Namespace)); len(faults) > 0 || key.Name == "" {
 		return nil, fmt.Errorf("%q is not the name of an object: %v", key, faults) // it would be another path
 	}
-	return c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).DoRaw(ctx)
+	result := c.rest.Get().AbsPath(append(path(resource, key.Namespace), key.Name)...).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err // as the API server says it, unlike that of Raw
+	}
+	return result.Raw()
 }
 
 // path returns the path of a resource, of one namespace or of all.
@@ -92,11 +103,14 @@ type source struct {
 	client   *Client
 	path     []string
 	selector string
+	fields   string
 	decode   Decode
+	// limit bounds a list, in bytes; 0 for no bound.
+	limit int64
 }
 
 func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
-	options.LabelSelector = s.selector
+	options.LabelSelector, options.FieldSelector = s.selector, s.fields
 	return s.client.rest.Get().AbsPath(s.path...).SpecificallyVersionedParams(options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Stream(ctx)
 }
 
@@ -122,7 +136,11 @@ func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	}
 	defer body.Close() //nolint:errcheck // it has been read
 	into := &List{}
-	if err := s.readList(json.NewDecoder(body), into); err != nil {
+	var from io.Reader = body
+	if s.limit > 0 {
+		from = io.LimitReader(body, s.limit) // what is longer ends in the middle of the list, which is an error
+	}
+	if err := s.readList(json.NewDecoder(from), into); err != nil {
 		return nil, fmt.Errorf("read a list: %w", err)
 	}
 	return into, nil

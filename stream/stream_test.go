@@ -2,9 +2,11 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -121,5 +124,104 @@ func TestErrors(t *testing.T) {
 	defer w.Stop()
 	if event := <-w.ResultChan(); event.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
 		t.Errorf("%+v", event)
+	}
+}
+
+// TestListInPages reads a list in pages and, where the first page is too old to go on from, all again in one.
+func TestListInPages(t *testing.T) {
+	for name, tc := range map[string]struct {
+		expired bool
+		want    []string
+	}{
+		"pages":   {false, []string{"one", "two", "three"}},
+		"expired": {true, []string{"four"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				query := r.URL.Query()
+				if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" || query.Get("labelSelector") != "a=b" || query.Get("fieldSelector") != "metadata.name!=x" {
+					t.Errorf("asked for %s", r.URL)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				next := query.Get("continue")
+				switch {
+				case next == "" && query.Get("limit") != "":
+					fmt.Fprintf(w, `{"metadata":{"continue":"2","resourceVersion":"9"},"items":[%s,%s]}`, fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
+				case next == "":
+					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"10"},"items":[%s]}`, fmt.Sprintf(widget, "four", "4"))
+				case tc.expired:
+					w.WriteHeader(http.StatusGone)
+					fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+				default:
+					fmt.Fprintf(w, `{"metadata":{"resourceVersion":"9"},"items":[%s]}`, fmt.Sprintf(widget, "three", "3"))
+				}
+			})
+			objects, err := client.List(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b", Fields: "metadata.name!=x"}, decodeWidget)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, o := range objects {
+				names = append(names, o.(*unstructured.Unstructured).GetName())
+			}
+			if !slices.Equal(names, tc.want) {
+				t.Errorf("got %v, want %v", names, tc.want)
+			}
+		})
+	}
+}
+
+// TestEach: one list of a namespace, each object as JSON, and what is larger than the limit is an error.
+func TestEach(t *testing.T) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" || r.URL.Query().Get("labelSelector") != "a=b" {
+			t.Errorf("%s", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"WidgetList","items":[%s,%s]}`, fmt.Sprintf(widget, "one", "1"), fmt.Sprintf(widget, "two", "2"))
+	})
+	for limit, want := range map[int64]int{1 << 20: 2, 300: 1, 10: 0} {
+		var seen []string
+		err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, limit, func(raw []byte) error {
+			seen = append(seen, string(raw))
+			return nil
+		})
+		if len(seen) != want || (err == nil) != (want == 2) {
+			t.Errorf("limit %d: %q, %v", limit, seen, err)
+		}
+	}
+	stop := errors.New("enough")
+	if err := client.Each(t.Context(), widgets, Selection{Namespace: "shop", Labels: "a=b"}, 1<<20, func([]byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("%v, want %v", err, stop)
+	}
+}
+
+// TestNamed: one object is listed and watched, by its name.
+func TestNamed(t *testing.T) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" || r.URL.Query().Get("fieldSelector") != "metadata.name=one" {
+			t.Errorf("%s", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"WidgetList","items":[%s]}`, fmt.Sprintf(widget, "one", "1"))
+	})
+	lw := client.Named(widgets, types.NamespacedName{Namespace: "shop", Name: "one"}, decodeWidget).(cache.ListerWatcherWithContext)
+	got, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil || len(got.(*List).Items) != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestGetForbidden has the API server's own words, which name the right.
+func TestGetForbidden(t *testing.T) {
+	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"details":{"kind":"widgets","name":"one"},`+
+			`"message":"User \"bob\" cannot get resource \"widgets\""}`)
+	})
+	_, err := client.Get(t.Context(), widgets, types.NamespacedName{Namespace: "shop", Name: "one"})
+	if !apierrors.IsForbidden(err) || err.Error() != `User "bob" cannot get resource "widgets"` {
+		t.Errorf("got %v", err)
 	}
 }

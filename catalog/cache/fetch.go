@@ -27,6 +27,11 @@ func isAbsent(err error) bool { return errors.Is(err, errAbsent) }
 // manifests fetches from the package server.
 type manifests struct{ client dynamic.Interface }
 
+// Fetch reads a package of a catalog once, for commands; the parts of the catalog that are not known are empty.
+func Fetch(ctx context.Context, client dynamic.Interface, pkg string, source olm.Catalog) (*catalog.Package, error) {
+	return manifests{client}.fetch(ctx, query{pkg, source})
+}
+
 // fetch reads in the namespace of the catalog: a catalog outside of OLM's global namespace serves its packages only there,
 // and the global ones are served everywhere.
 func (m manifests) fetch(ctx context.Context, q query) (*catalog.Package, error) {

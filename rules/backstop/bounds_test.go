@@ -34,12 +34,12 @@ func TestBounds(t *testing.T) {
 		policies []*rules.OperatorPolicy
 		left     int
 	}{
-		"a list as long as is held":    {[]*rules.OperatorPolicy{small, policy("long", "shop", "vault", versions(long(200)...))}, 0},
-		"a list that is too long":      {[]*rules.OperatorPolicy{small, policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
-		"150 policies for a namespace": {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 0},
-		"500 policies for a namespace": {many(500, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 301},
-		"50 policies with long lists":  {many(50, func(i int) []string { return append(long(60), fmt.Sprint(i)) }), 0},
-		"180 policies with long lists": {many(180, func(i int) []string { return append(long(3), fmt.Sprint(i)) }), 1},
+		"a list as long as is held":       {[]*rules.OperatorPolicy{small, policy("long", "shop", "vault", versions(long(200)...))}, 0},
+		"a list that is too long":         {[]*rules.OperatorPolicy{small, policy("long", "shop", "etcd", versions(long(1000)...))}, 1},
+		"150 policies for a namespace":    {many(150, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 0},
+		"500 policies for a namespace":    {many(500, func(i int) []string { return []string{fmt.Sprint("x.v", i)} }), 301},
+		"50 policies with long lists":     {many(50, func(i int) []string { return append(long(60), fmt.Sprint(i)) }), 0},
+		"180 policies with one long list": {many(180, func(int) []string { return long(60) }), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,6 +54,19 @@ func TestBounds(t *testing.T) {
 			}
 			if got := s.judge(t, approval("shop", "etcd.v1")); len(got.failed)+len(got.refused) > 0 && name != "a list as long as is held" {
 				t.Errorf("an allowed version: %.1000v", got)
+			}
+			// A plan as large as a match condition reads.
+			large := approval("shop", "etcd.v1")
+			status := large.old.(object)["status"].(object)
+			lookup := status["bundleLookups"].([]any)[0].(object)
+			properties := lookup["properties"].(string)
+			lookup["properties"] = strings.Repeat(" ", 48<<10-len(properties)) + properties
+			status["bundleLookups"] = slices.Repeat([]any{lookup}, 4)
+			status["plan"] = append(slices.Repeat([]any{largeStep("etcd.v1", properties, 48<<10-400)}, 4),
+				slices.Repeat([]any{object{"resource": object{"kind": "Role", "manifest": strings.Repeat("x", 5<<10)}, "status": "Unknown"}}, 196)...)
+			large.object.(object)["status"] = status
+			if got := s.judge(t, large); len(got.failed) > 0 || len(got.refused) > 0 && name != "a list as long as is held" {
+				t.Errorf("a large plan: %.1000v", got)
 			}
 			// OLM writes the status of a plan as large as is judged.
 			w := approval("shop", "etcd.v1")

@@ -13,7 +13,7 @@ const (
 	propertiesKey   = `"` + olm.PropertiesAnnotation + `":"`
 )
 
-// A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and version. The gate reads
+// A candidate is a ClusterServiceVersion as one place of an object describes it: the list of its name, package and the contents of its property. The gate reads
 // the same, or, if places disagree, holds it: one place is enough to refuse.
 
 // described is an expression for the contents of the first olm.package property of a bundle; ” if there is none. OLM marshals properties
@@ -35,24 +35,27 @@ func member(contents, key string) string {
 	return contents + ".split(" + quote(`"`+key+`":"`) + ", 2)[?1].orValue('').split('\"', 2)[0]"
 }
 
-// candidates is an expression for the candidates of a governed package, from a list of pairs of a name and the contents of a property.
+// candidates is an expression for the candidates, from a list of pairs of a name and the contents of a property.
 func candidates(pairs string) string {
-	return pairs + ".filter(b, b[1] != '').map(b, [b[0], " + member("b[1]", "packageName") + ", " + member("b[1]", "version") +
-		"]).filter(c, variables.rules.exists(r, r[0] == c[1]))"
+	return pairs + ".map(b, b[1] != '', [b[0], " + member("b[1]", "packageName") + ", b[1]])"
 }
+
+// version is an expression for the version of candidate c.
+var version = member("c[2]", "version")
 
 // refuses is an expression that reports whether row r refuses candidate c.
 func (p *program) refuses(plan bool) string {
 	const named = "('" + prefixName + "' + c[0]) in r"
-	e := "r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'"
+	// What most rows say comes first.
+	e := "r[1].startsWith('" + checkAllow + "') ? !(" + named + ") : r[1] == '" + checkUnreadable + "' || r[1] == '" + checkForbidAll + "'"
 	if plan {
 		e += " || r[1] == '" + checkPending + "'" // a ClusterServiceVersion that is written now waits for nothing
 	}
-	e += " || r[1].startsWith('" + checkAllow + "') && !(" + named + ") || r[1].startsWith('" + checkForbid + "') && " + named
+	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
-		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && !" + inRange("c[2]", "r") +
+		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && !" + inRange("r") +
 			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
-			"(!isSemver(c[2]) || " + inRange("c[2]", "r") + ")"
+			"(!isSemver(" + version + ") || " + inRange("r") + ")"
 	}
 	return "r[0] == c[1] && (" + e + ")"
 }
@@ -69,7 +72,7 @@ func (p *program) reasons(plan bool) string {
 
 // reason is an expression for why row r refuses candidate c, in the words of the gate.
 func (p *program) reason(plan bool) string {
-	more := p.data.value("r[1]") + ".split('|', 2)[?1].orValue('')"
+	more := p.data.value() + ".split('|', 2)[?1].orValue('')"
 	list := "[" + more + "].map(m, m != '' ? m : r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1)).join(', '))[0]"
 	id := func(id rules.RuleID) string {
 		if !plan {
@@ -82,7 +85,7 @@ func (p *program) reason(plan bool) string {
 	says := func(check, what string) string { return "r[1].startsWith('" + check + "') ? " + what + " : " }
 	return show("c[0]") + " + (" +
 		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
-		says(checkAllowIn, "' (version ' + "+show("c[2]")+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+
+		says(checkAllowIn, "' (version ' + "+show(version)+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+
 			" + 'allowed is versionRange ' + "+list) +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
 		says(checkForbid, forbidden+list) +

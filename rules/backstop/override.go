@@ -7,16 +7,20 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
+var (
+	reason      = "string(" + reasonOf("object") + ")"
+	reasonAdded = reason + " != '' && (!" + update + " || " + reason + " != " + reasonOf("oldObject") + ")"
+	// overrideAsked is true for an approval that comes with a reason.
+	overrideAsked = "(" + reasonAdded + " && " + approves + ")"
+)
+
+func reasonOf(object string) string {
+	return object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('').trim()"
+}
+
 // addOverride adds break-glass, as the gate has it: the reason comes with the approval, and the user has the verb override on every policy
 // that refuses. What the gate alone refuses is left to it.
 func (p *program) addOverride() {
-	reason := func(object string) string {
-		return object + ".metadata.?annotations[?" + quote(rules.OverrideReasonAnnotation) + "].orValue('').trim()"
-	}
-	p.set("reason", "variables.resource == 'installplans' ? string("+reason("object")+") : ''")
-	p.set("reasonAdded", "variables.reason != '' && (!variables.update || variables.reason != "+reason("oldObject")+")")
-	p.set("planted", "variables.reasonAdded && !(variables.update && !variables.wasApproved && object.?spec.?approved.orValue(false) == true)")
-	p.set("overrideAsked", "variables.approves && variables.reasonAdded")
 	p.set("refusingRows", "variables.rules.filter(r, variables.offending.exists(c, "+p.refuses(true)+"))")
 	p.set("refusing", "variables.rules.filter(r, r[3] == '*' && variables.refusingRows.exists(q, q[2] == r[2])).map(r, r[2])")
 	rights := fmt.Sprintf("size(variables.refusing) <= %d", maxPolicies)

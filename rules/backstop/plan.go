@@ -18,48 +18,109 @@ const maxShown = 3
 // held here although the gate might admit it: who may subscribe to that many packages would get anything past the rules with it.
 const maxCSVs = 1000
 
+// Expressions that are about InstallPlans, and cheaper than a variable.
+const (
+	oldPhase    = "string(oldObject.?status.?phase.orValue(''))"
+	newPhase    = "string(object.?status.?phase.orValue(''))"
+	wasApproved = "oldObject.?spec.?approved.orValue(false) == true"
+	isApproved  = "object.?spec.?approved.orValue(false) == true"
+	// approves is true for an approval.
+	approves = "(" + update + " && " + isApproved + " && !(" + wasApproved + ") && " + governed + ")"
+	// changesPhase is true if the phase is another one than before.
+	changesPhase = oldPhase + " != " + newPhase + " && " + governed
+	// starts is true for the one move of a phase that others than OLM may make: what it leads to is judged like an approval.
+	starts = "(" + newPhase + " == '" + olm.PhaseInstalling + "' && " + oldPhase + " == '" + olm.PhaseRequiresApproval + "' && " +
+		wasApproved + " && " + governed + ")"
+	lookups = "oldObject.?status.?bundleLookups.orValue([])"
+	steps   = "oldObject.?status.?plan.orValue([])"
+	names   = "size(oldObject.?spec.?clusterServiceVersionNames.orValue([]))"
+	// csvSteps are the steps of ClusterServiceVersions.
+	csvSteps = steps + ".filter(s, s.?resource.?kind.orValue('') == '" + olm.KindClusterServiceVersion + "')"
+)
+
+// isUnfinished is true for a plan of which OLM has not written everything, or that is too large to be judged here.
+var isUnfinished = fmt.Sprintf("%s in ['', '%s'] || [[%s, size(%s), size(%s)]].exists(n, n[0] + n[1] + n[2] > %d || "+
+	"n[1] + n[2] > %[7]d && size(%[8]s) + n[2] > %[7]d || n[0] + n[2] == 0 && size(%[8]s) == 0)",
+	oldPhase, olm.PhasePlanning, names, steps, lookups, olm.MaxPlanEntries, maxCSVs, csvSteps)
+
 // addPlans adds the rules on InstallPlans, judged as the gate judges them: by what is stored, which OLM has written.
 func (p *program) addPlans() {
 	p.addPlanVariables()
 	p.addOverride()
-	object := "'installplan ' + variables.name + ': ' + "
-	p.refuse(rules.RulePlanCreate, all("variables.resource == 'installplans'", "!variables.update", "variables.governed", "!variables.olm"),
-		"(variables.governed ? "+object+"'creating an InstallPlan by hand is not allowed' + "+by("variables.first", rules.RulePlanCreate)+
-			" + 'OLM creates plans from Subscriptions; create or change one of these' : '')",
-		"creating an InstallPlan by hand is not allowed")
-	p.refuse(rules.RulePlanOverrideReason, "variables.planted && !(!variables.update && variables.olm)",
-		object+"'annotation "+rules.OverrideReasonAnnotation+" is not allowed here ("+string(rules.RulePlanOverrideReason)+
+	p.refuse(onPlan, refusal{
+		id:     rules.RulePlanCreate,
+		when:   "!" + update + " && " + governed,
+		except: "variables.olm",
+		message: aboutPlan + "'creating an InstallPlan by hand is not allowed' + " + by("variables.first", rules.RulePlanCreate) +
+			" + 'OLM creates plans from Subscriptions; create or change one of these'",
+		fallback: "creating an InstallPlan by hand is not allowed",
+	}, refusal{
+		id:     rules.RulePlanOverrideReason,
+		when:   reasonAdded + " && !(" + update + " && " + isApproved + " && !(" + wasApproved + "))",
+		except: "!" + update + " && variables.olm",
+		message: aboutPlan + "'annotation " + rules.OverrideReasonAnnotation + " is not allowed here (" + string(rules.RulePlanOverrideReason) +
 			"): give it together with spec.approved, and only where the approval is refused without it'",
-		"annotation "+rules.OverrideReasonAnnotation+" is not allowed here")
-	p.refuse(rules.RulePlanFrozen, "size(variables.frozen) > 0 && !(variables.resource == 'installplans/status' && variables.olm)",
-		"(size(variables.frozen) > 0 ? "+object+"'changing ' + variables.frozen.join(', ') + ' is not allowed' + "+
-			by("variables.first", rules.RulePlanFrozen)+
-			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new' : '')",
-		"changing what a plan holds is not allowed")
-	const byOthers = "(!variables.starts || !variables.olm)"
-	p.refuse(rules.RulePlanPhase, all("variables.judged", byOthers, "variables.unfinished"),
-		"(variables.judged && !"+startedByOLM+" ? "+object+"'the plan is not ready, or too large, and is held' + "+
-			by("variables.first", rules.RulePlanPhase)+
-			" + 'waits until OLM has written its steps and asks for approval (phase "+olm.PhaseRequiresApproval+")' : '')",
-		"the plan is not ready and is held")
-	p.refuse(rules.RulePlanVersion, all("variables.judged", byOthers, "size(variables.offending) > 0",
-		"!(variables.overrideAsked && variables.mayOverride)"),
-		"(variables.judged && !"+startedByOLM+" && size(variables.offending) > 0 ? "+object+p.offendingText(true)+
-			" + (variables.overrideAsked ? "+
-			"'; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '') : '')",
-		"the plan holds what no policy allows")
-	p.refuse(rules.RulePlanStatusPhase, "variables.moved && !variables.olm && !variables.repeats",
-		"(variables.moved ? "+object+"'changing status.phase from \"' + variables.phases[0] + '\" to \"' + variables.phases[1] + "+
-			"'\" is not allowed' + "+
-			by("variables.first", rules.RulePlanStatusPhase)+" + 'only OLM moves the phase of a plan; set spec.approved instead' : '')",
-		"changing status.phase is not allowed")
+		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
+	}, frozen(frozenSpec, ""),
+		unfinished(approves, ""),
+		p.offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+
+			" ? '; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '')"))
+
+	// Opgate repeats a plan that an outage has failed; each step is judged when it is written.
+	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
+		"' && request.userInfo.username == " + quote(p.in.Opgate)
+	p.refuse(onPlanStatus, frozen(frozenStatus, "variables.olm"), unfinished(starts, "variables.olm"), p.offending(starts, "variables.olm", "''"),
+		refusal{
+			id:     rules.RulePlanStatusPhase,
+			when:   changesPhase + " && !" + starts,
+			except: "variables.olm || " + repeats,
+			message: aboutPlan + "'changing status.phase from \"' + " + oldPhase + " + '\" to \"' + " + newPhase + " + '\" is not allowed' + " +
+				by("variables.first", rules.RulePlanStatusPhase) + " + 'only OLM moves the phase of a plan; set spec.approved instead'",
+			fallback: "changing status.phase is not allowed",
+		})
 }
 
-// startedByOLM keeps messages, which cannot ask for rights, from judging what OLM itself writes.
-const startedByOLM = "(variables.starts && variables.olmName)"
+const aboutPlan = "'installplan ' + variables.name + ': ' + "
+
+// frozen refuses changes of fields; fields is an expression for the paths of those that are changed.
+func frozen(fields, except string) refusal {
+	return refusal{
+		id:     rules.RulePlanFrozen,
+		when:   update + " && size(" + fields + ") > 0 && " + governed,
+		except: except,
+		message: aboutPlan + "'changing ' + (" + fields + ").join(', ') + ' is not allowed' + " + by("variables.first", rules.RulePlanFrozen) +
+			" + 'what a plan holds is what was judged; OLM writes a new plan when there is something new'",
+		fallback: "changing what a plan holds is not allowed",
+	}
+}
+
+// unfinished refuses to start a plan of which OLM has not written everything.
+func unfinished(starts, except string) refusal {
+	return refusal{
+		id:     rules.RulePlanPhase,
+		guard:  starts,
+		when:   "variables.unfinished",
+		except: except,
+		message: aboutPlan + "'the plan is not ready, or too large, and is held' + " + by("variables.first", rules.RulePlanPhase) +
+			" + 'waits until OLM has written its steps and asks for approval (phase " + olm.PhaseRequiresApproval + ")'",
+		fallback: "the plan is not ready and is held",
+	}
+}
+
+// offending refuses to start a plan that holds what no policy allows; more is an expression for the end of the message.
+func (p *program) offending(starts, except, more string) refusal {
+	return refusal{
+		id:       rules.RulePlanVersion,
+		guard:    starts,
+		when:     "!variables.unfinished && size(variables.offending) > 0",
+		except:   except,
+		message:  aboutPlan + p.offendingText() + " + " + more,
+		fallback: "the plan holds what no policy allows",
+	}
+}
 
 // offendingText is an expression for the reasons of the first offending candidates, and the number of the others.
-func (p *program) offendingText(plan bool) string {
+func (p *program) offendingText() string {
 	first := "["
 	for i := range maxShown {
 		if i > 0 {
@@ -67,41 +128,17 @@ func (p *program) offendingText(plan bool) string {
 		}
 		first += fmt.Sprintf("variables.offending[?%d]", i)
 	}
-	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(c, " + p.reasons(plan) + ").join('; ') + " +
+	return first + "].filter(o, o.hasValue()).map(o, o.value()).map(c, " + p.reasons(true) + ").join('; ') + " +
 		fmt.Sprintf("(size(variables.offending) > %d ? '; and ' + string(size(variables.offending) - %d) + ' more' : '')", maxShown, maxShown)
 }
 
 func (p *program) addPlanVariables() {
-	p.set("phases", "variables.resource.startsWith('installplans') && variables.update ? "+
-		"[string(oldObject.?status.?phase.orValue('')), string(object.?status.?phase.orValue(''))] : ['', '']")
-	p.set("wasApproved", "variables.update && oldObject.?spec.?approved.orValue(false) == true")
-	p.set("approves", "variables.governed && variables.resource == 'installplans' && variables.update && "+
-		"object.?spec.?approved.orValue(false) == true && !variables.wasApproved")
-	p.set("changesPhase", "variables.governed && variables.resource == 'installplans/status' && variables.phases[0] != variables.phases[1]")
-	// The one move of a phase that others than OLM may make: what it leads to is judged like an approval.
-	p.set("starts", "variables.changesPhase && variables.phases[1] == '"+olm.PhaseInstalling+"' && variables.phases[0] == '"+
-		olm.PhaseRequiresApproval+"' && variables.wasApproved")
-	p.set("moved", "variables.changesPhase && !variables.starts")
-	// Opgate repeats a plan that an outage has failed; each step is judged when it is written.
-	p.set("repeats", "variables.moved && variables.phases[0] == '"+olm.PhaseFailed+"' && variables.phases[1] == '"+olm.PhaseInstalling+
-		"' && request.userInfo.username == "+quote(p.in.Opgate))
-	p.set("judged", "variables.approves || variables.starts")
-	p.set("lookups", "variables.judged ? oldObject.?status.?bundleLookups.orValue([]) : []")
-	p.set("steps", "variables.judged ? oldObject.?status.?plan.orValue([]) : []")
-	p.set("csvSteps", "variables.steps.filter(s, s.?resource.?kind.orValue('') == '"+olm.KindClusterServiceVersion+"')")
-	names := "size(oldObject.?spec.?clusterServiceVersionNames.orValue([]))"
-	p.set("unfinished", "variables.judged && (variables.phases[0] == '' || variables.phases[0] == '"+olm.PhasePlanning+"' || "+
-		names+" + size(variables.csvSteps) + size(variables.lookups) == 0 || "+
-		names+" + size(variables.steps) + size(variables.lookups) > "+fmt.Sprint(olm.MaxPlanEntries)+" || "+
-		"size(variables.csvSteps) + size(variables.lookups) > "+fmt.Sprint(maxCSVs)+")")
-	p.set("inLookups", "variables.unfinished ? [] : variables.lookups.map(l, [string(l.?identifier.orValue('')), "+
-		described("string(l.?properties.orValue(''))")+"])")
-	p.set("inSteps", "variables.unfinished ? [] : variables.csvSteps.map(s, [string(s.resource.?name.orValue('')), "+
+	p.set("unfinished", isUnfinished)
+	// Each of the two may cost most of what one expression may cost.
+	p.set("inLookups", lookups+".map(l, [string(l.?identifier.orValue('')), "+described("string(l.?properties.orValue(''))")+"])")
+	p.set("inSteps", csvSteps+".map(s, [string(s.resource.?name.orValue('')), "+
 		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
-	p.set("candidates", candidates("(variables.inLookups + variables.inSteps)"))
-	p.set("offending", "variables.judged ? variables.candidates.filter(c, "+p.offends(true)+") : []")
-	p.set("frozen", "!variables.governed || !variables.update ? [] : variables.resource == 'installplans' ? "+
-		frozenSpec+" : variables.resource == 'installplans/status' ? "+frozenStatus+" : []")
+	p.set("offending", candidates("(variables.inLookups + variables.inSteps)")+".filter(c, "+p.offends(true)+")")
 }
 
 // frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.

@@ -24,10 +24,10 @@ func inclusive(has bool) string {
 	return ""
 }
 
-// inRange is an expression that reports whether a version, an expression, is in one of the intervals in a row.
-func inRange(version, row string) string {
-	return "(isSemver(" + version + ") && " + row + ".filter(x, x.startsWith('" + prefixInterval + "'))" +
+// inRange is an expression that reports whether the version of candidate c is in one of the intervals in a row.
+func inRange(row string) string {
+	return "[" + version + "].exists(s, isSemver(s) && " + row + ".filter(x, x.startsWith('" + prefixInterval + "'))" +
 		".map(x, x.substring(1).split(',')).exists(v, " +
-		"(v[0] == '' || semver(" + version + ").compareTo(semver(v[0])) >= (v[1] == '=' ? 0 : 1)) && " +
-		"(v[2] == '' || semver(" + version + ").compareTo(semver(v[2])) <= (v[3] == '=' ? 0 : -1))))"
+		"(v[0] == '' || semver(s).compareTo(semver(v[0])) >= (v[1] == '=' ? 0 : 1)) && " +
+		"(v[2] == '' || semver(s).compareTo(semver(v[2])) <= (v[3] == '=' ? 0 : -1))))"
 }

@@ -8,9 +8,18 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// maxShard is the size in bytes of a text in which values are looked up. The compiler of CEL reads up to 100,000 characters in an
-// expression; each look-up costs a fifth of the size, of a budget of a million.
-const maxShard = 16 << 10
+// A look-up costs the API server time for each byte of the text, and each variable costs it time for each write, whether it is evaluated or
+// not. So texts are short, and a variable has many where its expression can choose among them.
+const (
+	// maxText is the size in bytes of a text in which values are looked up by namespace, maxDataText that of one in which they are looked up
+	// by another key. A single key may have more.
+	maxText, maxDataText = 2 << 10, 8 << 10
+	// maxVariable is the size in bytes of the literals of a variable. The compiler of CEL reads up to 100,000 characters in an expression.
+	maxVariable = 64 << 10
+)
+
+// byNamespace is the key of tables of which each variable chooses among several texts.
+const byNamespace = "request.namespace"
 
 // line is the values of one key: some lines "KEY VALUE".
 type line struct {
@@ -20,20 +29,49 @@ type line struct {
 
 // shards are the lines of a table, sorted, as texts in variables: each line begins and ends with a line feed.
 type shards struct {
-	name string
+	// key is an expression for the key that is looked up.
+	key string
 	// first are the least keys of the texts, sizes their sizes in bytes.
-	first     []string
-	sizes     []int
+	first []string
+	sizes []int
+	// firstOf are the least keys of the variables.
+	firstOf   []string
 	variables []admissionv1.Variable
+	// only is the expression of the only variable, which stands where it is used; "" if there are several.
+	only string
 }
 
-func shard(name string, all []line) shards {
-	s := shards{name: name}
+func shard(name, key string, all []line) shards {
+	s := shards{key: key}
+	limit := maxDataText
+	if key == byNamespace {
+		limit = maxText
+	}
+	texts := s.split(all, limit)
+	for from := 0; from < len(texts); {
+		to, size := from+1, len(texts[from])
+		for key == byNamespace && to < len(texts) && size+len(texts[to]) <= maxVariable {
+			size += len(texts[to])
+			to++
+		}
+		s.variables = append(s.variables, admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)),
+			Expression: choose(key, s.first[from:to], texts[from:to])})
+		s.firstOf = append(s.firstOf, s.first[from])
+		from = to
+	}
+	if len(s.variables) == 1 {
+		s.only, s.variables = s.variables[0].Expression, nil
+	}
+	return s
+}
+
+// split returns literals for all lines, and notes their least keys and sizes.
+func (s *shards) split(all []line, limit int) []string {
+	var texts []string
 	var b strings.Builder
 	flush := func() {
 		s.sizes = append(s.sizes, b.Len())
-		s.variables = append(s.variables,
-			admissionv1.Variable{Name: fmt.Sprintf("%s%d", name, len(s.variables)), Expression: quote("\n" + b.String())})
+		texts = append(texts, quote("\n"+b.String()))
 		b.Reset()
 	}
 	for _, l := range all {
@@ -41,7 +79,7 @@ func shard(name string, all []line) shards {
 		for _, value := range l.values {
 			entry.WriteString(l.key + " " + value + "\n")
 		}
-		if b.Len() > 0 && b.Len()+entry.Len() > maxShard {
+		if b.Len() > 0 && b.Len()+entry.Len() > limit {
 			flush()
 		}
 		if b.Len() == 0 {
@@ -52,7 +90,10 @@ func shard(name string, all []line) shards {
 	if b.Len() > 0 || len(all) == 0 {
 		flush()
 	}
-	return s
+	if len(all) == 0 {
+		s.first = []string{""}
+	}
+	return texts
 }
 
 // size is that of the text that has the lines of a key.
@@ -67,23 +108,35 @@ func (s *shards) size(key string) int {
 	return s.sizes[i]
 }
 
-// of is an expression for the text that has the lines of a key, an expression.
-func (s *shards) of(key string) string { return s.between(key, 0, len(s.variables)) }
-
-func (s *shards) between(key string, from, to int) string {
-	if to-from == 1 {
-		return fmt.Sprintf("variables.%s%d", s.name, from)
+// choose is an expression for that of some expressions which has a key; first are the least keys that they have.
+func choose(key string, first, expressions []string) string {
+	if len(expressions) == 1 {
+		return expressions[0]
 	}
-	middle := (from + to) / 2
-	return fmt.Sprintf("(%s < %s ? %s : %s)", key, quote(s.first[middle]), s.between(key, from, middle), s.between(key, middle, to))
+	middle := len(expressions) / 2
+	return fmt.Sprintf("(%s < %s ? %s : %s)", key, quote(first[middle]), choose(key, first[:middle], expressions[:middle]),
+		choose(key, first[middle:], expressions[middle:]))
 }
 
-// values is an expression for the list of the values of a key: what precedes the first of them is on the line before.
-func (s *shards) values(key string) string {
-	return s.of(key) + `.split('\n' + ` + key + ` + ' ').map(v, v.split('\n', 2)[0]).filter(v, v != '')`
+// of is an expression for the text that has the lines of the key.
+func (s *shards) of() string {
+	if s.only != "" {
+		return s.only
+	}
+	names := make([]string, len(s.variables))
+	for i, v := range s.variables {
+		names[i] = "variables." + v.Name
+	}
+	return choose(s.key, s.firstOf, names)
 }
 
-// value is an expression for the only value of a key, or ”.
-func (s *shards) value(key string) string {
-	return s.of(key) + `.split('\n' + ` + key + ` + ' ', 2)[?1].orValue('').split('\n', 2)[0]`
+// values is an expression for the list of the values of the key, each followed by the call of a method. What precedes the first of them is
+// on the line before, or nothing.
+func (s *shards) values(method string) string {
+	return s.of() + `.split('\n' + ` + s.key + ` + ' ').map(v, v != '' && !v.startsWith('\n'), v.split('\n', 2)[0]` + method + `)`
+}
+
+// value is an expression for the only value of the key, or ”.
+func (s *shards) value() string {
+	return s.of() + `.split('\n' + ` + s.key + ` + ' ', 2)[?1].orValue('').split('\n', 2)[0]`
 }

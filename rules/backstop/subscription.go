@@ -13,13 +13,16 @@ import (
 // dependencies is changed only: OLM would repeat a refused one for ever.
 func (p *program) addSubscriptions() {
 	const deciding = "r[0] == object.spec.name && r[1] != '" + checkNothing + "'"
-	p.set("automatic", "variables.governed && variables.resource == 'subscriptions' && "+changedSubscription+" && "+notManual+
-		" && has(object.spec.name) && variables.rules.exists(r, "+deciding+")")
-	p.refuse(rules.RuleSubscriptionApproval, "variables.automatic && !variables.olm",
-		"(variables.automatic ? 'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string("+approval+
-			")) + ' is not allowed' + "+by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval)+
-			" + 'write "+olm.ApprovalManual+", since the policy has to judge each plan first' : '')",
-		"spec.installPlanApproval is not allowed: write "+olm.ApprovalManual)
+	p.refuse(onSubscription, refusal{
+		id: rules.RuleSubscriptionApproval,
+		when: changedSubscription + " && " + notManual + " && has(object.spec.name) && " + governed +
+			" && variables.rules.exists(r, " + deciding + ")",
+		except: "variables.olm",
+		message: "'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string(" + approval +
+			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval) +
+			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first'",
+		fallback: "spec.installPlanApproval is not allowed: write " + olm.ApprovalManual,
+	})
 }
 
 const (
@@ -30,7 +33,7 @@ const (
 
 // mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual.
 func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
-	manual := shard("m", lines(t.manual))
+	manual := shard("m", byNamespace, lines(t.manual))
 	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual}}
 	if in.ApprovalMode == rules.DenyApproval {
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "generated-by-olm", Expression: in.byOLM()})
@@ -51,7 +54,7 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 			MatchConditions: conditions,
 			Variables:       manual.variables,
 			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "object.?spec.?name.orValue('') in " + manual.values("request.namespace") +
+				Expression: "object.?spec.?name.orValue('') in " + manual.values("") +
 					" ? [JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] : []"}}},
 		},
 	}

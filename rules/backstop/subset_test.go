@@ -74,9 +74,9 @@ type judgedWrite struct {
 // core returns a reason of the gate that the API server must have too, or "".
 func (c *judgedWrite) core() string {
 	for _, r := range c.gate.Reasons {
-		// What depends on a catalog, or on which of several sources says a package, is left to the gate.
+		// What depends on a catalog, on a digest, or on which of several sources says a package, is left to the gate.
 		elsewhere := strings.Contains(r.Message, "catalog") && !strings.Contains(r.Message, " in range ") || strings.Contains(r.Message, " from ") ||
-			strings.Contains(r.Message, "the package of ")
+			strings.Contains(r.Message, "the package of ") || strings.Contains(r.Message, "the digest of its bundle image")
 		if slices.Contains(core, r.Rule) && !c.undescribed && (!elsewhere || r.Rule == rules.RulePlanStatusPhase || r.Rule == rules.RulePlanCreate) {
 			return r.Message
 		}

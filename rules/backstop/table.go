@@ -51,8 +51,8 @@ type table struct {
 }
 
 // The API server compiles no expression of more than 100,000 characters, and spends no more than a million units on one evaluation, of which
-// each row of a namespace takes a fifth of the size of the text in which its data is looked up. What a policy has beyond that is left to the
-// webhooks: it must not keep the API server from evaluating what other policies say, nor OLM from writing.
+// each row of a namespace takes a fifth of the sizes of its data and of the text in which that is looked up. What a policy has beyond that is
+// left to the webhooks: it must not keep the API server from evaluating what other policies say, nor OLM from writing.
 const (
 	maxLine = 64 << 10
 	maxRows = 200
@@ -85,7 +85,7 @@ func (t *table) bound() {
 		cost, size := 0, 0
 		for i, row := range rows {
 			columns := strings.Split(row, " ")
-			cost += data.size(columns[1]) / 5
+			cost += (data.size(columns[1]) + len(strings.Join(t.data[columns[1]], ""))) / 5
 			size += len(quote(namespace + " " + row))
 			if i >= maxRows || cost > maxCost || size > maxLine {
 				for _, other := range rows[i:] {
@@ -100,7 +100,7 @@ func (t *table) bound() {
 	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
 }
 
-func (t *table) dataShards() shards { return shard("n", lines(t.data)) }
+func (t *table) dataShards() shards { return shard("n", "r[1]", lines(t.data)) }
 
 func (t *table) add(p *rules.OperatorPolicy) {
 	namespace, r := p.Concerns(), p.NameRules()

@@ -1,6 +1,7 @@
 package backstop
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,21 +20,51 @@ const OverrideAnnotation = "override"
 type program struct {
 	in *Input
 	// rows are those of the table, by namespace, data those of its checks.
-	rows, data  shards
-	variables   []admissionv1.Variable
-	validations []admissionv1.Validation
+	rows, data shards
+	variables  []admissionv1.Variable
+	// refusals are the rules, by the expression that selects the requests they are about.
+	refusals map[string][]refusal
 }
 
-// validating returns the ValidatingAdmissionPolicy. Variables are evaluated when an expression needs them, at most once for all
-// validations, and once more for all messages, which also are evaluated for writes that are admitted: so each says first whether it is
-// about this write.
+// The expressions that select requests. They exclude each other.
+const (
+	onPlan         = "request.resource.resource == 'installplans' && !has(request.subResource)"
+	onPlanStatus   = "request.resource.resource == 'installplans'" // status is the only subresource that is matched
+	onCSV          = "request.resource.resource == 'clusterserviceversions'"
+	onSubscription = "request.resource.resource == 'subscriptions'"
+)
+
+// Expressions that are about every request, and cheaper than a variable.
+const (
+	governed = "(size(variables.rules) > 0)"
+	update   = "(request.operation == 'UPDATE')"
+)
+
+// refusal is one rule.
+type refusal struct {
+	id rules.RuleID
+	// when is an expression that reports whether the rule refuses a request, except for what another expression allows, which may ask for
+	// rights. Messages and audit annotations cannot ask for them. No exception is "".
+	when, except string
+	// guard is the first part of when, which rules that follow one another may share. No guard is "".
+	guard string
+	// message is an expression for what is said. The fallback stands in for one that the API server cannot show: of several lines, or of more
+	// than 5 KiB.
+	message, fallback string
+}
+
+// validating returns the ValidatingAdmissionPolicy. The API server evaluates a variable when an expression needs it, at most once for all
+// validations, but again for all messages, and again for the audit annotations, also for a write that is admitted. Each evaluation costs
+// some microseconds, whatever the expression, and most writes are admitted: so a match condition lets these pass, there are few variables,
+// and all that is said depends on the one that reports whether anything is refused.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", lines(t.rows)), data: t.dataShards()}
+	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), refusals: map[string][]refusal{}}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()
 	p.addCSVs()
 	p.addSubscriptions()
+	validation := p.validation()
 	fail, equivalent := admissionv1.Fail, admissionv1.Equivalent
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   typeMeta("ValidatingAdmissionPolicy"),
@@ -49,17 +80,13 @@ func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *
 					rule([]string{"installplans/status"}, admissionv1.Update),
 				},
 			},
-			MatchConditions: []admissionv1.MatchCondition{{
-				// Writes that change nothing that is judged here, as the webhooks skip them.
-				Name: "changed", Expression: "request.operation == 'CREATE' || " + subresource + " || " +
-					"object.?spec != oldObject.?spec || object.metadata.?annotations != oldObject.metadata.?annotations || " +
-					"object.metadata.?labels != oldObject.metadata.?labels"}},
-			Variables:   p.variables,
-			Validations: p.validations,
+			MatchConditions: p.matchConditions(),
+			Variables:       p.variables,
+			Validations:     []admissionv1.Validation{validation},
 			AuditAnnotations: []admissionv1.AuditAnnotation{{Key: OverrideAnnotation,
 				// Audit annotations cannot ask for rights. The event tells by its response whether the override was accepted.
-				ValueExpression: "variables.overrideAsked && size(variables.offending) > 0 ? 'override of ' + " +
-					"variables.refusing.join(', ') + ' with reason ' + strings.quote(variables.reason) : ''"}},
+				ValueExpression: onPlan + " && " + overrideAsked + " && size(variables.offending) > 0 ? 'override of ' + " +
+					"variables.refusing.join(', ') + ' with reason ' + strings.quote(" + reason + ") : ''"}},
 		},
 	}
 	return policy, &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -96,32 +123,80 @@ func (p *program) set(name, expression string) {
 	p.variables = append(p.variables, admissionv1.Variable{Name: name, Expression: expression})
 }
 
-// refuse adds a validation: it refuses if an expression is true, with a message that is an expression too. The fallback stands in for a
-// message that the API server cannot show: one of several lines, or of more than 5 KiB.
-func (p *program) refuse(id rules.RuleID, refused, message, fallback string) {
+// refuse adds rules for some requests.
+func (p *program) refuse(on string, refusals ...refusal) {
+	p.refusals[on] = append(p.refusals[on], refusals...)
+}
+
+// maxMessage is the size in bytes of what a message says before heldBy: the API server shows up to 5 KiB, and no line feeds.
+const maxMessage = 5<<10 - len(heldBy)
+
+// validation returns the one of all rules, after the variable that reports whether any may refuse the request. What a rule excepts, those
+// after it except as well, or do not refuse: so the message is that of the first rule that refuses.
+func (p *program) validation() admissionv1.Validation {
+	var refused, admitted, said string
+	for _, on := range []string{onPlan, onPlanStatus, onCSV, onSubscription} {
+		var excepts, texts string
+		for _, r := range p.refusals[on] {
+			excepts += " && (!(" + r.condition() + ")" + or(r.except) + ")"
+			texts += r.condition() + " ? [" + r.message + ", " + quote(r.fallback+" ("+string(r.id)+")") + "] : "
+		}
+		refused += on + " ? " + anyOf(p.refusals[on]) + " : "
+		admitted += on + " ? " + strings.TrimPrefix(excepts, " && ") + " : "
+		said += on + " ? (" + texts + "['', '']) : "
+	}
+	p.set("refused", refused+"false")
 	forbidden := metav1.StatusReasonForbidden
-	p.validations = append(p.validations, admissionv1.Validation{
-		Expression:        "!(" + refused + ")",
-		MessageExpression: message + " + " + quote(heldBy),
-		Message:           fallback + " (" + string(id) + ")" + heldBy,
-		Reason:            &forbidden,
-	})
+	return admissionv1.Validation{
+		Expression: "!variables.refused || (" + admitted + "true)",
+		MessageExpression: fmt.Sprintf("variables.refused ? [%s['', '']].map(m, size(bytes(m[0])) > %d || m[0].contains('\\n') ? m[1] : m[0])[0] + %s : ''",
+			said, maxMessage, quote(heldBy)),
+		Message: "the write is not allowed" + heldBy,
+		Reason:  &forbidden,
+	}
+}
+
+// condition is the guard and what follows it.
+func (r *refusal) condition() string {
+	if r.guard == "" {
+		return r.when
+	}
+	return r.guard + " && " + r.when
+}
+
+// anyOf is an expression that reports whether any of some rules refuses, with each guard once.
+func anyOf(refusals []refusal) string {
+	var groups []string
+	for len(refusals) > 0 {
+		guard := refusals[0].guard
+		var whens []string
+		for len(refusals) > 0 && refusals[0].guard == guard {
+			whens = append(whens, refusals[0].when)
+			refusals = refusals[1:]
+		}
+		group := "(" + strings.Join(whens, " || ") + ")"
+		if guard != "" {
+			group = guard + " && " + group
+		}
+		groups = append(groups, group)
+	}
+	return strings.Join(groups, " || ")
+}
+
+func or(condition string) string {
+	if condition == "" {
+		return ""
+	}
+	return " || " + condition
 }
 
 // heldBy ends each message.
 const heldBy = "; held by the API server (ValidatingAdmissionPolicy " + Name + ")"
 
-// subresource is an expression that reports whether the request is for status, the only subresource that is matched.
-const subresource = "request.?subResource.orValue('') == 'status'"
-
 // addRequest adds what all kinds of requests need.
 func (p *program) addRequest() {
 	// The rows of the namespace, each a list of its columns, and then the data of its check.
-	p.set("rules", p.rows.values("request.namespace")+".map(v, v.split(' ')).map(r, r + "+p.data.value("r[1]")+".split('|', 2)[0].split(' '))")
-	p.set("governed", "size(variables.rules) > 0")
-	p.set("resource", "request.resource.resource + ("+subresource+" ? '/status' : '')")
-	p.set("update", "request.operation == 'UPDATE'")
-	p.set("olmName", "request.userInfo.username in "+quoteList(sorted(p.in.OLM)))
+	p.set("rules", p.rows.values(".split(' ')")+".map(r, r + "+p.data.value()+".split('|', 2)[0].split(' '))")
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")
@@ -153,6 +228,3 @@ func show(name string) string {
 	return "(" + name + ".matches('^[!-~]{1,253}$') ? " + name + " : size(" + name + ") > 120 ? strings.quote(" + name +
 		".substring(0, 120)) + '...' : strings.quote(" + name + "))"
 }
-
-// all is the conjunction of expressions.
-func all(conditions ...string) string { return strings.Join(conditions, " && ") }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -179,7 +180,7 @@ func prune(a, b *schema) bool {
 	same = same && len(b.Properties) == 0
 	same = pruneChild(itemsOf(a), itemsOf(b)) && same
 	same = pruneChild(valuesOf(a), valuesOf(b)) && same
-	return same && equality.Semantic.DeepEqual(shallow(a), shallow(b))
+	return same && (reflect.DeepEqual(shallow(a), shallow(b)) || equality.Semantic.DeepEqual(shallow(a), shallow(b)))
 }
 
 // pruneChild prunes the schemas of elements.

@@ -13,7 +13,7 @@ import (
 )
 
 // Attributes is a set of properties of a bundle and its environment that rules may read.
-type Attributes uint16
+type Attributes uint32
 
 // The attributes. CatalogSource is the pair of a catalog's namespace and name.
 const (
@@ -39,7 +39,14 @@ const (
 	ChangeSet
 	// CatalogImage is the digest of the image that the pods of the CatalogSource run.
 	CatalogImage
+	// Writer is the user who writes an object that is not a bundle.
+	Writer
+	// CatalogHistory is what the images of a CatalogSource changed. No rule reads it.
+	CatalogHistory
 )
+
+// CatalogFacts are the facts about catalogs that policies are judged by.
+const CatalogFacts = CatalogState | CatalogImage | CatalogHistory
 
 // InCSV are the attributes that only the ClusterServiceVersion itself contains.
 const InCSV = Contents | Annotations
@@ -51,7 +58,7 @@ const bundleAttributes = CSV | Package | Version | Channel | CatalogSource | Pro
 var attributeNames = [...]string{"CSV name", "package", "version", "channel", "catalog", "properties of the bundle",
 	"labels of the namespace", "facts about the cluster", "contents of the ClusterServiceVersion", "targets of the OperatorGroup",
 	"annotations of the ClusterServiceVersion", "state of the CatalogSource",
-	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs"}
+	"deprecations in the catalog", "changes of what is installed", "digest of the image that the CatalogSource runs", "user who writes", "history of the CatalogSource"}
 
 // Names returns the names for messages: "package", "properties of the bundle", "labels of the namespace".
 func (a Attributes) Names() []string {
@@ -218,6 +225,14 @@ func (b *Bundle) notKnown(a Attributes) string {
 	return "the " + names[0] + verb
 }
 
+// History is what the images of a CatalogSource changed. It is comparable: another one is another history.
+type History interface {
+	// Newest returns the digest of the last image that was compared.
+	Newest() string
+	// Jump returns, in words, the last jump since an accepted image; "" if there is none.
+	Jump(maxChanged int, accepted []string) string
+}
+
 // Cluster is what is known of the cluster.
 type Cluster struct {
 	// Version is the Kubernetes version, such as "1.36.3"; empty if not known yet.
@@ -228,6 +243,8 @@ type Cluster struct {
 	Catalogs map[olm.Catalog]olm.CatalogSource
 	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
 	Served map[olm.Catalog]string
+	// Histories are what the images of CatalogSources changed.
+	Histories map[olm.Catalog]History
 	// Properties are those of all Constraints and the automatic ones. NewSet sets them.
 	Properties []olm.Property
 }
@@ -264,6 +281,14 @@ func (c *Cluster) AddServed(key olm.Catalog, digest string) {
 	c.Served[key] = digest
 }
 
+// AddHistory adds what the images of a CatalogSource changed.
+func (c *Cluster) AddHistory(key olm.Catalog, history History) {
+	if c.Histories == nil {
+		c.Histories = map[olm.Catalog]History{}
+	}
+	c.Histories[key] = history
+}
+
 // differs returns the attributes that another cluster has other facts for.
 func (c *Cluster) differs(o *Cluster) Attributes {
 	var differ Attributes
@@ -275,6 +300,9 @@ func (c *Cluster) differs(o *Cluster) Attributes {
 	}
 	if !maps.Equal(c.Served, o.Served) {
 		differ |= CatalogImage
+	}
+	if !maps.Equal(c.Histories, o.Histories) {
+		differ |= CatalogHistory
 	}
 	return differ
 }

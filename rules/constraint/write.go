@@ -18,6 +18,8 @@ type Write struct {
 	// User is the name of the user who writes, and Groups are those of the user.
 	User   string
 	Groups []string
+	// UserUnknown is set where neither is known.
+	UserUnknown bool
 	// Source is the CatalogSource as it would be stored, OldSource the stored one. Both are zero for other targets.
 	Source, OldSource Source
 	// Group is the OperatorGroup as it would be stored, OldGroup the stored one. Both are zero for other targets.
@@ -69,8 +71,8 @@ func writeVariables() []variable {
 			}
 			return m.seen("CREATE")
 		}},
-		{name: varUserName, declared: cel.StringType, write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
-		{name: varGroups, declared: cel.ListType(cel.StringType), write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
+		{name: varUserName, declared: cel.StringType, attribute: Writer, write: func(m *measure, w *Write) ref.Val { return m.seen(w.User) }},
+		{name: varGroups, declared: cel.ListType(cel.StringType), attribute: Writer, write: func(m *measure, w *Write) ref.Val { return m.list(w.Groups) }},
 		namespaceVariable, clusterVariable,
 	}
 }
@@ -123,10 +125,17 @@ func newWriteActivation(w *Write, around *surroundings) *activation {
 	a := &activation{vocabulary: vocabularies[w.On], bundle: &Bundle{}, around: around, unknown: around.unknownAttributes,
 		patterns: append([]*interpreter.AttributePattern{}, around.unknown...)}
 	a.values = make([]ref.Val, len(a.vocabulary.variables))
+	if w.UserUnknown {
+		a.unknown |= Writer
+	}
 	var m measure
 	for i := range a.vocabulary.variables {
-		if v := &a.vocabulary.variables[i]; v.write != nil {
+		v := &a.vocabulary.variables[i]
+		if v.write != nil {
 			a.values[i] = v.write(&m, w)
+		}
+		if w.UserUnknown && v.attribute&Writer != 0 {
+			a.patterns = append(a.patterns, interpreter.NewAttributePattern(v.name))
 		}
 	}
 	a.shape = m.shape().most(around.shape)

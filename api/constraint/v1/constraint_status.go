@@ -55,6 +55,14 @@ type ConstraintStatus struct {
 	// +optional
 	Violating int `json:"violating"`
 
+	// The first of these violations, sorted by namespace, name and constraint.
+	// status.violating counts all of them.
+	//
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=atomic
+	// +optional
+	Violators []ConstraintViolator `json:"violators,omitempty"`
+
 	// How many operators were installed while Opgate was not running, and are
 	// refused by this Constraint. An event on each ClusterServiceVersion says why.
 	//
@@ -109,4 +117,23 @@ type ConstraintCount struct {
 	//
 	// +required
 	Unknown int `json:"unknown"`
+}
+
+// ConstraintViolator is an installed operator that does not satisfy one
+// constraint.
+type ConstraintViolator struct {
+	// The namespace in which it is installed.
+	//
+	// +required
+	Namespace string `json:"namespace"`
+
+	// The name of its ClusterServiceVersion.
+	//
+	// +required
+	ClusterServiceVersion string `json:"clusterServiceVersion"`
+
+	// The message of the constraint, if it has one, and what must be satisfied.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
 }

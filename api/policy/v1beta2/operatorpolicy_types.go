@@ -205,8 +205,8 @@ type OperatorPolicySpec struct {
 	//
 	// In an enforced policy it also decides installPlanApproval of the
 	// Subscription: Automatic only if complianceType is not mustnothave, this field is
-	// Automatic, versions and versionRange are empty, neither deprecated nor a class of
-	// consent is Hold, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
+	// Automatic, versions and versionRange are empty, none of deprecated, a class of
+	// consent and catalog holds plans, and no cluster constraint applies; Manual otherwise. With Manual, InstallPlans that the policy allows
 	// are still approved without a person.
 	//
 	// +kubebuilder:validation:Enum=Automatic;None;Never
@@ -248,6 +248,22 @@ type OperatorPolicySpec struct {
 	//
 	// +optional
 	Consent *Consent `json:"consent,omitempty"`
+
+	// From which images of its catalog the operator is installed and upgraded.
+	// Optional; absent, the catalog may run any image.
+	//
+	// A catalog offers what is behind a tag, mostly, and OLM follows the tag. With
+	// image Hold, no InstallPlan from a catalog is approved while it runs an image
+	// whose digest is not in accepted; with jump Hold, none after an image that
+	// changed more than a usual one does.
+	//
+	// Like versions, Hold makes the Subscription's installPlanApproval Manual in
+	// an enforced policy. It has no effect with complianceType mustnothave.
+	// ---
+	// An addition of Opgate.
+	//
+	// +optional
+	Catalog *Catalog `json:"catalog,omitempty"`
 
 	// What is deleted and what is kept when the operator is removed. It applies
 	// only with complianceType mustnothave. Objects that are kept do not make the

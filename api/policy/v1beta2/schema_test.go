@@ -57,6 +57,12 @@ func TestEnums(t *testing.T) {
 		{field: "spec.consent.podSecurity", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
 		{field: "spec.consent.scope", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
 		{field: "spec.consent.firstInstall", accept: consent, refuse: []string{"", "hold", "Allow", "Deny"}},
+		{field: "spec.catalog.image",
+			accept: texts(v1beta2.CatalogHold, v1beta2.CatalogAllow),
+			refuse: []string{"", "hold", "Warn", "Deny"}},
+		{field: "spec.catalog.jump",
+			accept: texts(v1beta2.CatalogHold, v1beta2.CatalogAllow),
+			refuse: []string{"", "hold", "Warn", "Deny"}},
 		{field: "spec.removalBehavior.operatorGroups",
 			accept: append(texts(v1beta2.RemovalDeleteIfUnused), keepOrDelete...),
 			refuse: []string{"", "keep", "deleteIfUnused"}},
@@ -172,6 +178,10 @@ func TestSchemaRefuses(t *testing.T) {
 		{name: "consent is text", path: "spec.consent", value: "Hold"},
 		{name: "accepted is text", path: "spec.consent.accepted", value: "sha256:aa"},
 		{name: "too many accepted", path: "spec.consent.accepted", value: many[:65]},
+		{name: "catalog is text", path: "spec.catalog", value: "Hold"},
+		{name: "accepted images are text", path: "spec.catalog.accepted", value: "sha256:aa"},
+		{name: "too many accepted images", path: "spec.catalog.accepted", value: many[:65]},
+		{name: "no package may change", path: "spec.catalog.maxChangedPackages", value: int64(0)},
 		{name: "removal behavior is text", path: "spec.removalBehavior", value: "Keep"},
 		{name: "two conditions of one type", path: "status.conditions", value: []any{condition(), condition()}, at: "status.conditions[1]"},
 		{name: "condition without a reason", path: "status.conditions", value: []any{without(condition(), "reason")}, at: "status.conditions[0].reason"},
@@ -203,6 +213,7 @@ func TestSchemaLimitsAreInclusive(t *testing.T) {
 	set(obj, many, "spec", "versions")
 	set(obj, strings.Repeat(" ", 1019)+"1.2.3", "spec", "versionRange")
 	set(obj, many[:64], "spec", "consent", "accepted")
+	set(obj, many[:64], "spec", "catalog", "accepted")
 	if _, errs := loadCRD(t).Admit(obj); len(errs) > 0 {
 		t.Error(errs)
 	}
@@ -253,6 +264,7 @@ func TestUnknownFields(t *testing.T) {
 		"spec.version",
 		"spec.complianceConfig.upgradeAvailable",
 		"spec.consent.permission",
+		"spec.catalog.images",
 		"spec.statusConfig.upgradeAvailable",
 		"spec.removalBehavior.installPlan",
 	}

@@ -1,0 +1,109 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// Inspected is the verdict on an object that is stored.
+type Inspected struct {
+	// Kind is olm.KindClusterServiceVersion, of an installed operator, or olm.KindInstallPlan, of a plan that waits for approval.
+	Kind, Name string
+	Verdict    Verdict
+}
+
+// Inspect judges what is in a namespace: each installed operator by JudgeInstalled, and each plan that waits for approval by JudgePlan, in
+// this order and by name. It is what reports and `opgate check --cluster` show.
+func Inspect(ns *Namespace) []Inspected {
+	var all []Inspected
+	for i := range ns.Installed() {
+		if v, here := JudgeInstalled(ns, ns.installed[i].CSV); here {
+			all = append(all, Inspected{olm.KindClusterServiceVersion, ns.installed[i].CSV, v})
+		}
+	}
+	for _, plan := range ns.Plans() {
+		if ns.Waits(plan) {
+			all = append(all, Inspected{olm.KindInstallPlan, plan.Metadata.Name, JudgePlan(PlanInput{Plan: plan, Namespace: ns})})
+		}
+	}
+	return all
+}
+
+// JudgeInstalled decides whether an installed operator is one that the present policies and Constraints allow, however it was approved. It
+// says nothing of how it got there: upgradeApproval and consent are about changes. Here is false for a ClusterServiceVersion that is not
+// stored, or that installs nothing here.
+func JudgeInstalled(ns *Namespace, csv string) (v Verdict, here bool) {
+	i := slices.IndexFunc(ns.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
+	if i < 0 {
+		return Verdict{}, false
+	}
+	installed := &ns.installed[i]
+	c := ns.asPlanned(installed)
+	v = Verdict{Object: "clusterserviceversion " + ns.Name() + "/" + csv}
+	if !ns.judged() {
+		return v, true
+	}
+	result := CSVVerdict{CSV: csv, Package: c.pkg, Version: c.version}
+	if c.unknown != "" && ns.governed() {
+		recordForNamespace(&v, ns, RuleCSVPolicy, finding{decision: Hold,
+			what: "the package of " + text.Name(csv) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
+	}
+	for _, p := range ns.governing(c.pkg) {
+		for _, rule := range contentChecks {
+			v.record(RuleCSVPolicy, p, rule.judge(c, p))
+		}
+		if p.Enforced && !p.MustNotHave {
+			result.By = append(result.By, p.Source())
+		}
+	}
+	for _, f := range ns.Constraints().Judge(installed.bundle(ns), ns.ForConstraints(), constraint.NewBudget(nil)) {
+		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
+			continue // packages and changes are read for unfinished plans only
+		}
+		v.recordConstraint(RuleCSVConstraint, text.Name(csv), &f)
+	}
+	switch {
+	case v.Decision == Deny:
+		result.Disposition = Denied
+	case v.Decision == Hold:
+		result.Disposition = Held
+	case len(result.By) > 0:
+		result.Disposition = Allowed
+	}
+	if result.Disposition != Allowed {
+		result.By = nil
+	}
+	v.CSVs = []CSVVerdict{result}
+	return v.sorted(), true
+}
+
+// asPlanned returns an installed operator with what an approved plan has of its bundle image.
+func (n *Namespace) asPlanned(installed *Installed) *planCSV {
+	c := &planCSV{name: installed.CSV, pkg: installed.Package, version: installed.Version, properties: installed.Properties,
+		described: installed.Described, spec: installed.spec}
+	c.from(installed.Catalog)
+	for _, plan := range n.Plans() {
+		if !plan.Spec.Approved || !plan.Brings(c.name) || !slices.Contains(bound(n.governing(c.pkg)), c.name) {
+			continue // only a digest in spec.versions needs the image
+		}
+		csvs := csvsOf(plan, n)
+		if i := slices.IndexFunc(csvs, func(other planCSV) bool { return other.name == c.name }); i >= 0 {
+			c.image, c.images, c.step = csvs[i].image, csvs[i].images, csvs[i].step
+		}
+	}
+	c.attribute(n)
+	return c
+}
+
+// bound returns the names that policies list with a digest.
+func bound(policies []*OperatorPolicy) (names []string) {
+	for _, p := range policies {
+		for name := range p.versions.digests {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// Notes are the texts of events, in the words of refusals. Each is on one line and has at most so many bytes as its caller asks for, which
+// should be hundreds. What a long one leaves out is neither the ID of a rule nor the beginning of what would be accepted.
+
+// maxEscape is more than the factor by which escaping lengthens a text.
+const maxEscape = 8
+
+// Note returns why a write was refused.
+func (v *Verdict) Note(most int) string { return noteOf(v.Reasons, most) }
+
+// Note returns why the loop does not approve a plan: what refuses it, else the ClusterServiceVersions that are not wanted.
+func (a *Approval) Note(most int) string {
+	if len(a.Verdict.Reasons) > 0 {
+		return a.Verdict.Note(most)
+	}
+	reasons := make([]Reason, len(a.Blockers))
+	for i := range a.Blockers {
+		reasons[i] = Reason{Message: a.Blockers[i].Why}
+	}
+	return noteOf(reasons, most)
+}
+
+// ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps them for a
+// plan that was deleted. By is the user who approved it, empty for the loop.
+func (v *Verdict) ApprovalNote(by string, most int) string {
+	var parts []string
+	if by != "" {
+		parts = append(parts, "by user "+text.Quote(by))
+	}
+	for i := range v.Consents {
+		parts = append(parts, "consent to "+v.Consents[i].String()+" ("+string(RulePlanConsent)+")")
+	}
+	for i := range v.CSVs {
+		parts = append(parts, v.CSVs[i].allowedBy())
+	}
+	return bounded(parts, most)
+}
+
+// allowedBy returns why a ClusterServiceVersion does not keep a plan from being approved.
+func (c *CSVVerdict) allowedBy() string {
+	switch {
+	case len(c.By) == 0:
+		return text.Name(c.CSV) + " is governed by no policy"
+	case c.Disposition == Required:
+		return text.Name(c.CSV) + " is required by " + text.Names(c.By, maxListed)
+	default:
+		return text.Name(c.CSV) + " is allowed by " + text.Join(c.By, maxListed)
+	}
+}
+
+// OverrideNote returns which user overrode a refusal, and what refused it; "" if the verdict was not overridden by the rule.
+func (v *Verdict) OverrideNote(id RuleID, by string, most int) string {
+	if v.Decision != Allow {
+		return ""
+	}
+	overridden := slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool { return w.Rule != id })
+	if len(overridden) == 0 {
+		return ""
+	}
+	user := "by user " + text.Quote(by) + ": "
+	return user + noteOf(overridden, most-len(user))
+}
+
+// Policy returns the policy or Constraint that refuses, or whose refusal was overridden, by the first reason that has a single one; zero if
+// none has.
+func (v *Verdict) Policy() PolicyRef {
+	reasons := v.Reasons
+	if v.Decision == Allow {
+		reasons = slices.DeleteFunc(slices.Clone(v.Warnings), func(w Reason) bool {
+			return w.Rule != RulePlanOverride && w.Rule != RuleOperatorGroupOverride
+		})
+	}
+	for i := range reasons {
+		if reasons[i].from != (PolicyRef{}) {
+			return reasons[i].from
+		}
+	}
+	return PolicyRef{}
+}
+
+// noteOf joins reasons. It shortens the first if it must, and counts those for which no room is left, with their rules.
+func noteOf(reasons []Reason, most int) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	note := reasons[0].shortened(most - len(others(reasons[1:])))
+	for i := 1; i < len(reasons); i++ {
+		next := note + "; " + text.Truncate(reasons[i].Message, most)
+		if len(next)+len(others(reasons[i+1:])) > most {
+			return note + others(reasons[i:])
+		}
+		note = next
+	}
+	return note
+}
+
+// others counts reasons, with their rules: "; and 2 more (plan/channel, plan/version)".
+func others(reasons []Reason) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("; and %d more", len(reasons))
+	var ids []string
+	for i := range reasons {
+		if id := string(reasons[i].Rule); id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return note
+	}
+	slices.Sort(ids)
+	return note + " (" + text.Join(ids, maxListed) + ")"
+}
+
+// shortened returns the message in at most so many bytes. What is wrong makes room for the rule and what would be accepted.
+func (r *Reason) shortened(most int) string {
+	if len(r.Message) <= most {
+		if message := text.Truncate(r.Message, maxEscape*most); len(message) <= most {
+			return message
+		}
+	}
+	rule := " (" + string(r.Rule) + ")"
+	what, accepted, found := strings.Cut(r.Message, rule)
+	if r.Rule == "" || !found {
+		return text.Truncate(r.Message, most)
+	}
+	return text.Truncate(text.Truncate(what, most/3)+rule+accepted, most)
+}
+
+// bounded joins parts as far as there is room, and counts the others.
+func bounded(parts []string, most int) string {
+	reasons := make([]Reason, len(parts))
+	for i, part := range parts {
+		reasons[i] = Reason{Message: part}
+	}
+	return noteOf(reasons, most)
+}

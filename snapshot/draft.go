@@ -1,0 +1,325 @@
+package snapshot
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// draft is a snapshot that is being built.
+type draft struct {
+	*Builder
+	next   *Snapshot
+	change *Change
+	// entries are the namespaces that differ; the value reports whether to notify subscribers.
+	entries map[string]*draftEntry
+	cluster [maxKinds]*edit[*Object]
+	// constraints is set if a Constraint, or a fact about the cluster, is new.
+	constraints  bool
+	graphChanges []ObjectChange
+	// packages are those of which the content has changed in a catalog.
+	packages []string
+	// scopeChanged is set if the set of cluster-scoped kinds changed.
+	scopeChanged bool
+}
+
+type draftEntry struct {
+	objects []*Object
+	// judged is set if the input of judging differs, notify if anything that is read does.
+	judged, notify bool
+}
+
+func (d *draft) apply(e *event) {
+	switch {
+	case e.synced != nil:
+		d.next.synced[e.synced.index] = true
+	case e.cluster != nil:
+		d.versions, d.constraints = *e.cluster, true
+	case e.pkg != "":
+		d.packages = append(d.packages, e.pkg)
+	case e.plansOf != "":
+		if _, known := d.next.namespaces.get(e.plansOf); known {
+			n := d.entryOf(e.plansOf)
+			n.judged, n.notify = true, true
+		}
+	case e.completed != nil:
+		d.complete(e.key, e.completed)
+	default:
+		d.see(e.old, e.now)
+		if cmp.Or(e.now, e.old).kind == OperatorPolicies {
+			d.policy(e.old, e.now)
+			return
+		}
+		d.move(e.old, e.now)
+	}
+}
+
+// see counts objects and records the newest version.
+func (d *draft) see(old, now *Object) {
+	o := cmp.Or(now, old)
+	seen := &d.next.seen[o.kind.index]
+	if old != nil {
+		seen.Objects--
+	}
+	if now != nil {
+		seen.Objects++
+	}
+	if seen.ResourceVersion == "" || Older(seen.ResourceVersion, o.ResourceVersion) {
+		seen.ResourceVersion = o.ResourceVersion
+	}
+}
+
+// move replaces the old state of an object with the new one, which may belong to another subject.
+func (d *draft) move(old, now *Object) {
+	notify := old == nil || now == nil || !old.kind.restless || !sameContent(old, now) || !reflect.DeepEqual(old.value, now.value)
+	if old != nil && (now == nil || old.concerns != now.concerns) {
+		d.take(old, notify)
+	}
+	if now != nil {
+		d.put(now, notify)
+	}
+	o := cmp.Or(now, old)
+	if !o.concerns.cluster {
+		return
+	}
+	c := ObjectChange{old, now}
+	if notify {
+		d.change.Objects = append(d.change.Objects, c)
+	}
+	d.constraints = d.constraints || o.kind.add != nil
+	switch o.kind {
+	case Policies, PolicySets:
+		d.graphChanges = append(d.graphChanges, c)
+	case CustomResourceDefinitions:
+		d.rescope(c)
+	}
+}
+
+func (d *draft) put(o *Object, notify bool) {
+	if o.concerns.cluster {
+		d.table(o.kind).set(o.Key().String(), o)
+		return
+	}
+	e := d.entry(o, notify)
+	if i, found := slices.BinarySearchFunc(e.objects, o, compare); found {
+		e.objects[i] = o
+	} else {
+		e.objects = slices.Insert(e.objects, i, o)
+	}
+}
+
+func (d *draft) take(o *Object, notify bool) {
+	if o.concerns.cluster {
+		d.table(o.kind).remove(o.Key().String())
+		return
+	}
+	e := d.entry(o, notify)
+	if i, found := slices.BinarySearchFunc(e.objects, o, compare); found {
+		e.objects = slices.Delete(e.objects, i, i+1)
+	}
+}
+
+func (d *draft) table(kind *Kind) *edit[*Object] {
+	if d.cluster[kind.index] == nil {
+		d.cluster[kind.index] = d.next.cluster[kind.index].edit()
+	}
+	return d.cluster[kind.index]
+}
+
+func (d *draft) entry(o *Object, notify bool) *draftEntry {
+	e := d.entryOf(o.concerns.namespace)
+	e.notify = e.notify || notify
+	e.judged = e.judged || o.kind.add != nil
+	return e
+}
+
+func (d *draft) entryOf(namespace string) *draftEntry {
+	e := d.entries[namespace]
+	if e == nil {
+		e = &draftEntry{}
+		if last, ok := d.next.namespaces.get(namespace); ok {
+			e.objects = slices.Clone(last.objects)
+		}
+		d.entries[namespace] = e
+	}
+	return e
+}
+
+// setNamespaces writes the namespaces that changed into the snapshot.
+func (d *draft) setNamespaces() {
+	namespaces := d.next.namespaces.edit()
+	for name, e := range d.entries {
+		switch {
+		case e.notify && e.judged:
+			d.change.Namespaces = append(d.change.Namespaces, name)
+		case e.notify:
+			d.change.Workloads = append(d.change.Workloads, name)
+		}
+		last, known := d.next.namespaces.get(name)
+		if !known {
+			last = &entry{}
+		}
+		if len(e.objects) == 0 {
+			d.setGlobal(name, last.global, nil)
+			namespaces.remove(name)
+			continue
+		}
+		next := &entry{objects: slices.Clip(e.objects)}
+		if known && !e.judged {
+			next.judged, next.global = last.judged, last.global
+		} else {
+			next.judged, next.global = d.judged(name, e.objects), next.globalPackages()
+			d.setGlobal(name, last.global, next.global)
+		}
+		namespaces.set(name, next)
+	}
+	d.next.namespaces = namespaces.next
+	slices.Sort(d.change.Namespaces)
+	slices.Sort(d.change.Workloads)
+	slices.Sort(d.change.Packages)
+	d.change.Packages = slices.Compact(d.change.Packages)
+}
+
+// judged returns the input of judging from the objects of a namespace, nil if none of them counts.
+func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
+	cluster := rules.Cluster{Constraints: d.next.constraints, Packages: d.Packages, Changes: d.Changes}
+	if slices.Contains(d.Unjudged, name) {
+		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
+	}
+	for _, o := range objects {
+		if o.kind.add != nil && o.value != nil {
+			o.kind.add(&cluster, name, o.value)
+		}
+	}
+	return cluster.Namespaces()[name]
+}
+
+// setConstraints prepares the Constraints of the cluster for judging, for all namespaces, if any input of that
+// is new. The loop writes their status often: that must not discard cached results. Subscribers are not notified of facts
+// that no Constraint reads.
+func (d *draft) setConstraints() {
+	before := d.next.constraintObjects
+	d.next.constraintObjects = nil
+	from := rules.Cluster{Facts: d.versions}
+	for _, kind := range kinds {
+		if kind.add == nil {
+			continue
+		}
+		stored := d.next.Objects(kind, InCluster())
+		slices.SortFunc(stored, compare)
+		for _, o := range stored {
+			if o.value != nil {
+				kind.add(&from, o.Namespace, o.value)
+			}
+			if kind == Constraints {
+				d.next.constraintObjects = append(d.next.constraintObjects, o.value.(*storedConstraint).object)
+			}
+		}
+	}
+	d.change.Constraints = !sameAnnotations(before, d.next.constraintObjects)
+	last := d.next.constraints
+	same := last != nil && slices.EqualFunc(from.Definitions, last.Definitions(), sameDefinition)
+	differ := last.Differs(&from.Facts)
+	if same && differ == 0 {
+		return
+	}
+	d.next.constraints = constraint.NewSet(from.Definitions, from.Facts)
+	notify := !same || last.Reads(differ)
+	d.change.Constraints = d.change.Constraints || notify
+	for name, last := range d.next.namespaces.all() {
+		e := d.entryOf(name)
+		e.judged, e.notify = true, e.notify || notify || differ&constraint.CatalogFacts != 0 && last.judged.JudgesByCatalogImage()
+	}
+}
+
+func sameDefinition(a, b *constraint.Definition) bool {
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
+}
+
+// maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
+const maxGraphChanges = 64
+
+// updateGraph applies changes of Policies and PolicySets to the graph.
+func (d *draft) updateGraph() {
+	if len(d.graphChanges) > maxGraphChanges || d.scopeChanged && d.next.graph != nil {
+		d.next.graph = d.graph()
+		return
+	}
+	for _, c := range d.graphChanges {
+		o := c.Object()
+		switch {
+		case o.kind == Policies && c.Now != nil && o.Policy().Read != nil:
+			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().Read))
+		case o.kind == Policies:
+			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
+		case c.Now != nil && o.PolicySet().Read != nil:
+			d.next.graph = d.next.graph.WithSet(o.PolicySet().Read)
+		default:
+			d.next.graph = d.next.graph.WithoutSet(o.Namespace, o.Name)
+		}
+	}
+}
+
+func (d *draft) graph() *dependency.Graph {
+	var policies []*dependency.Policy
+	for _, o := range d.next.Objects(Policies, InCluster()) {
+		if read := o.Policy().Read; read != nil {
+			policies = append(policies, d.Scoped(read))
+		}
+	}
+	var sets []*dependency.Set
+	for _, o := range d.next.Objects(PolicySets, InCluster()) {
+		if read := o.PolicySet().Read; read != nil {
+			sets = append(sets, read)
+		}
+	}
+	return dependency.NewGraph(policies, sets)
+}
+
+// rescope records which kinds are cluster-scoped.
+func (d *draft) rescope(c ObjectChange) {
+	scoped := func(o *Object) (schema.GroupKind, bool) {
+		if o == nil || o.Definition() == nil || !o.Definition().Established || o.Definition().Namespaced {
+			return schema.GroupKind{}, false
+		}
+		return o.Definition().GroupKind(), true
+	}
+	old, was := scoped(c.Old)
+	now, is := scoped(c.Now)
+	if was == is && old == now {
+		return
+	}
+	if was {
+		delete(d.clusterScoped, old)
+	}
+	if is {
+		if d.clusterScoped == nil {
+			d.clusterScoped = map[schema.GroupKind]bool{}
+		}
+		d.clusterScoped[now] = true
+	}
+	d.scopeChanged = true
+}
+
+// judgeWaiting judges the pending plans outside of the request path: the Constraints cache the results, so
+// approving a plan takes less time.
+func (s *Snapshot) judgeWaiting(namespaces []string) {
+	if s.constraints.Empty() {
+		return
+	}
+	for _, name := range namespaces {
+		ns := s.Namespace(name)
+		for _, plan := range ns.Plans() {
+			if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
+				rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
+			}
+		}
+	}
+}
