@@ -16,6 +16,8 @@ import (
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/internal/text"
@@ -45,6 +47,8 @@ type Options struct {
 	// OLM is the account that OLM writes as. Whoever can write as OLM can start a plan past the gate, so it counts only
 	// while it is verified (threat O16). Required.
 	OLM *olmidentity.Identity
+	// Candidates are users that write as OLM does and are not configured as OLM. Default: none is reported.
+	Candidates *olmidentity.Candidates
 	// Identity returns the user name that Opgate itself writes as, "" while it is not known; no other user writes virtual
 	// operators. Default: no user does.
 	Identity func() string
@@ -52,6 +56,8 @@ type Options struct {
 	Catalogs Catalogs
 	// ApprovalMode says whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
+	// Events records refusals of updates and approvals by users on the objects. Default: none.
+	Events *events.Recorder
 	// Log receives refusals at V(0) and every request at V(1). Default: none.
 	Log logr.Logger
 	// Now is the clock for durations. Required.
@@ -89,9 +95,11 @@ type Gate struct {
 	authentic    func(*http.Request) bool
 	key          func() []byte
 	olm          *olmidentity.Identity
+	candidates   *olmidentity.Candidates
 	identity     func() string
 	catalogs     Catalogs
 	approvalMode rules.ApprovalMode
+	events       *events.Recorder
 	log          logr.Logger
 	now          func() time.Time
 	admitted     admitted
@@ -102,8 +110,8 @@ func New(o Options) (*Gate, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM,
-		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, log: o.Log, now: o.Now}
+	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM, candidates: o.Candidates,
+		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, events: o.Events, log: o.Log, now: o.Now}
 	if g.authentic = o.Authenticated; g.authentic == nil {
 		g.authentic = func(*http.Request) bool { return false }
 	}
@@ -135,14 +143,14 @@ const (
 
 // Handlers returns the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
-	return map[string]http.Handler{
+	handlers := map[string]http.Handler{
 		PathMutateSubscriptions:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "subscription", governed: true, judge: g.mutateSubscription},
-		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", governed: true, judge: g.validateSubscription},
-		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlan, judge: g.validatePlan},
-		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlanStatus, judge: g.validatePlanStatus},
+		PathValidateSubscriptions:      &endpoint[olm.Subscription, olm.Subscription]{gate: g, kind: "subscription", governed: true, stored: storedSubscription, form: subscriptionForm, judge: g.validateSubscription},
+		PathValidateInstallPlans:       &endpoint[olm.InstallPlanHead, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlan, stored: storedPlan[olm.InstallPlanHead], form: planForm, judge: g.validatePlan},
+		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlanStatus, stored: storedPlan[olm.InstallPlan], form: planStatusForm, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
-		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.validateOperatorPolicy},
-		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", governed: true, judge: g.validateCSV},
+		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
+		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", governed: true, form: csvForm, judge: g.validateCSV},
 		PathValidateCatalogSources:     &endpoint[olm.WrittenCatalogSource, olm.WrittenCatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
 		PathValidateOperatorGroups:     &endpoint[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
@@ -150,6 +158,10 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validatePolicy},
 		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
+	for _, handler := range handlers {
+		handler.(interface{ expectPanics() }).expectPanics()
+	}
+	return handlers
 }
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating
@@ -306,16 +318,25 @@ type decodedPolicies struct {
 }
 
 func decodePolicies(req *request[json.RawMessage, json.RawMessage]) (p decodedPolicies, err error) {
-	if p.policy, p.strict, err = rules.DecodeOperatorPolicy(*req.Object); err != nil {
+	if p.policy, p.strict, err = decodeOperatorPolicy(*req.Object); err != nil {
 		return p, err
 	}
 	if req.OldObject != nil {
 		// A stored policy that does not decode counts as none: then the new one is judged in full.
-		if old, _, err := rules.DecodeOperatorPolicy(*req.OldObject); err == nil {
+		if old, _, err := decodeOperatorPolicy(*req.OldObject); err == nil {
 			p.old = old
 		}
 	}
 	return p, nil
+}
+
+// decodeOperatorPolicy decodes a policy, also one of v1beta1, which the API server sends where another program owns the definition.
+func decodeOperatorPolicy(raw []byte) (*policyv1beta2.OperatorPolicy, []error, error) {
+	raw, err := conversion.Current(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return rules.DecodeOperatorPolicy(raw)
 }
 
 func unreadable(kind string, err error) rules.Verdict {

@@ -25,8 +25,15 @@ type endpoint[New, Old any] struct {
 	exempt func(*request[New, Old]) bool
 	// governed is whether policies and Constraints judge the kind.
 	governed bool
-	judge    func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
+	// stored returns the object that an update changes, for events; nil reports none.
+	stored func(*request[New, Old]) stored
+	// form reports whether a write looks like OLM's; nil never reports it.
+	form  form[New, Old]
+	judge func(context.Context, *snapshot.Snapshot, *request[New, Old]) rules.Verdict
 }
+
+// expectPanics exports the number of panics from 0 on.
+func (e *endpoint[New, Old]) expectPanics() { e.gate.panics.Expect(e.kind) }
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
 // one that exceeds the memory budget is answered 429, since an AdmissionReview needs its UID.
@@ -72,6 +79,7 @@ func (e *endpoint[New, Old]) answer(r *http.Request, body []byte) (string, *admi
 	}
 	req.authenticated = e.gate.authentic(r)
 	verdict := e.verdict(r.Context(), req)
+	e.reportCandidate(r.Context(), req, &verdict)
 	answered := verdict
 	if !req.authenticated {
 		answered = verdict.Redacted()
@@ -81,7 +89,14 @@ func (e *endpoint[New, Old]) answer(r *http.Request, body []byte) (string, *admi
 		return uid, e.unreadable(fmt.Errorf("the answer cannot be written: %w", err))
 	}
 	e.gate.metrics.observe(e.kind, req.Operation, &verdict, e.gate.now().Sub(start))
+	if req.authenticated && e.gate.olm.Is(&req.User) {
+		e.gate.olm.Seen(start)
+	}
+	if req.stores() {
+		e.gate.metrics.overridden(&verdict)
+	}
 	e.log(req, &verdict)
+	e.report(req, &verdict)
 	return uid, answer
 }
 

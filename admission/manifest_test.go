@@ -15,48 +15,65 @@ import (
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// TestWebhookManifest checks in manifests/base/webhooks.yaml what makes failurePolicy Fail acceptable and the gate
-// complete: narrow rules, every version, no side effects, every endpoint called.
-func TestWebhookManifest(t *testing.T) {
+// shipped is one webhook in manifests/base/webhooks.yaml, with the rules that pods write.
+type shipped struct {
+	admissionregistrationv1.ValidatingWebhook
+	// path is that of the endpoint, which pods derive from the resource.
+	path string
+}
+
+// shippedWebhooks returns the mutating and validating webhooks that are shipped.
+func shippedWebhooks(t testing.TB) []shipped {
+	t.Helper()
 	data, err := os.ReadFile("../manifests/base/webhooks.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	var hooks []shipped
 	for _, document := range bytes.Split(data, []byte("\n---\n")) {
-		var into any = &mutating
-		if bytes.Contains(document, []byte("kind: ValidatingWebhookConfiguration")) {
-			into = &validating
+		var configuration struct {
+			metav1.TypeMeta   `json:",inline"`
+			metav1.ObjectMeta `json:"metadata"`
+			Webhooks          []struct {
+				admissionregistrationv1.ValidatingWebhook `json:",inline"`
+				ReinvocationPolicy                        string `json:"reinvocationPolicy"`
+			} `json:"webhooks"`
 		}
-		if err := yaml.UnmarshalStrict(document, into); err != nil {
+		if err := yaml.UnmarshalStrict(document, &configuration); err != nil {
 			t.Fatal(err)
 		}
-	}
-	var paths []string
-	for _, m := range mutating.Webhooks {
-		paths = append(paths, "/mutate/"+m.Rules[0].Resources[0])
-	}
-	for _, v := range validating.Webhooks {
-		paths = append(paths, "/validate/"+strings.ReplaceAll(v.Rules[0].Resources[0], "/", "-"))
-	}
-	hooks := validating.Webhooks
-	for _, m := range mutating.Webhooks {
-		hooks = append(hooks, admissionregistrationv1.ValidatingWebhook{
-			Name: m.Name, ClientConfig: m.ClientConfig, Rules: m.Rules, FailurePolicy: m.FailurePolicy, MatchPolicy: m.MatchPolicy,
-			NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, SideEffects: m.SideEffects,
-			TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions,
-		})
-	}
-
-	for _, h := range hooks {
-		// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the resource.
-		if h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
-			t.Errorf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
+		rules, err := certs.ShippedRules(&configuration)
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, h := range configuration.Webhooks {
+			if len(h.Rules) > 0 {
+				t.Errorf("webhook %s takes effect before a replica is ready: it has rules %+v", h.Name, h.Rules)
+			}
+			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the resource.
+			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
+				t.Fatalf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
+			}
+			verb := "/validate/"
+			if configuration.Kind == "MutatingWebhookConfiguration" {
+				verb = "/mutate/"
+			}
+			hooks = append(hooks, shipped{h.ValidatingWebhook, verb + strings.ReplaceAll(h.Rules[0].Resources[0], "/", "-")})
+		}
+	}
+	return hooks
+}
+
+// TestWebhookManifest checks in manifests/base/webhooks.yaml what makes failurePolicy Fail acceptable and the gate
+// complete: narrow rules, every version, no side effects, every endpoint called.
+func TestWebhookManifest(t *testing.T) {
+	var paths []string
+	for _, h := range shippedWebhooks(t) {
+		paths = append(paths, h.path)
 		type settings struct {
 			FailurePolicy admissionregistrationv1.FailurePolicyType
 			MatchPolicy   admissionregistrationv1.MatchPolicyType

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 type Metrics struct {
 	decisions *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
+	overrides *prometheus.CounterVec
 }
 
 // NewMetrics registers the gate's metrics. The snapshot's generation and age, in seconds since it was last
@@ -29,8 +31,15 @@ func NewMetrics(registry prometheus.Registerer, store *snapshot.Store, now func(
 			Help:    "Seconds from reading a review to its answer, by kind of object.",
 			Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .05, .25, 1},
 		}, []string{"kind"}),
+		overrides: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "opgate_overrides_total",
+			Help: "Total number of refusals that users with the RBAC verb override set aside, by rule.",
+		}, []string{"rule"}),
 	}
-	registry.MustRegister(m.decisions, m.duration,
+	for _, rule := range overrides { // from 0, so that the first one is an increase
+		m.overrides.WithLabelValues(string(rule))
+	}
+	registry.MustRegister(m.decisions, m.duration, m.overrides,
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "opgate_cel_compilations_total",
 			Help: "Total number of CEL expressions of Constraints and bundles compiled.",
@@ -70,4 +79,19 @@ func (m *Metrics) observe(kind, operation string, v *rules.Verdict, took time.Du
 	}
 	m.decisions.WithLabelValues(kind, operation, v.Decision.String(), rule).Inc()
 	m.duration.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// overrides are the rules of warnings about an override.
+var overrides = []rules.RuleID{rules.RulePlanOverride, rules.RuleOperatorGroupOverride}
+
+// overridden counts an override. A verdict has one warning of its rule for each reason that was set aside; a refusal has one where the
+// override was not accepted.
+func (m *Metrics) overridden(v *rules.Verdict) {
+	if v.Decision != rules.Allow {
+		return
+	}
+	i := slices.IndexFunc(v.Warnings, func(w rules.Reason) bool { return slices.Contains(overrides, w.Rule) })
+	if i >= 0 {
+		m.overrides.WithLabelValues(string(v.Warnings[i].Rule)).Inc()
+	}
 }

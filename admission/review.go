@@ -6,7 +6,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/opgate/opgate/internal/apijson"
 )
 
 // review is an AdmissionReview of which only what judging reads is decoded: New and Old are the parts of
@@ -64,7 +65,7 @@ func (r *request[New, Old]) update() bool { return r.Operation == string(admissi
 // the rest is wrong, so that the refusal can be matched to its request.
 func decodeReview[New, Old any](body []byte) (*request[New, Old], string, error) {
 	var in review[New, Old]
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
+	if err := apijson.Unmarshal(body, &in); err != nil {
 		return nil, salvageUID(body), fmt.Errorf("the review cannot be read: %w", err)
 	}
 	if !in.short() {
@@ -93,7 +94,7 @@ func salvageUID(body []byte) string {
 			UID string `json:"uid"`
 		} `json:"request"`
 	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(body, &in) != nil {
+	if apijson.Unmarshal(body, &in) != nil {
 		return ""
 	}
 	if len(in.Request.UID) > maxName {

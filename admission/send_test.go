@@ -25,6 +25,7 @@ import (
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/admission/scenario"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -136,7 +137,7 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 	var files contents.Files
 	for _, u := range objects {
 		files.Add(raw(t, u), "")
-		if u.GetKind() == "ConfigMap" {
+		if u.GetKind() == "ConfigMap" && u.GetName() != catalog.RecordsName {
 			continue // is read for the plan that refers to it
 		}
 		i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })

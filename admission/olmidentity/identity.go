@@ -4,21 +4,47 @@ package olmidentity
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Account is a ServiceAccount.
-type Account struct{ Namespace, Name string }
+// Account is what OLM authenticates as: a ServiceAccount, or, where OLM runs outside of the cluster, as on hosted control planes, the user
+// of a client certificate.
+type Account struct {
+	// Namespace and Name are those of the ServiceAccount; "" for a user.
+	Namespace, Name string
+	// User is the name of a user that is no ServiceAccount.
+	User string
+}
 
-const prefix = "system:serviceaccount:"
+const (
+	prefix = "system:serviceaccount:"
+	// masters is the group that the API server allows everything, whatever RBAC says.
+	masters = "system:masters"
+)
 
-// Parse parses the user name of a ServiceAccount. Other users cannot be OLM: nothing about them can be verified.
+// userName is a user name that needs no escaping in CEL and YAML. Names with @, which identity providers hand out, are not among them.
+var userName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9:._-]{0,251}[A-Za-z0-9])?$`)
+
+// Parse parses the user name of OLM.
 func Parse(username string) (Account, error) {
+	if strings.HasPrefix(username, strings.TrimSuffix(prefix, ":")) {
+		return parseServiceAccount(username)
+	}
+	if !userName.MatchString(username) || username == "system:anonymous" {
+		return Account{}, fmt.Errorf("%q is not the user name of a service account, %sNAMESPACE:NAME, or of a client certificate", username, prefix)
+	}
+	return Account{User: username}, nil
+}
+
+func parseServiceAccount(username string) (Account, error) {
 	rest, isServiceAccount := strings.CutPrefix(username, prefix)
 	namespace, name, complete := strings.Cut(rest, ":")
 	if !isServiceAccount || !complete || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -27,11 +53,24 @@ func Parse(username string) (Account, error) {
 	return Account{Namespace: namespace, Name: name}, nil
 }
 
-// Username is the account's name in reviews.
-func (a Account) Username() string { return prefix + a.Namespace + ":" + a.Name }
+// IsServiceAccount reports whether the account is a ServiceAccount.
+func (a Account) IsServiceAccount() bool { return a.User == "" }
 
-// String is namespace/name.
-func (a Account) String() string { return a.Namespace + "/" + a.Name }
+// Username is the account's name in reviews.
+func (a Account) Username() string {
+	if !a.IsServiceAccount() {
+		return a.User
+	}
+	return prefix + a.Namespace + ":" + a.Name
+}
+
+// String is namespace/name of a ServiceAccount, and the name of a user.
+func (a Account) String() string {
+	if !a.IsServiceAccount() {
+		return a.User
+	}
+	return a.Namespace + "/" + a.Name
+}
 
 // Reason is why an identity is trusted or not. It is the label of a metric, so the set is closed.
 type Reason string
@@ -56,8 +95,10 @@ const (
 // State is the result of a verification.
 type State struct {
 	Reason Reason
-	// UID is the UID of the verified ServiceAccount; "" unless it is trusted.
+	// UID is the UID of the verified ServiceAccount; "" unless it is trusted, and for a user.
 	UID types.UID
+	// Group is the group that a request of a trusted user must have as well, since the name alone has no rights; "" for none.
+	Group string
 	// Problem states what is wrong and how to fix it; "" where it is trusted.
 	Problem string
 }
@@ -67,6 +108,7 @@ type State struct {
 type Identity struct {
 	account Account
 	state   atomic.Pointer[State]
+	seen    atomic.Int64 // seconds since 1970, 0 for never
 }
 
 // New returns an identity that is not verified yet.
@@ -85,6 +127,9 @@ func (i *Identity) Set(s State) { i.state.Store(&s) }
 // State returns the current state.
 func (i *Identity) State() State { return *i.state.Load() }
 
+// Seen records when OLM wrote something.
+func (i *Identity) Seen(at time.Time) { i.seen.Store(at.Unix()) }
+
 // Is reports whether a user is OLM. Tokens carry the UID of their ServiceAccount, which is then compared too; users who
 // impersonate it, and certificates, carry none.
 func (i *Identity) Is(user *authenticationv1.UserInfo) bool {
@@ -92,11 +137,16 @@ func (i *Identity) Is(user *authenticationv1.UserInfo) bool {
 		return false
 	}
 	s := i.state.Load()
-	return s.Reason == Trusted && sameUID(s, user)
+	return s.Reason == Trusted && i.sameUID(s, user) && s.hasGroup(user)
 }
 
-func sameUID(s *State, user *authenticationv1.UserInfo) bool {
-	return user.UID == "" || user.UID == string(s.UID)
+// sameUID reports whether a user may be the one that was verified. A user that is no ServiceAccount is verified by name.
+func (i *Identity) sameUID(s *State, user *authenticationv1.UserInfo) bool {
+	return !i.account.IsServiceAccount() || user.UID == "" || user.UID == string(s.UID)
+}
+
+func (s *State) hasGroup(user *authenticationv1.UserInfo) bool {
+	return s.Group == "" || slices.Contains(user.Groups, s.Group)
 }
 
 // Doubt returns why a user with OLM's name does not count as OLM. It reports false for OLM, and for users with another name.
@@ -108,7 +158,10 @@ func (i *Identity) Doubt(user *authenticationv1.UserInfo) (State, bool) {
 	switch {
 	case s.Reason != Trusted:
 		return *s, true
-	case !sameUID(s, user):
+	case !s.hasGroup(user):
+		return State{Reason: RightsMissing, Problem: "user " + i.account.User + " may not escalate ClusterRoles, as OLM may, and the request is not of group " +
+			s.Group + ", which may; opgate reviews the rights of the name when it starts"}, true
+	case !i.sameUID(s, user):
 		// Either the ServiceAccount was replaced and the watch lags behind, or the token is of a deleted one.
 		return State{Reason: Unverified, Problem: "the token is not of the service account " + i.account.String() + " that was verified"}, true
 	}

@@ -18,8 +18,11 @@ func TestParse(t *testing.T) {
 	if err != nil || got != account || got.Username() != "system:serviceaccount:olm:olm-operator-serviceaccount" {
 		t.Errorf("got %v, %v", got, err)
 	}
+	if got, err := Parse("system:admin"); err != nil || got.IsServiceAccount() || got.Username() != "system:admin" || got.String() != "system:admin" {
+		t.Errorf("got %v, %v", got, err)
+	}
 	for _, name := range []string{
-		"", "olm", "olm@example.com", "system:serviceaccount:", "system:serviceaccount:olm", "system:serviceaccount:olm:", "system:serviceaccount::a",
+		"", "olm@example.com", "system:anonymous", "system:admin' || true", "system:", "system:serviceaccount", "system:serviceaccount:", "system:serviceaccount:olm", "system:serviceaccount:olm:", "system:serviceaccount::a",
 		"system:serviceaccount:olm:a:b", "system:serviceaccounts:olm:a", "system:serviceaccount:Olm:a", "system:serviceaccount:a' || true:b",
 	} {
 		if got, err := Parse(name); err == nil {

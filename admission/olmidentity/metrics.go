@@ -23,3 +23,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(c.trusted, prometheus.GaugeValue, value, string(reason))
 }
+
+// NewLastSeen returns the metric opgate_olm_identity_last_seen_timestamp_seconds: one sample, with the account as a label.
+func NewLastSeen(identity *Identity) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_olm_identity_last_seen_timestamp_seconds",
+		Help:        "Seconds since 1970 at which a review of a write by OLM was last answered by this replica; 0 before the first.",
+		ConstLabels: prometheus.Labels{"identity": identity.Account().Username()},
+	}, func() float64 { return float64(identity.seen.Load()) })
+}

@@ -30,7 +30,8 @@ func (e *evidence) examine() (State, bool) {
 	reject := func(reason Reason, format string, args ...any) (State, bool) {
 		return State{Reason: reason, Problem: fmt.Sprintf(format, args...)}, false
 	}
-	const rename = "; --olm-identity (olm.identity of the chart) has to name the account that OLM runs as, the serviceAccountName of Deployment olm-operator"
+	const rename = "; --olm-identity (olm.identity of the chart) has to name the account that OLM runs as, the serviceAccountName of Deployment olm-operator" +
+		", or, on a hosted control plane, the user that it authenticates as"
 	switch {
 	case e.namespace == nil:
 		return reject(NamespaceMissing, "namespace %s of OLM does not exist"+rename, e.account.Namespace)

@@ -50,9 +50,10 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Watcher verifies an identity when the process starts, and again whenever its ServiceAccount or namespace changes.
+// Watcher verifies an identity when the process starts, and again whenever its ServiceAccount or namespace changes. A user is verified once.
 type Watcher struct {
-	options                   Options
+	options Options
+	// namespace and serviceAccount are nil for a user, of whom there is no object.
 	namespace, serviceAccount *object
 	changed                   chan struct{} // holds one token
 	// installed is when Opgate's namespace was created; zero until it is known.
@@ -65,6 +66,9 @@ type Watcher struct {
 func NewWatcher(o Options) *Watcher {
 	w := &Watcher{options: o, changed: make(chan struct{}, 1)}
 	account := o.Identity.Account()
+	if !account.IsServiceAccount() {
+		return w
+	}
 	w.namespace = w.follow(namespaces, "", account.Namespace)
 	w.serviceAccount = w.follow(serviceAccounts, account.Namespace, account.Name)
 	return w
@@ -75,7 +79,7 @@ func (w *Watcher) NeedLeaderElection() bool { return false }
 
 // Start updates the identity until the context ends.
 func (w *Watcher) Start(ctx context.Context) error {
-	for _, o := range []*object{w.namespace, w.serviceAccount} {
+	for _, o := range w.objects() {
 		stop, err := o.run(ctx, w.notify)
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", o.name, err)
@@ -100,6 +104,14 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
+// objects are what is watched.
+func (w *Watcher) objects() []*object {
+	if w.namespace == nil {
+		return nil
+	}
+	return []*object{w.namespace, w.serviceAccount}
+}
+
 func (w *Watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
@@ -117,7 +129,7 @@ func (w *Watcher) set(s State) {
 	log := w.options.Log.WithValues("identity", w.options.Identity.Account().Username(), "reason", s.Reason)
 	switch s.Reason {
 	case Trusted:
-		log.Info("OLM identity trusted", "uid", s.UID)
+		log.Info("OLM identity trusted", "uid", s.UID, "group", s.Group)
 	case Unverified:
 		log.Info("OLM identity not verified yet, retrying", "problem", s.Problem)
 	default:
@@ -129,7 +141,10 @@ func (w *Watcher) set(s State) {
 func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	for _, o := range []*object{w.namespace, w.serviceAccount} {
+	if w.namespace == nil {
+		return w.verifyUser(ctx)
+	}
+	for _, o := range w.objects() {
 		if o.synced() {
 			continue
 		}
@@ -153,7 +168,7 @@ func (w *Watcher) verify(ctx context.Context) (State, time.Duration) {
 	if !fits || w.entitled == e.serviceAccount.UID {
 		return state, 0
 	}
-	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount); {
+	switch entitled, err := w.mayEscalate(ctx, e.serviceAccount.UID, "system:serviceaccounts", "system:serviceaccounts:"+account.Namespace); {
 	case err != nil:
 		return failed(err), retryInterval
 	case !entitled:
@@ -172,20 +187,35 @@ func failed(err error) State {
 	return State{Reason: Unverified, Problem: err.Error()}
 }
 
-// mayEscalate reports whether the account may grant rights that it does not have. OLM may, since it creates the roles of
+// verifyUser verifies a user that is no ServiceAccount. There is no object, and so no age: that an administrator has named the user is all
+// the evidence besides rights. A name without rights of its own, such as system:admin, is allowed by a group.
+func (w *Watcher) verifyUser(ctx context.Context) (State, time.Duration) {
+	switch entitled, err := w.mayEscalate(ctx, ""); {
+	case err != nil:
+		return failed(err), retryInterval
+	case entitled:
+		return State{Reason: Trusted}, 0
+	}
+	return State{Reason: Trusted, Group: masters}, 0
+}
+
+// mayEscalate reports whether the account, with groups, may grant rights that it does not have. OLM may, since it creates the roles of
 // operators. Such an account is cluster admin already, so that trusting it adds nothing to what it can do. The webhook
 // configurations check the same at each request, in matchConditions.
-func (w *Watcher) mayEscalate(ctx context.Context, serviceAccount *metav1.PartialObjectMetadata) (bool, error) {
-	account := w.options.Identity.Account()
+func (w *Watcher) mayEscalate(ctx context.Context, uid types.UID, groups ...string) (bool, error) {
+	username := w.options.Identity.Account().Username()
 	review, err := w.options.Rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: account.Username(), UID: string(serviceAccount.UID),
-		Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"},
+		User: username, UID: string(uid), Groups: append(groups, "system:authenticated"), ResourceAttributes: Escalate(),
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("ask whether %s may escalate ClusterRoles: %w", account.Username(), err)
+		return false, fmt.Errorf("ask whether %s may escalate ClusterRoles: %w", username, err)
 	}
 	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// Escalate is the right that distinguishes OLM from users that are not cluster admin.
+func Escalate() *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{Verb: "escalate", Group: rbacv1.GroupName, Resource: "clusterroles"}
 }
 
 // object is the metadata of one watched object.

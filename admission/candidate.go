@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/admission/olmidentity"
+	"github.com/opgate/opgate/internal/events"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// A write looks like OLM's by its form: a plan that a Subscription owns, a Subscription or a ClusterServiceVersion that a plan contains,
+// the status of a plan. By these functions an endpoint reports whether a write does, and the object that an event about it regards: the
+// one that was written may not exist.
+type form[New, Old any] func(s *snapshot.Snapshot, req *request[New, Old], v *rules.Verdict) (about *corev1.ObjectReference, is bool)
+
+// planForm recognizes the plans that OLM creates, also where they are allowed: OLM creates few, and an administrator should learn of a
+// wrong identity before there is a policy.
+func planForm(_ *snapshot.Snapshot, req *request[olm.InstallPlanHead, olm.InstallPlan], _ *rules.Verdict) (*corev1.ObjectReference, bool) {
+	if req.Operation != string(admissionv1.Create) {
+		return nil, false
+	}
+	owners := req.Object.Metadata.OwnerReferences
+	i := slices.IndexFunc(owners, func(o olm.OwnerReference) bool {
+		return o.Kind == olm.SubscriptionGVK.Kind && o.APIVersion == olm.SubscriptionGVK.GroupVersion().String()
+	})
+	if i < 0 {
+		return nil, false
+	}
+	return &corev1.ObjectReference{APIVersion: owners[i].APIVersion, Kind: owners[i].Kind, Namespace: req.Namespace, Name: owners[i].Name, UID: types.UID(owners[i].UID)}, true
+}
+
+// refusedComponent reports whether a write of a component of the control plane was refused, by its name. People are refused such writes as
+// well, and are not to count as OLM for it.
+func refusedComponent(user *authenticationv1.UserInfo, v *rules.Verdict) bool {
+	return v.Decision != rules.Allow && strings.HasPrefix(user.Username, "system:")
+}
+
+// planStatusForm recognizes refused writes of a status: OLM writes it in a request of its own, and users have no reason to.
+func planStatusForm(_ *snapshot.Snapshot, req *request[olm.InstallPlan, olm.InstallPlan], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+	if !refusedComponent(&req.User, v) || !req.update() {
+		return nil, false
+	}
+	return referenceTo(&req.OldObject.Metadata), true
+}
+
+// subscriptionForm recognizes refused Subscriptions for dependencies, which OLM annotates with their plan.
+func subscriptionForm(s *snapshot.Snapshot, req *request[olm.Subscription, olm.Subscription], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+	plan := req.Object.Metadata.Annotations.GeneratedBy
+	if !refusedComponent(&req.User, v) || req.update() || plan == "" {
+		return nil, false
+	}
+	return planWith(s, req.Namespace, func(p *olm.InstallPlan) bool { return p.Metadata.Name == plan }), true
+}
+
+// csvForm recognizes refused ClusterServiceVersions: copies, and those that a plan contains.
+func csvForm(s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV], v *rules.Verdict) (*corev1.ObjectReference, bool) {
+	if !refusedComponent(&req.User, v) || req.update() {
+		return nil, false
+	}
+	meta := &req.Object.Metadata
+	about := planWith(s, req.Namespace, func(p *olm.InstallPlan) bool { return p.Spec.Approved && slices.Contains(p.Spec.CSVNames, meta.Name) })
+	return about, about != nil || meta.Labels.CopiedFrom != ""
+}
+
+func referenceTo(plan *olm.ObjectMeta) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: olm.InstallPlanGVK.Kind,
+		Namespace: plan.Namespace, Name: plan.Name, UID: types.UID(plan.UID)}
+}
+
+// planWith returns a plan of a namespace, nil if none matches, or none is known yet.
+func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallPlan) bool) *corev1.ObjectReference {
+	if s == nil {
+		return nil
+	}
+	for _, plan := range s.Namespace(namespace).Plans() {
+		if matches(plan) {
+			return referenceTo(&plan.Metadata)
+		}
+	}
+	return nil
+}
+
+// reportCandidate completes the answer to a write in the form of OLM's by a user that is not configured as OLM, but could be: the
+// refusal, an event, the metric and the log name the user, and the value to set. Users who may not escalate ClusterRoles are no OLM:
+// they learn nothing, and only the first of their writes in a minute costs a SubjectAccessReview.
+func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
+	g, user := e.gate, &req.User
+	if e.form == nil || g.candidates == nil || !req.authenticated || g.byOpgate(user) || !g.candidates.Possible(user.Username) {
+		return
+	}
+	about, is := e.form(g.store.Load(), req, v)
+	if !is || !g.candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
+		return
+	}
+	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind, g.olm.Account().Username(),
+		rules.RuleGateOLMIdentity, g.candidates.Fix(user.Username))
+	if v.Decision != rules.Allow {
+		v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity, Message: message})
+	}
+	if !req.stores() {
+		return
+	}
+	g.candidates.Wrote(user.Username, e.kind, v.Object)
+	if about != nil && about.UID != "" {
+		g.events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true, Note: message})
+	}
+}
+
+func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	return g.authorizer.May(ctx, user, olmidentity.Escalate())
+}

@@ -1,0 +1,128 @@
+package olmidentity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+const (
+	// maxCandidates bounds the users in the metric; others is the label of all further ones.
+	maxCandidates = 4
+	others        = "other"
+	// maxAnswers bounds the remembered answers, answerLifetime is how long one counts.
+	maxAnswers     = 64
+	answerLifetime = time.Minute
+	// logInterval is the pause between two log lines about one user.
+	logInterval = time.Hour
+)
+
+// Candidates are users that write what OLM writes, in its form, but are not configured as OLM: on hosted control planes OLM
+// authenticates as an administrator. The form is a hint for people, and never a reason to trust: anyone can imitate it. It is safe for
+// concurrent use.
+type Candidates struct {
+	account Account
+	writes  *prometheus.CounterVec
+	log     logr.Logger
+	now     func() time.Time
+
+	mu      sync.Mutex
+	answers map[string]answer
+	users   []string             // in the metric
+	logged  map[string]time.Time // by label of the metric
+}
+
+// answer is whether a user may escalate ClusterRoles.
+type answer struct {
+	may bool
+	at  time.Time
+}
+
+// NewCandidates returns the candidates besides a configured account, and registers their metric.
+func NewCandidates(account Account, registry prometheus.Registerer, log logr.Logger, now func() time.Time) *Candidates {
+	c := &Candidates{account: account, log: log, now: now, answers: map[string]answer{}, logged: map[string]time.Time{},
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "opgate_olm_identity_candidate_writes_total",
+			Help: "Total number of writes in the form of OLM's by users that could be OLM and are not configured as it, by identity and kind of object.",
+		}, []string{"identity", "kind"})}
+	for _, kind := range []string{"installplan", "subscription", "clusterserviceversion"} { // from 0, so that the first one is an increase
+		c.writes.WithLabelValues(others, kind)
+	}
+	registry.MustRegister(c.writes)
+	return c
+}
+
+// Possible reports whether a user could be configured as OLM, as far as its name shows.
+func (c *Candidates) Possible(username string) bool {
+	_, err := Parse(username)
+	return err == nil && username != c.account.Username()
+}
+
+// Entitled reports whether a user may escalate ClusterRoles, as OLM may: users who may not, such as tenants, are no candidates. An answer
+// of ask is remembered for a while; after an error the user is none.
+func (c *Candidates) Entitled(user *authenticationv1.UserInfo, ask func() (bool, error)) bool {
+	groups := slices.Sorted(slices.Values(user.Groups))
+	key := fmt.Sprintf("%q %q %q", user.Username, user.UID, groups)
+	c.mu.Lock()
+	known, ok := c.answers[key]
+	c.mu.Unlock()
+	if ok && c.now().Sub(known.at) < answerLifetime {
+		return known.may
+	}
+	may, err := ask()
+	if err != nil {
+		c.log.V(1).Info("rights of a user not known", "user", user.Username, "error", err.Error())
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) >= maxAnswers {
+		clear(c.answers)
+	}
+	c.answers[key] = answer{may: may, at: c.now()}
+	return may
+}
+
+// Wrote counts a write by a candidate, and logs it unless one by the same user was logged within the hour.
+func (c *Candidates) Wrote(username, kind, object string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	label := username
+	if !slices.Contains(c.users, username) {
+		if len(c.users) < maxCandidates {
+			c.users = append(c.users, username)
+		} else {
+			label = others
+		}
+	}
+	c.writes.WithLabelValues(label, kind).Inc()
+	now := c.now()
+	if last, ok := c.logged[label]; ok && now.Sub(last) < logInterval {
+		return
+	}
+	c.logged[label] = now
+	c.log.Info("user writes as OLM does, but is not configured as OLM", "user", username, "identity", c.account.Username(),
+		"kind", kind, "object", object, "fix", c.Fix(username))
+}
+
+// Fix returns what makes a user count as OLM, and what that means.
+func (c *Candidates) Fix(username string) string {
+	return fmt.Sprintf("if OLM authenticates as %s, as on hosted control planes, set --olm-identity=%s (olm.identity=%s of the chart); "+
+		"whoever holds these credentials then passes as OLM", username, username, username)
+}
+
+// Note returns the users that wrote as OLM does, for readiness; "" for none.
+func (c *Candidates) Note() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.users) == 0 {
+		return ""
+	}
+	return strings.Join(c.users, ", ") + " wrote as OLM does, but OLM is configured as " + c.account.Username()
+}

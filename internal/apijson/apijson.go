@@ -1,0 +1,73 @@
+// Package apijson reads JSON into typed values with the semantics of the API server, in one pass.
+package apijson
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+)
+
+// semantics are those of sigs.k8s.io/json, which the API server decodes with: of duplicate names the last counts, null changes nothing, bytes
+// that are not UTF-8 are read as U+FFFD, and names are compared with their case.
+var semantics = json.JoinOptions(
+	jsontext.AllowDuplicateNames(true),
+	jsontext.AllowInvalidUTF8(true),
+	jsonv1.MergeWithLegacySemantics(true),
+)
+
+// Unmarshal reads JSON into a pointer to a typed value, as sigs.k8s.io/json.UnmarshalCaseSensitivePreserveInts does. What the value has no
+// field for is skipped, not copied. Types must not contain interfaces: numbers in them would be read as float64. A value of another type
+// than its field is an *encoding/json.UnmarshalTypeError with the path of the field.
+func Unmarshal(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into, semantics)
+	if mismatch, ok := errors.AsType[*json.SemanticError](err); ok {
+		return explain(mismatch, into)
+	}
+	return err
+}
+
+// explain returns the error of encoding/json for the same fault, which names the field as users write it.
+func explain(e *json.SemanticError, into any) error {
+	path := dotted(e.JSONPointer)
+	inner, nested := errors.AsType[*stdjson.UnmarshalTypeError](e.Err)
+	switch {
+	case nested: // by a method of the field, which decodes with Unmarshal
+		inner.Field = strings.TrimSuffix(path+"."+inner.Field, ".")
+	case e.Err != nil && !errors.Is(e.Err, strconv.ErrRange) && !errors.Is(e.Err, strconv.ErrSyntax):
+		return fmt.Errorf("%s: %w", path, e.Err)
+	default:
+		inner = &stdjson.UnmarshalTypeError{Value: kinds[e.JSONKind], Type: e.GoType, Offset: e.ByteOffset, Field: path}
+		if len(e.JSONValue) > 0 && e.JSONKind == '0' {
+			inner.Value += " " + string(e.JSONValue)
+		}
+	}
+	inner.Struct, _, _ = strings.Cut(reflect.TypeOf(into).Elem().Name(), "[")
+	return inner
+}
+
+// kinds are the names of JSON values in errors of encoding/json.
+var kinds = map[jsontext.Kind]string{'n': "null", 'f': "bool", 't': "bool", '"': "string", '0': "number", '{': "object", '[': "array"}
+
+// dotted writes a path as users do: spec.config.env[1].name.
+func dotted(pointer jsontext.Pointer) string {
+	var path strings.Builder
+	for token := range pointer.Tokens() {
+		_, err := strconv.ParseUint(token, 10, 64)
+		switch {
+		case err == nil:
+			path.WriteString("[" + token + "]")
+		case path.Len() > 0:
+			path.WriteString("." + token)
+		default:
+			path.WriteString(token)
+		}
+	}
+	return path.String()
+}
