@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 const (
@@ -118,8 +120,7 @@ type endpoint struct {
 
 // readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the first resource:
 // manifests leave it out, since the field manager that applies them would own a field that they set.
-func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
-	resource := firstResource(entry)
+func readEndpoint(entry map[string]any, resource, verb, pointer string) (endpoint, bool) {
 	config, _ := entry["clientConfig"].(map[string]any)
 	if resource == "" || config == nil {
 		return endpoint{}, false
@@ -139,18 +140,17 @@ func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
 	return e, true
 }
 
-func firstResource(entry map[string]any) string {
-	rules, _ := entry["rules"].([]any)
+// resourceOf returns the first resource in the rules that an entry is shipped with, else of those that it has; "" if there is none.
+func resourceOf(entry map[string]any, shipped map[string][]admissionregistrationv1.RuleWithOperations) string {
+	name, _ := entry["name"].(string)
+	rules := shipped[name]
 	if len(rules) == 0 {
+		rules, _ = entryRules(entry) // the API server does not store others
+	}
+	if len(rules) == 0 || len(rules[0].Resources) == 0 {
 		return ""
 	}
-	rule, _ := rules[0].(map[string]any)
-	resources, _ := rule["resources"].([]any)
-	if len(resources) == 0 {
-		return ""
-	}
-	resource, _ := resources[0].(string)
-	return resource
+	return rules[0].Resources[0]
 }
 
 // token returns the token at the end of the path, "" if there is none.

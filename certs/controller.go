@@ -33,9 +33,9 @@ const (
 	firstRetry, maxRetry          = time.Second, 30 * time.Second
 )
 
-// Controller writes the Secret, the caBundles and the paths with their tokens. Where certificates are self-managed, only the replica that
-// holds the Lease does. The webhook configurations are owned by Opgate's namespace, so that they are deleted with it: without a
-// server they would refuse writes forever.
+// Controller writes the Secret, the caBundles, the paths with their tokens and the rules. Where certificates are self-managed, only
+// the replica that holds the Lease does. Unless Options disable it, the webhook configurations are owned by Opgate's namespace, so that
+// they are deleted with it: without a server they would refuse writes forever.
 type Controller struct {
 	options Options
 	source  Source
@@ -69,7 +69,7 @@ func newController(o Options, source Source) (*Controller, error) {
 	if k.leases, err = coordinationclient.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	k.registrations = registrations()
+	k.registrations = registrations(o.ExternalDefinition)
 	for _, r := range k.registrations {
 		resource := r.kind.GroupVersion().WithResource(r.resource)
 		if r.object, err = watchObject(k.client, resource, "", r.name, k.registrationChanged, k.options.Log); err != nil {
@@ -188,7 +188,8 @@ func (k *Controller) lead(ctx context.Context) error {
 	if err := k.checkClock(); err != nil || ctx.Err() != nil {
 		return err
 	}
-	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}}
+	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}, waiting: map[string]bool{},
+		selectors: map[string][]string{}}
 	defer k.options.Metrics.stopped()
 	var synced []cache.InformerSynced
 	for _, r := range l.registrations {
@@ -203,6 +204,7 @@ func (k *Controller) lead(ctx context.Context) error {
 	}
 	retry := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: maxRetry, Steps: 10}
 	failed := retry
+	ready := k.options.Ready
 	for ctx.Err() == nil {
 		if err := k.checkClock(); err != nil {
 			return err
@@ -222,6 +224,8 @@ func (k *Controller) lead(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-k.changed:
+		case <-ready:
+			ready = nil // it stays closed
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -233,11 +233,11 @@ func TestRegistrations(t *testing.T) {
 		_, _ = webhooks(&unstructured.Unstructured{Object: damaged}), conversionWebhook(&unstructured.Unstructured{Object: damaged})
 	}
 	owned := &registration{owned: true, object: observed(t, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "opgate"}}})}
-	if !owned.unowned("uid") {
+	if owned.ownedBy("uid") {
 		t.Error("an object without owners is owned")
 	}
 	owned.Get().SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}, {UID: "uid"}})
-	if owned.unowned("uid") {
+	if !owned.ownedBy("uid") {
 		t.Error("an object with the owner is not owned")
 	}
 }

@@ -10,15 +10,19 @@ import (
 type Metrics struct {
 	registry     prometheus.Registerer
 	registration *prometheus.GaugeVec
+	selector     *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics of certificates.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{registry: registry, registration: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "opgate_webhook_registration",
-		Help: "Whether an object through which the API server calls Opgate exists and trusts its certificate (1) or not (0).",
+		Help: "Whether an object through which the API server calls Opgate exists, has its rules and trusts its certificate (1) or not (0).",
+	}, []string{"object"}), selector: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "opgate_webhook_selector_changed",
+		Help: "Whether a namespaceSelector of a webhook configuration goes by other labels than the name of the namespace (1), which exempts namespaces, or not (0).",
 	}, []string{"object"})}
-	registry.MustRegister(m.registration)
+	registry.MustRegister(m.registration, m.selector)
 	return m
 }
 
@@ -41,10 +45,10 @@ func (m *Metrics) expiration(certificate string, end func() time.Time) {
 	}))
 }
 
-// registered reports whether an object through which the API server calls us trusts our certificate.
-func (m *Metrics) registered(object string, trusting bool) {
+// registered reports whether the API server calls us through an object.
+func (m *Metrics) registered(object string, called bool) {
 	value := 0.
-	if trusting {
+	if called {
 		value = 1
 	}
 	m.registration.WithLabelValues(object).Set(value)
@@ -54,4 +58,16 @@ func (m *Metrics) registered(object string, trusting bool) {
 func (m *Metrics) unused(object string) { m.registration.DeleteLabelValues(object) }
 
 // stopped removes the samples, which the next leader reports.
-func (m *Metrics) stopped() { m.registration.Reset() }
+func (m *Metrics) stopped() {
+	m.registration.Reset()
+	m.selector.Reset()
+}
+
+// selected reports whether an object exempts namespaces by labels.
+func (m *Metrics) selected(object string, changed bool) {
+	value := 0.
+	if changed {
+		value = 1
+	}
+	m.selector.WithLabelValues(object).Set(value)
+}

@@ -20,8 +20,11 @@ type leadership struct {
 	*Controller
 	// owner is the UID of Opgate's namespace; "" until it was read.
 	owner types.UID
-	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, by label.
-	refused, reported map[string]bool
+	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting those that
+	// were logged as without effect yet, by label.
+	refused, reported, waiting map[string]bool
+	// selectors are those that were logged as exempting namespaces, by label of the object.
+	selectors map[string][]string
 }
 
 // reconcile writes what differs from the desired state. It returns when to reconcile again; zero if only events matter.
@@ -36,8 +39,9 @@ func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
 			failed = append(failed, l.reconcileBundles(ctx, stored))
 		}
 	}
-	failed = append(failed, l.reconcileOwners(ctx))
+	failed = append(failed, l.reconcileRules(ctx), l.reconcileOwners(ctx))
 	l.updateMetrics()
+	l.reportSelectors()
 	return next, errors.Join(failed...)
 }
 
@@ -185,7 +189,7 @@ func (l *leadership) routed(r *registration) bool {
 	return len(endpoints) == 0 || token != "" && !l.options.Callers.expired(r.label, token)
 }
 
-// reconcileOwners adds the namespace as an owner of the webhook configurations.
+// reconcileOwners adds the namespace as an owner of the webhook configurations, or removes it.
 func (l *leadership) reconcileOwners(ctx context.Context) error {
 	if l.owner == "" {
 		namespace, err := l.client.Resource(namespacesResource).Get(ctx, l.options.Namespace, metav1.GetOptions{})
@@ -196,21 +200,25 @@ func (l *leadership) reconcileOwners(ctx context.Context) error {
 	}
 	var failed []error
 	for _, r := range l.registrations {
-		if l.refused[r.label] || !r.unowned(l.owner) {
+		change := r.own
+		if l.options.Unowned {
+			change = r.disown
+		}
+		if l.refused[r.label] || !r.owned || r.Get() == nil || r.ownedBy(l.owner) != l.options.Unowned {
 			continue
 		}
 		if err := l.limiter.Wait(ctx); err != nil {
 			return err
 		}
-		switch written, err := r.own(ctx, l.options.Namespace, l.owner); {
+		switch written, err := change(ctx, l.options.Namespace, l.owner); {
 		case apierrors.IsForbidden(err):
 			// Some clusters require the right to delete an object for changing its owners. Retrying would not help.
 			l.refused[r.label] = true
-			l.options.Log.Error(err, "owner not set, object remains if the namespace is deleted first", "kind", r.kind.Kind, "name", r.name)
+			l.options.Log.Error(err, "owner not changed", "kind", r.kind.Kind, "name", r.name)
 		case err != nil:
 			failed = append(failed, err)
 		case written:
-			l.options.Log.Info("set namespace as owner", "kind", r.kind.Kind, "name", r.name)
+			l.options.Log.Info("changed owner", "kind", r.kind.Kind, "name", r.name, "ownedByNamespace", !l.options.Unowned)
 		}
 	}
 	return errors.Join(failed...)
@@ -218,17 +226,12 @@ func (l *leadership) reconcileOwners(ctx context.Context) error {
 
 // updateMetrics updates the metrics of the registrations.
 func (l *leadership) updateMetrics() {
-	now := l.options.Now()
 	for _, r := range l.registrations {
-		callers := r.callers()
-		if len(callers) == 0 && r.Get() != nil {
+		if len(r.callers()) == 0 && r.Get() != nil {
 			l.options.Metrics.unused(r.label)
 			continue
 		}
-		trusting := len(callers) > 0
-		for _, c := range callers {
-			trusting = trusting && trusts(c.bundle, l.source, now)
-		}
-		l.options.Metrics.registered(r.label, trusting)
+		missing, err := missingRules(r.Get())
+		l.options.Metrics.registered(r.label, err == nil && len(missing) == 0 && l.trusted(r))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ type registration struct {
 	label string
 	// verb is the first segment of the paths of its endpoints; empty for an object whose path is constant.
 	verb string
-	// owned is whether it must be deleted with Opgate's namespace.
+	// owned is whether Opgate's namespace may be its owner.
 	owned bool
 	// bundles returns the caBundles of an object, one for each client configuration.
 	bundles func(u *unstructured.Unstructured) []caller
@@ -46,18 +47,23 @@ type caller struct {
 	path   string // of the bundle, as a JSON pointer
 }
 
-func registrations() []*registration {
+// registrations returns the objects of a release, without the definition of OperatorPolicy if another program owns it.
+func registrations(externalDefinition bool) []*registration {
 	admission := func(kind, resource, label, verb string) *registration {
 		return &registration{kind: schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind},
 			resource: resource, name: "opgate", label: label, verb: verb, owned: true, bundles: webhooks}
 	}
-	return []*registration{
+	all := []*registration{
 		admission("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "mutate"),
 		admission("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration", "validate"),
 		{kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 			resource: "customresourcedefinitions", name: "operatorpolicies.policy.open-cluster-management.io",
 			label: "customresourcedefinition", bundles: conversionWebhook},
 	}
+	if externalDefinition {
+		return all[:2]
+	}
+	return all
 }
 
 // webhooks reads the entries of a webhook configuration.
@@ -115,7 +121,7 @@ func (r *registration) outdated(bundle []byte) bool {
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value string `json:"value"`
+	Value any    `json:"value"`
 }
 
 // write sets the caBundles, and reports whether it did.
@@ -138,10 +144,11 @@ func (r *registration) endpoints() []endpoint {
 		return nil
 	}
 	entries, _, _ := unstructured.NestedSlice(current.Object, "webhooks")
+	shipped, _ := ShippedRules(current) // an error is returned where the rules are written
 	var endpoints []endpoint
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
-		if endpoint, ok := readEndpoint(entry, r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
+		if endpoint, ok := readEndpoint(entry, resourceOf(entry, shipped), r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
 			endpoints = append(endpoints, endpoint)
 		}
 	}
@@ -188,18 +195,10 @@ func (r *registration) patch(ctx context.Context, current *unstructured.Unstruct
 	return r.wrote(what, err)
 }
 
-// unowned reports whether the object would remain when a namespace is deleted.
-func (r *registration) unowned(namespace types.UID) bool {
+// ownedBy reports whether a namespace is an owner of the object, so that it is deleted with it.
+func (r *registration) ownedBy(namespace types.UID) bool {
 	current := r.Get()
-	if current == nil || !r.owned {
-		return false
-	}
-	for _, owner := range current.GetOwnerReferences() {
-		if owner.UID == namespace {
-			return false
-		}
-	}
-	return true
+	return current != nil && slices.ContainsFunc(current.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == namespace })
 }
 
 // own adds a namespace as an owner of the object and reports whether it did.
@@ -217,6 +216,16 @@ func (r *registration) own(ctx context.Context, namespace string, uid types.UID)
 	patch.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uid}})
 	_, err := r.Client.Apply(ctx, r.name, patch, metav1.ApplyOptions{FieldManager: ownerManager, Force: true})
 	return r.wrote("make the namespace an owner of", err)
+}
+
+// disown removes a namespace from the owners of the object, whichever client has added it, and reports whether it did.
+func (r *registration) disown(ctx context.Context, _ string, uid types.UID) (bool, error) {
+	current := r.Get()
+	if current == nil {
+		return false, nil
+	}
+	owners := slices.DeleteFunc(current.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
+	return r.patch(ctx, current, "remove the namespace from the owners of", []operation{{"add", "/metadata/ownerReferences", owners}})
 }
 
 // wrote reports whether a write succeeded. That the object has changed or is gone is not an error: the watch delivers it.

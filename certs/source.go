@@ -87,12 +87,18 @@ func expiry(source Source) time.Time {
 	return time.Time{}
 }
 
-// trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source.
+// trusts reports whether a client with a bundle of PEM certificates accepts the certificate of a source. Without a bundle the API
+// server trusts the roots of its system; those of this one are taken for the same.
 func trusts(bundle []byte, source Source, now time.Time) bool {
 	chain := leaf(source)
-	roots := x509.NewCertPool()
-	if len(chain) == 0 || !roots.AppendCertsFromPEM(bundle) {
+	if len(chain) == 0 {
 		return false
+	}
+	var roots *x509.CertPool
+	if len(bundle) > 0 {
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(bundle) {
+			return false
+		}
 	}
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {

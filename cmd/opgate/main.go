@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	// Templates may name time zones; an image need not have them, and without them a zone would silently mean UTC.
 	_ "time/tzdata"
@@ -22,7 +23,9 @@ import (
 	"github.com/opgate/opgate/cmd/opgate/diff"
 	"github.com/opgate/opgate/cmd/opgate/explain"
 	"github.com/opgate/opgate/cmd/opgate/migrate"
+	"github.com/opgate/opgate/cmd/opgate/plugin"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
+	"github.com/opgate/opgate/cmd/opgate/verify"
 )
 
 func main() {
@@ -39,20 +42,31 @@ func root() *cobra.Command {
 		Long: `opgate decides, when an object is written, whether an operator may be subscribed to, installed or upgraded.
 
 "opgate serve" answers the API server's admission reviews; "opgate check" judges manifests offline with the
-same rules; "opgate diff" shows what a plan changes, and "opgate approve" approves it; "opgate explain" says what a rule in a refusal means; "opgate
+same rules; "opgate pending" lists the plans that wait for approval, "opgate why" says what holds one, "opgate diff" shows what
+it changes, and "opgate approve" approves it; "opgate history" shows what happened to an operator, and "opgate tree" what Policies
+wait for; "opgate explain" says what a rule in a refusal means; "opgate
 migrate" rewrites policies that are stored in an earlier version; "opgate compile" prints policies as admission
-policies of the API server. As kubectl-opgate in $PATH it is the plugin "kubectl opgate".`,
+policies of the API server; "opgate verify" tests that a cluster's gate works. As kubectl-opgate in $PATH it is the
+plugin "kubectl opgate", and as kubectl_complete-opgate what kubectl completes that plugin's arguments with.`,
 		Version:       buildVersion(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	if name := filepath.Base(os.Args[0]); strings.TrimSuffix(name, ".exe") == "kubectl-opgate" {
+	switch strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") {
+	case "kubectl-opgate":
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl opgate"}
+	case "kubectl_complete-opgate":
+		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	cmd.SetVersionTemplate("opgate {{.Version}}\n")
 	width := terminal.Width(os.Stdout)
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
-	cmd.AddCommand(serveCommand(), check.Command(), diff.Command(), approve.Command(), compile.Command(), migrate.Command(), explain.Command(), versionCommand(), manCommand())
+	cmd.AddCommand(serveCommand(), check.Command(), compile.Command(), migrate.Command(), explain.Command(), verify.Command(), versionCommand(), manCommand())
+	cmd.AddCommand(plugin.Commands(time.Now)...)
+	for _, ofPlan := range []*cobra.Command{diff.Command(), approve.Command()} {
+		ofPlan.ValidArgsFunction = plugin.CompletePlans
+		cmd.AddCommand(ofPlan)
+	}
 	return cmd
 }
 

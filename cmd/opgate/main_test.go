@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"opgate": main, "kubectl-opgate": main})
+	testscript.Main(m, map[string]func(){"opgate": main, "kubectl-opgate": main, "kubectl_complete-opgate": main})
 }
 
 // TestScripts runs the program as users do.

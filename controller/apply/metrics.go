@@ -18,6 +18,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Help: "Total number of writes of the background loop without approvals, by verb, kind and result (ok, failed)."},
 			[]string{"verb", "kind", "result"}),
 	}
+	for _, result := range []string{"approved", "conflict", "refused"} { // from 0, so that the first one is an increase
+		m.approvals.WithLabelValues(result)
+	}
 	registry.MustRegister(m.approvals, m.writes)
 	return m
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
@@ -55,8 +56,8 @@ type Options struct {
 	// Metrics export the state, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
-	// Identity names this process in events. Default: none.
-	Identity string
+	// Events records that objects were restored, on them. Default: nothing is recorded.
+	Events *events.Recorder
 	// Log receives writes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules"
@@ -130,7 +131,7 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 	if owner == nil {
 		return stateUnowned, nil // its event enqueues the item
 	}
-	r.compile(ctx, user, features)
+	r.compile(user, features)
 	if r.compiled.objects != nil {
 		if err := r.store(ctx, owner); err != nil {
 			return "", err
@@ -177,7 +178,7 @@ func (r *reconciler) ownerReference() *metav1.OwnerReference {
 }
 
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
-func (r *reconciler) compile(ctx context.Context, user string, features backstop.Features) {
+func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*rules.OperatorPolicy
 	accounts := map[string][]string{}
 	for ns := range r.Store.Load().All() {
@@ -199,15 +200,15 @@ func (r *reconciler) compile(ctx context.Context, user string, features backstop
 		next.objects, next.left, next.tooLarge = last.objects, last.left, err
 		if last.tooLarge == nil {
 			r.Log.Error(err, "policies do not compile to objects that can be stored, keeping those of earlier policies")
-			r.event(ctx, r.owner.Get(), "BackstopTooLarge", err.Error())
+			r.event(r.owner.Get(), "BackstopTooLarge", events.Compile, err.Error(), "")
 		}
 	} else {
 		next.left = objects.Left
 		if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
 			names := text.Names(next.left, maxNamed)
 			r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
-			r.event(ctx, r.owner.Get(), "BackstopIncomplete", fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
-				"the rest: %s; shorten their lists of versions, or have fewer policies for one namespace", names))
+			r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
+				"the rest: %s; shorten their lists of versions, or have fewer policies for one namespace", names), "")
 		}
 		next.objects = map[string]*unstructured.Unstructured{}
 		for _, o := range objects.All() {

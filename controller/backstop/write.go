@@ -15,15 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/snapshot"
-)
-
-const (
-	// component is the source of events.
-	component = "opgate"
-	// maxNote is the maximum length of the message of an event in the API, in bytes.
-	maxNote = 1024
 )
 
 // written is a spec as it was sent, and as the API server stored it: a later version may set fields that this one does not know.
@@ -86,7 +79,7 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 	}
 	r.written[k.key()] = &written{sent: spec, stored: next.Object["spec"]}
 	if same {
-		r.reportRestored(ctx, next, live == nil)
+		r.reportRestored(next, live == nil)
 	} else {
 		r.Log.Info("written", "kind", k.name, "name", k.object, "resourceVersion", next.GetResourceVersion())
 	}
@@ -137,15 +130,24 @@ func desired(live, object *unstructured.Unstructured, owner *metav1.OwnerReferen
 }
 
 // reportRestored reports that an object was restored.
-func (r *reconciler) reportRestored(ctx context.Context, object *unstructured.Unstructured, deleted bool) {
+func (r *reconciler) reportRestored(object *unstructured.Unstructured, deleted bool) {
 	what := "changed"
 	if deleted {
 		what = "deleted"
 	}
 	r.Metrics.restored.Inc()
 	r.Log.Info("restored what another client "+what, "kind", object.GetKind(), "name", object.GetName())
-	r.event(ctx, object, "BackstopRestored", fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; Opgate has restored it "+
-		"(--backstop=off removes it)", what, object.GetKind()))
+	// Each time is worth an event.
+	r.event(object, "BackstopRestored", events.Restore, fmt.Sprintf("another client %s this %s, by which the API server refuses what Opgate would; "+
+		"Opgate has restored it (--backstop=off removes it)", what, object.GetKind()), object.GetResourceVersion())
+}
+
+// event records an event on an object.
+func (r *reconciler) event(about *unstructured.Unstructured, reason, action, note, occurrence string) {
+	r.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID()},
+		Reason:    reason, Action: action, Warning: true, Note: note, Occurrence: occurrence,
+	})
 }
 
 // deleteAll deletes the objects of an earlier mode. Without a right to, no release with that mode is left: the garbage collector deletes
@@ -167,23 +169,6 @@ func (r *reconciler) deleteAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// event reports on an object, best effort. Events of cluster-scoped objects are in namespace default.
-func (r *reconciler) event(ctx context.Context, about *unstructured.Unstructured, reason, message string) {
-	at := r.Now()
-	now := metav1.NewTime(at)
-	err := r.writer.Event(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s.%x", about.GetName(), at.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: about.GetKind(), Name: about.GetName(), UID: about.GetUID(),
-			ResourceVersion: about.GetResourceVersion()},
-		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
-		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-	})
-	if err != nil {
-		r.Log.Error(err, "event not sent", "kind", about.GetKind(), "name", about.GetName())
-	}
 }
 
 // toUnstructured converts an object that the compiler made.

@@ -83,6 +83,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/apis/config.openshift.io/v1":
 		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "config.openshift.io/v1",
 			"resources": []any{map[string]any{"name": "clusterversions", "kind": "ClusterVersion", "verbs": []string{"list", "watch"}}}})
+	case r.URL.Path == "/apis/config.openshift.io/v1/clusterversions/version" && !forbidden:
+		answer(http.StatusOK, clusterVersion(openShift, "1"))
 	case forbidden, r.URL.Query().Get("fieldSelector") != "metadata.name=version":
 		refuse(http.StatusForbidden, "Forbidden")
 	case r.URL.Query().Get("sendInitialEvents") != "":
@@ -187,4 +189,28 @@ func TestOpenShift(t *testing.T) {
 func TestOpenShiftThatMayNotBeReadDoesNotHideKubernetes(t *testing.T) {
 	_, notified := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
 	expect(t, notified, "1.32.9", "")
+}
+
+func TestReadOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		server     *server
+		kubernetes string
+		openShift  string
+		fails      bool
+	}{
+		"kubernetes":          {&server{version: "v1.36.3"}, "1.36.3", "", false},
+		"openshift":           {&server{version: "v1.32.9", openShift: "4.19.3"}, "1.32.9", "4.19.3", false},
+		"openshift forbidden": {&server{version: "v1.32.9", openShift: "4.19.3", forbidden: true}, "1.32.9", "", true},
+		"failing":             {&server{}, "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.server.read = make(chan struct{}, 100)
+			srv := httptest.NewServer(tc.server)
+			defer srv.Close()
+			got, err := Read(t.Context(), &rest.Config{Host: srv.URL})
+			if got.Version != tc.kubernetes || got.OpenShift != tc.openShift || (err != nil) != tc.fails {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
 }

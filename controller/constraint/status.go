@@ -33,6 +33,8 @@ const (
 	maxFaults = 3
 	// maxMessage limits, in bytes, texts from other objects in a status.
 	maxMessage = 1024
+	// maxViolation limits, in bytes, the message of one of up to 20 violators.
+	maxViolation = 512
 )
 
 // statusInput is everything that the status of a Constraint is computed from.
@@ -43,6 +45,8 @@ type statusInput struct {
 	// Counts are over Installed operators.
 	Counts    []rules.Count
 	Installed int
+	// Violators are the first operators that the Constraint counts as violating.
+	Violators []rules.Violator
 	// Operator is the virtual operator that it requires, or nil.
 	Operator *virtual.Operator
 	// Wanted is the number of namespaces that should have the virtual operator, Made of those that have one, Missing of those that
@@ -55,7 +59,8 @@ type statusInput struct {
 	Now     time.Time
 }
 
-// evaluate returns the status of a Constraint. It names no namespaces: every user may read Constraints.
+// evaluate returns the status of a Constraint. Of namespaces it names only those of the first violators: by default every user may read
+// Constraints.
 func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	next := *in.Object.Status.DeepCopy()
 	next.ObservedGeneration = in.Definition.Generation
@@ -69,6 +74,7 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		next.Compliant = string(policyv1.NonCompliant)
 	} else {
 		next.EvaluatedGeneration, next.Constraints, next.Violating = in.Definition.Generation, nil, 0
+		next.Violators = violatorsOf(in.Violators)
 		unknown := 0
 		for i, count := range in.Counts {
 			next.Constraints = append(next.Constraints, constraintv1.ConstraintCount{Index: count.Index,
@@ -93,6 +99,16 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 		set(constraintv1.ConditionVirtualOperators, status, reason, message)
 	}
 	return next
+}
+
+// violatorsOf returns violators as a status lists them.
+func violatorsOf(violators []rules.Violator) []constraintv1.ConstraintViolator {
+	var listed []constraintv1.ConstraintViolator
+	for _, v := range violators {
+		listed = append(listed, constraintv1.ConstraintViolator{Namespace: v.Namespace, ClusterServiceVersion: v.CSV,
+			Message: text.Truncate(v.Message, maxViolation)})
+	}
+	return listed
 }
 
 // compliantOf summarizes what is installed, for Policies that depend on the Constraint or apply it. It is unknown if a check

@@ -34,6 +34,7 @@ func input(change func(in *statusInput)) *statusInput {
 		Definition: two(),
 		Counts:     []rules.Count{{Index: 0, Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
 		Installed:  14,
+		Violators:  []rules.Violator{{Namespace: "shop", CSV: "etcd.v0.9.2", Index: 1, Message: "it must satisfy version"}},
 		Now:        earlier,
 	}
 	if change != nil {
@@ -109,7 +110,8 @@ func TestConditions(t *testing.T) {
 func TestCounts(t *testing.T) {
 	got := evaluate(input(nil))
 	want := constraintv1.ConstraintStatus{ObservedGeneration: 3, EvaluatedGeneration: 3, Violating: 1, Compliant: "NonCompliant", Conditions: got.Conditions, Constraints: []constraintv1.ConstraintCount{
-		{Index: 0, Message: "must be certified", Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}}}
+		{Index: 0, Message: "must be certified", Satisfied: 14}, {Index: 1, Satisfied: 11, Violating: 1, Unknown: 2}},
+		Violators: []constraintv1.ConstraintViolator{{Namespace: "shop", ClusterServiceVersion: "etcd.v0.9.2", Message: "it must satisfy version"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -149,7 +151,7 @@ func TestCountsOfAFaultyConstraintStayThoseOfBefore(t *testing.T) {
 		in.Definition.Constraints, in.Counts = nil, nil
 		in.Definition.Faults = []constraint.Fault{{Kind: constraint.Syntax, Path: "spec.constraints", Message: "is not JSON"}}
 	}))
-	if after.ObservedGeneration != 4 || after.EvaluatedGeneration != 3 || after.Violating != 1 || len(after.Constraints) != 2 {
+	if after.ObservedGeneration != 4 || after.EvaluatedGeneration != 3 || after.Violating != 1 || len(after.Constraints) != 2 || len(after.Violators) != 1 {
 		t.Errorf("got %+v", after)
 	}
 	if at := after.Conditions[0].LastTransitionTime; !at.Time.Equal(later) || after.Conditions[0].ObservedGeneration != 4 {
@@ -181,6 +183,10 @@ func TestAttackLongTextsOfOthersAreCut(t *testing.T) {
 	status := evaluate(input(func(in *statusInput) { in.Definition.Constraints[0].Message = long }))
 	if got := status.Constraints[0].Message; len(got) > 1100 || strings.ToValidUTF8(got, "?") != got {
 		t.Errorf("%d bytes", len(got))
+	}
+	status = evaluate(input(func(in *statusInput) { in.Violators[0].Message = "\x1b[2J" + long }))
+	if got := status.Violators[0].Message; len(got) > maxViolation || strings.ToValidUTF8(got, "?") != got || strings.Contains(got, "\x1b") {
+		t.Errorf("%d bytes: %.20q", len(got), got)
 	}
 	f := constraint.Fault{Path: "spec.constraints", Message: long}
 	status = evaluate(input(faulty(f, f, f, f)))

@@ -64,8 +64,8 @@ func (r *reconciler) reconcileStatus(ctx context.Context, current *snapshot.Snap
 		return nil // or it does not decode, so that its present status is not known; the feed has logged it
 	}
 	tally := r.tallies.of(current)
-	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Operator: r.wanted.of(current, name),
-		WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: r.Now()}
+	in := &statusInput{Object: object, Definition: definition, Counts: tally.Of(definition), Installed: tally.Installed, Violators: tally.Violators(definition),
+		Operator: r.wanted.of(current, name), WriteErrors: r.writeErrors.of(name), Escaped: r.Escaped(name), Now: r.Now()}
 	r.countOperators(current, in)
 	next := evaluate(in)
 	r.Metrics.set(name, next.Violating)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -46,8 +47,8 @@ type Options struct {
 	// Metrics count escapes, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
-	// Identity names this process in events. Default: none.
-	Identity string
+	// Events records what was found and deleted, on ClusterServiceVersions. Default: nothing is recorded.
+	Events *events.Recorder
 	// Changed is called with the namespace of an escape that was found, or that is resolved. Default: not called.
 	Changed func(namespace string)
 	// Log receives writes at V(0). Default: none.

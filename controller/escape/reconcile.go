@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -24,9 +24,6 @@ import (
 
 // retryDelay is the requeue delay while the input is not complete.
 const retryDelay = time.Second
-
-// component is the source of events.
-const component = "opgate"
 
 // reconciler reconciles for one manager.
 type reconciler struct {
@@ -111,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !recorded {
 		r.Log.Info("found an operator that was installed while Opgate was not running and is not allowed",
 			"namespace", key.Namespace, "clusterserviceversion", key.Name, "reasons", next.message())
-		r.event(ctx, &next, "Escaped", next.message())
+		r.report(&next, "Escaped", events.Install, next.message())
 	}
 	if r.Mode == Remove && known && next.removable(escapes) {
 		return reconcile.Result{}, r.remove(ctx, head, version, &next)
@@ -191,23 +188,15 @@ func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version 
 		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again
 	}
 	r.Log.Info("deleted", "namespace", one.Namespace, "clusterserviceversion", one.Name, "reasons", one.message())
-	r.event(ctx, one, "EscapeRemoved", one.message()+"; Opgate has deleted it")
+	r.report(one, "EscapeRemoved", events.Delete, one.message()+"; Opgate has deleted it")
 	return nil
 }
 
-// event reports on the ClusterServiceVersion, best effort: the status has the same text, so a failure is only logged.
-func (r *reconciler) event(ctx context.Context, one *record, reason, message string) {
-	at := r.Now()
-	now := metav1.NewTime(at)
-	err := r.writer.Event(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: fmt.Sprintf("%s.%x", one.Name, at.UnixNano())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
+// report records an event on the ClusterServiceVersion.
+func (r *reconciler) report(one *record, reason, action, message string) {
+	r.Events.Record(events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: olm.V1alpha1.String(), Kind: olm.KindClusterServiceVersion, Namespace: one.Namespace,
 			Name: one.Name, UID: one.UID},
-		Reason: reason, Message: text.Truncate(message, maxNote), Type: corev1.EventTypeWarning,
-		Source: corev1.EventSource{Component: component, Host: r.Identity}, ReportingController: component, ReportingInstance: r.Identity,
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Reason: reason, Action: action, Warning: true, Note: message,
 	})
-	if err != nil {
-		r.Log.Error(err, "event not sent", "namespace", one.Namespace, "clusterserviceversion", one.Name)
-	}
 }

@@ -20,8 +20,6 @@ const (
 	maxRecords = 100
 	// maxMessage bounds a message, in bytes.
 	maxMessage = 512
-	// maxNote is the maximum length of the message of an event in the API, in bytes.
-	maxNote = 1024
 )
 
 // record is one ClusterServiceVersion that admission would have refused.

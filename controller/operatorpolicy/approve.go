@@ -18,6 +18,8 @@ type approvals struct {
 	byPlan map[string]compliance.Approval
 	// done are the plans that were approved.
 	done []*olm.InstallPlan
+	// held are those that the loop does not approve.
+	held []hold
 	// stale is set if a plan has changed since it was judged. Its event enqueues the namespace.
 	stale bool
 	// lagging is set if the API server itself still judges by earlier policies.
@@ -25,8 +27,9 @@ type approvals struct {
 }
 
 // approve approves the plans of a namespace that the rules let the loop approve, and returns the result for each pending
-// plan.
-func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode) (*approvals, error) {
+// plan. The metrics receive it, too.
+func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement) (*approvals, error) {
+	defer metrics.end()
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	for _, plan := range ns.Plans() {
@@ -34,13 +37,18 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		if !judged.IsCandidate {
 			continue
 		}
+		metrics.judged(plan, &judged)
 		a := compliance.Approval{Blockers: judged.Blockers}
-		if judged.Should() {
+		if !judged.Should() {
+			all.held = append(all.held, holdOf(plan, &judged))
+		} else {
 			err := r.writer.Approve(ctx, plan)
 			switch {
 			case err == nil:
 				log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents", consentTexts(judged.Verdict.Consents))
+				r.reportApproval(plan, &judged.Verdict)
 				a.Done = true
+				metrics.approved(plan)
 				all.done = append(all.done, plan)
 			case apply.Outdated(err):
 				all.stale = true

@@ -9,8 +9,9 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
-// Metrics export the states of policies and count interventions.
+// Metrics export the states of policies and the plans that wait for approval, and count interventions.
 type Metrics struct {
+	*pending
 	compliance   *prometheus.GaugeVec
 	states       *prometheus.GaugeVec
 	intervention prometheus.Counter
@@ -28,7 +29,7 @@ type exported struct {
 
 // NewMetrics registers the metrics; those that name policies with a registry of their own, since not every user may read it.
 func NewMetrics(registry, named prometheus.Registerer) *Metrics {
-	m := &Metrics{
+	m := &Metrics{pending: newPending(registry),
 		intervention: prometheus.NewCounter(prometheus.CounterOpts{Name: "opgate_loop_interventions_total",
 			Help: "Total number of Subscriptions repaired after they lost their ClusterServiceVersion."}),
 		// Name and labels are those of the existing OperatorPolicy controller, which dashboards read.
@@ -66,6 +67,7 @@ func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.Co
 
 // stopped removes what the replica that leads now exports.
 func (m *Metrics) stopped() {
+	m.pending.stopped()
 	m.compliance.Reset()
 	m.mu.Lock()
 	defer m.mu.Unlock()

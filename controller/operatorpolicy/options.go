@@ -9,6 +9,7 @@ import (
 
 	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -22,6 +23,8 @@ type Options struct {
 	// Metrics export the states of policies, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
+	// Events records what happens to plans, on them. Default: nothing is recorded.
+	Events *events.Recorder
 	// Escaped returns why ClusterServiceVersions that were installed while Opgate was not running are not allowed by a policy, one
 	// sentence for each. Default: none.
 	Escaped func(namespace, name string) []string

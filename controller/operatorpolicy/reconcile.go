@@ -30,6 +30,7 @@ type reconciler struct {
 	resyncs resyncs
 	asked   plansAsked
 	lags    lags
+	holds   holds
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -41,21 +42,24 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
 	if !rules.MayHaveCandidates(ns) {
+		r.holds.replace(namespace, nil, r.Now())
+		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{}, nil
 	}
 	// Approve first: approvals are latency-sensitive, the rest only updates status.
-	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace))
+	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
+	again := r.reportHolds(namespace, approvals.held)
 	if approvals.stale {
-		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	if approvals.lagging { // a status of what a moment will change would be outdated at once
 		return reconcile.Result{RequeueAfter: backstopRetry}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	if len(ns.Policies()) == 0 {
-		return reconcile.Result{}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
 	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
-	return reconcile.Result{RequeueAfter: after}, errors.Join(err, failed, r.writer.Approved(ctx, approvals.done))
+	return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed, r.writer.Approved(ctx, approvals.done))
 }
 
 // evaluateAll evaluates all policies of a namespace.
@@ -72,15 +76,18 @@ func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot
 		if acted { // the observed state is outdated
 			w = observe(r.Store.Load(), namespace)
 		}
-		if again > 0 && (after == 0 || again < after) {
-			after = again
-		}
+		after = earlier(after, again)
 	}
 	again, err := r.resync(ctx, namespace, ns, w)
-	if again > 0 && (after == 0 || again < after) {
-		after = again
+	return earlier(after, again), errors.Join(append(errs, err)...)
+}
+
+// earlier returns the shorter of two delays, of which 0 stands for never.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
 	}
-	return after, errors.Join(append(errs, err)...)
+	return a
 }
 
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the

@@ -27,6 +27,9 @@ func NewRecorder(registry prometheus.Registerer, log logr.Logger) *Recorder {
 	return r
 }
 
+// Expect exports the number of panics of a kind from 0 on, so that the first one is an increase.
+func (r *Recorder) Expect(kind string) { r.panics.WithLabelValues(kind) }
+
 // Run calls f and reports whether it panicked. A panic is logged with its stack and counted by kind;
 // http.ErrAbortHandler is not recovered, since the server handles it.
 func (r *Recorder) Run(kind string, f func()) (panicked bool) {

@@ -38,7 +38,7 @@ type approval struct {
 func (a *approval) run(ctx context.Context) error {
 	plan, err := a.plans.Get(ctx, a.plan.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read InstallPlan %s: %w", a.plan, err)
+		return fmt.Errorf("read InstallPlan %s: %s", a.plan, refusal(err))
 	}
 	if approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved"); approved {
 		fmt.Fprintf(a.out, "installplan %s is approved already\n", a.plan)
@@ -94,10 +94,15 @@ func (a *approval) patch(ctx context.Context, plan *unstructured.Unstructured) (
 	})
 }
 
-// refusal returns the message of the gate, as kubectl shows it.
+// refusal returns the message of the gate, as kubectl shows it. That of a missing right names the role that grants it.
 func refusal(err error) string {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return status.Status().Message
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return err.Error()
 	}
-	return err.Error()
+	message := status.Status().Message
+	if apierrors.IsForbidden(err) && strings.Contains(message, " cannot ") && !strings.Contains(message, "denied the request") {
+		message += "; granted by ClusterRole opgate-approver"
+	}
+	return message
 }

@@ -72,6 +72,6 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
 	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")
-	flags.StringVar(&file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cli.KubeconfigVar(flags, &file)
 	return cmd
 }

@@ -33,7 +33,7 @@ func printGitHub(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
 	annotate := func(level string, j *judgement, field, message string) {
 		where := ""
-		if j.file != standardInput {
+		if j.file != standardInput && j.file != onCluster {
 			where = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(text.Escape(j.file)), max(1, j.lineOf(field)))
 		}
 		title := commandProperty.Replace("opgate: " + j.verdict.Decision.String() + " " + j.title())

@@ -73,9 +73,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // TestReadmes: the output of "opgate check" in the README, and in that of the samples, is the real one.
 func TestReadmes(t *testing.T) {
 	t.Chdir("../../..")
-	for readme, command := range map[string]string{
-		"README.md":                   "$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold.yaml\n",
-		"manifests/samples/README.md": "$ opgate check -f manifests/samples/plan-version-deny.yaml\n",
+	for command, readme := range map[string]string{
+		"$ go run ./cmd/opgate check -f manifests/samples/subscription-catalog-deny.yaml\n": "README.md",
+		"$ go run ./cmd/opgate check -f manifests/samples/plan-upgrade-hold.yaml\n":         "README.md",
+		"$ opgate check -f manifests/samples/plan-version-deny.yaml\n":                      "manifests/samples/README.md",
 	} {
 		text, err := os.ReadFile(readme)
 		if err != nil {

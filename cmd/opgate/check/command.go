@@ -3,14 +3,14 @@
 package check
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
@@ -19,12 +19,11 @@ import (
 // The exit codes of the command.
 const (
 	exitRefused  = 1 // something is refused or held
-	exitUnusable = 2 // the command line or the input cannot be used, and nothing was judged
+	exitUnusable = cli.ExitUnusable
 )
 
-func usage(format string, args ...any) error {
-	return &cli.ExitError{Code: exitUnusable, Message: "check: " + fmt.Sprintf(format, args...) + `; see "opgate check --help"`}
-}
+// self is the name of the command.
+const self cli.Name = "check"
 
 // asIfApprovedNow is the value of --as-if by which every InstallPlan is judged.
 const asIfApprovedNow = "approved-now"
@@ -41,6 +40,12 @@ type options struct {
 	strict       bool
 	only         string
 	summary      bool
+	// diff compares the verdicts under old and new, which are the first two arguments.
+	diff     bool
+	old, new string
+	// cluster judges by the cluster of kubeconfig.
+	cluster    bool
+	kubeconfig string
 }
 
 // onlyRefused is the value of --only that leaves out what is allowed.
@@ -48,8 +53,9 @@ const onlyRefused = "refused"
 
 const long = `Judge manifests offline, with the same rules and in the same words as the gate on a cluster.
 
-Every Subscription is judged as if it were created now, every InstallPlan as if it were approved now, and every
-OperatorPolicy and Constraint as if it were created now. An InstallPlan that was approved before, and that OLM runs
+Every Subscription, CatalogSource and OperatorGroup is judged as if it were created now, every InstallPlan as if it
+were approved now, and every OperatorPolicy and Constraint as if it were created now. Who will write an object is not
+known: a rule of a Constraint on CatalogSources or OperatorGroups that reads the user only warns. An InstallPlan that was approved before, and that OLM runs
 or has run (phase Installing, Complete or Failed), is reported and not judged again, with a warning if a step that
 OLM has yet to write is refused; --as-if=approved-now judges it like the others. Everything that the input holds is
 context for everything else: the OperatorPolicies and Constraints are the ones in force, invalid ones included,
@@ -87,13 +93,30 @@ What was skipped or is not judged is named at the end of text and markdown, and 
 sarif is for code scanning, junit for reports of tests, github for annotations by GitHub Actions, markdown for comments.
 "opgate explain RULE" tells more about a rule.
 
+With --diff the first two arguments are two sets of policies, each a file, a directory or "-". The other inputs are
+judged with the one and with the other, and only what differs is printed: what is newly refused or held, what is newly
+allowed, and what is refused or warned of for other reasons. Installed operators (ClusterServiceVersions) are judged
+as well: whether they are still what the policies allow. An empty file stands for no policies. The JSON output
+is a list of
+
+  {"change": "refused"|"allowed"|"changed", "file", "line", "kustomization", "kind", "namespace", "name",
+   "before": {"decision", "reasons", "warnings"}, "after": {"decision", "reasons", "warnings"}}
+
+With --cluster the policies, namespaces, installed operators and all other context are those of the cluster of the current
+context, with its versions, completed templates and catalogs; objects of the input stand in place of those of the same name
+there. Without input, what is installed and what waits on the cluster is judged: each ClusterServiceVersion by the present
+policies and Constraints, however it was approved, and each InstallPlan that a Subscription names and that waits for
+approval. Reports of OpenReports ("opgate serve --reports") say the same. With --diff, what is on the cluster is judged
+twice, its Subscriptions included, and what is in OLD or NEW is not taken from there. It only reads, and needs
+ClusterRole opgate-reader; rights that are missing are named. What "file" says of objects of the cluster is "cluster".
+
 Rules about who writes, and about changes to what is stored (plan/create, plan/born-approved, plan/frozen,
 plan/status-phase, plan/override, those of ClusterServiceVersions), and about what catalogs offer
 (subscription/unknown-csv), need a cluster and are not judged here.
 
 Exit codes:
-  0  everything is allowed, or the input holds nothing that is judged
-  1  something is refused or held
+  0  everything is allowed, or the input holds nothing that is judged; with --diff, nothing differs
+  1  something is refused or held; with --diff, something differs
   2  the command line or the input cannot be used; nothing was judged`
 
 const example = `  # one of the samples that come with opgate
@@ -108,6 +131,17 @@ const example = `  # one of the samples that come with opgate
   # what the policies of a repository say of the Subscriptions of another, for a pipeline
   opgate check -f policies/ -f ../apps/subscription.yaml -o json
 
+  # what a change of policies refuses or allows of what is deployed, for a comment on its pull request
+  git worktree add ../main main
+  opgate check --diff ../main/policies policies apps -o markdown
+
+  # what is installed on the cluster of the current context, and what waits there: is it what the policies allow?
+  opgate check --cluster --only=refused
+
+  # would the cluster let a manifest through, and what would a change of a policy refuse or allow on it?
+  opgate check --cluster subscription.yaml
+  opgate check --cluster --diff ../main/policies policies
+
   # may the plans that wait on a cluster be approved? With --as-if=approved-now: would the others be, today?
   kubectl get constraints.operators.coreos.com,ns,operatorpolicies,og,subscriptions.operators.coreos.com,ip,csv,operatorconditions \
     -A -o yaml | opgate check -f - --kubernetes-version 1.36.3
@@ -120,30 +154,35 @@ const example = `  # one of the samples that come with opgate
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "check [FILE|DIR|-]... [-f FILE|DIR|-]...",
+		Use:     "check [FILE|DIR|-]... [-f FILE|DIR|-]... | check --diff OLD NEW [FILE|DIR|-]...",
 		Short:   "Judge manifests offline: would the gate let them through?",
 		Long:    long,
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.diff {
+				if len(args) < 2 {
+					return self.Usage("--diff compares two sets of policies: name the old and the new one, then what they judge")
+				}
+				o.old, o.new, args = args[0], args[1], args[2:]
+			}
 			o.files = append(o.files, args...)
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		SilenceUsage:  true,
-		SilenceErrors: true,
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
-	flags.StringVarP(&o.output, "output", "o", "text", "output format: "+formatNames())
+	flags := self.Flags(cmd)
+	cli.FilesVar(flags, &o.files)
+	cli.OutputVar(cmd, &o.output, formatNames())
 	flags.StringVar(&o.only, "only", "", "refused leaves out what is allowed (default: all)")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
+	flags.BoolVar(&o.cluster, "cluster", false, "judge by the cluster of the current context; without files, what is installed and waits there")
+	cli.KubeconfigVar(flags, &o.kubeconfig)
+	flags.BoolVar(&o.diff, "diff", false, "show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
 	flags.BoolVar(&o.strict, "strict", false, "skip nothing, build no kustomization, and take every document for an object")
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none")
+	cli.NamespaceVar(flags, &o.namespace, "objects")
 	flags.StringVar(&o.approvalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval: mutate or deny")
 	flags.StringVar(&o.asIf, "as-if", "",
@@ -152,67 +191,53 @@ func Command() *cobra.Command {
 		"Kubernetes version of the cluster, such as 1.36.3 (default: unknown)")
 	flags.StringVar(&o.versions.openshift, "openshift-version", "",
 		"OpenShift version of the cluster, such as 4.19.3 (default: unknown, or none with --kubernetes-version)")
-	for name, values := range map[string][]cobra.Completion{
-		"output": slices.Sorted(maps.Keys(formats)), "only": {onlyRefused}, "as-if": {asIfApprovedNow},
-		"approval-mode": {string(rules.MutateApproval), string(rules.DenyApproval)},
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the flag exists
-		}
-	}
+	cli.Complete(cmd, "only", []string{onlyRefused})
+	cli.Complete(cmd, "as-if", []string{asIfApprovedNow})
+	cli.Complete(cmd, "approval-mode", []string{string(rules.MutateApproval), string(rules.DenyApproval)})
 	return cmd
 }
 
 func (o *options) validate() error {
-	stdin := 0
-	for _, name := range o.files {
-		switch name {
-		case "":
-			return usage("a name is empty: give a file, a directory or -")
-		case standardInput:
-			stdin++
-		}
+	if err := cmp.Or(self.CheckFiles(o.named()), self.CheckOutput(o.output, formatNames()), self.CheckNamespaces(o.namespace)); err != nil {
+		return err
 	}
 	switch {
-	case len(o.files) == 0:
-		return usage("no input: name files, directories or -")
-	case stdin > 1:
-		return usage("- is given %d times, and standard input can be read once", stdin)
-	case formats[o.output] == nil:
-		return usage("unknown output format %q: use %s", o.output, formatNames())
+	case len(o.named()) == 0 && !o.cluster:
+		return self.Usage("no input: name files, directories or -")
+	case !o.cluster && o.kubeconfig != "":
+		return self.Usage("--kubeconfig is for --cluster, which is missing")
+	case o.cluster && o.versions != versions{}:
+		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")
 	case o.only != "" && o.only != onlyRefused:
-		return usage("unknown --only %q: use %s, or leave it out", o.only, onlyRefused)
+		return self.Usage("unknown --only %q: use %s, or leave it out", o.only, onlyRefused)
+	case o.diff && comparisonFormats[o.output] == nil:
+		return self.Usage("-o %s is not for --diff: use %s", o.output, cli.Alternatives(comparisonFormatNames()))
+	case o.diff && o.only != "":
+		return self.Usage("--only is not for --diff, which shows differences only")
 	case o.summary && !slices.Contains(withNotes, o.output):
-		return usage("--summary is for -o %s", strings.Join(withNotes, " and "))
+		return self.Usage("--summary is for -o %s", strings.Join(withNotes, " and "))
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
 	case o.asIf != "" && o.asIf != asIfApprovedNow:
-		return usage("unknown --as-if %q: use %s, or leave it out", o.asIf, asIfApprovedNow)
-	}
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		return usage("namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+		return self.Usage("unknown --as-if %q: use %s, or leave it out", o.asIf, asIfApprovedNow)
 	}
 	return nil
 }
 
 // run reads, judges and prints.
-func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	cluster, err := o.versions.cluster()
+func (o *options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	how, err := o.judgings(ctx)
 	if err != nil {
 		return err
 	}
-	search, err := newSearch(o.strict, o.exclude)
+	if o.diff {
+		return o.judgeTwice(how, stdin, stdout, stderr)
+	}
+	result, err := o.judgeFiles(o.files, how[0], stdin, stderr)
 	if err != nil {
-		return usage("--exclude: %v", err)
+		return err
 	}
-	gathered := gather(o.files, stdin, search)
-	result, problems := o.judgeAll(gathered, cluster)
-	if len(problems) > 0 {
-		if err := printProblems(stderr, problems); err != nil {
-			return fmt.Errorf("write problems: %w", err)
-		}
-		return &cli.ExitError{Code: exitUnusable, Message: "check: nothing was judged: " + counted(len(problems), "problem") + " in the input"}
-	}
+	o.leaveOut(result)
 	if err := result.print(stdout, stderr, o.output); err != nil {
 		return fmt.Errorf("write verdicts: %w", err)
 	}
@@ -220,4 +245,31 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		return &cli.ExitError{Code: exitRefused}
 	}
 	return nil
+}
+
+// named returns all inputs that the command line names.
+func (o *options) named() []string {
+	if !o.diff {
+		return o.files
+	}
+	return append([]string{o.old, o.new}, o.files...)
+}
+
+// judgeFiles reads and judges inputs. What cannot be used it prints, and returns an error with an exit code.
+func (o *options) judgeFiles(names []string, how *judging, stdin io.Reader, stderr io.Writer) (*report, error) {
+	search, err := newSearch(o.strict, o.exclude)
+	if err != nil {
+		return nil, self.Usage("--exclude: %v", err)
+	}
+	result, problems, err := o.judgeAll(gather(names, stdin, search), how)
+	switch {
+	case err != nil:
+		return nil, self.Unusable("nothing was judged: %v", err)
+	case len(problems) == 0:
+		return result, nil
+	}
+	if err := printProblems(stderr, problems); err != nil {
+		return nil, fmt.Errorf("write problems: %w", err)
+	}
+	return nil, self.Unusable("nothing was judged: %s in the input", counted(len(problems), "problem"))
 }

@@ -56,7 +56,7 @@ func (v *versions) cluster() (c constraint.Cluster, err error) {
 		number, _, _ := strings.Cut(strings.TrimPrefix(f.value, "v"), "-")
 		version, err := semver.ParseTolerant(number)
 		if err != nil {
-			return c, usage("--%s %q is not a version such as %s", f.flag, f.value, f.example)
+			return c, self.Usage("--%s %q is not a version such as %s", f.flag, f.value, f.example)
 		}
 		*f.into = fmt.Sprintf("%d.%d.%d", version.Major, version.Minor, version.Patch)
 	}
@@ -96,7 +96,7 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 }
 
 // judgedBy names the Constraints that apply in a namespace.
-func (c *context) judgedBy(ns *rules.Namespace) (notes []string) {
+func (c *surroundings) judgedBy(ns *rules.Namespace) (notes []string) {
 	for i, d := range c.constraints.Definitions() {
 		switch {
 		case c.alone[i].Applies(ns.ForConstraints()):

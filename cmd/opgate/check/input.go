@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
 )
 
 // standardInput is the name that stands for standard input on the command line and in JSON.
-const standardInput = "-"
+const standardInput = cli.StandardInput
 
 // maxInput is the size in bytes above which an input is not read: far more than a cluster's worth of
 // manifests, and a bound for what reads without end.

@@ -13,6 +13,7 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // judgement is the verdict on one object, with what explains an allowed one.
@@ -28,13 +29,28 @@ type judgement struct {
 	held bool
 }
 
-// judge judges the objects of the input, in its order, each as if it were written now to a cluster of these versions
-// that holds all the others. Plans that were approved before are judged only if again is set.
-func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, again bool) []judgement {
-	cluster := clusterOf(m, versions)
-	table := cluster.backstop(mode)
-	judged := []judgement{}
-	for _, o := range m.objects {
+// judging is how objects are judged.
+type judging struct {
+	mode rules.ApprovalMode
+	// again judges plans that were approved before, installed judges installed operators.
+	again, installed bool
+	// nothing is what is said if nothing was judged.
+	nothing string
+	// gone are objects of the cluster that are not in force.
+	gone []*snapshot.Object
+	// within returns the state of a cluster that holds the objects.
+	within func(m *manifests) (*surroundings, error)
+}
+
+// judge judges the objects of the input, in its order, each as if it were written now to a cluster that holds all the others, and then what
+// else is judged on the cluster.
+func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err error) {
+	cluster, err := how.within(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	table := cluster.backstop(how.mode)
+	for _, o := range slices.Concat(m.objects, cluster.stored) {
 		j := judgement{object: o}
 		switch {
 		case o.operatorPolicy != nil:
@@ -54,10 +70,10 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.graph})
 		case o.subscription != nil:
 			ns := cluster.namespace(o.namespace)
-			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: mode,
+			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: how.mode,
 				InstalledElsewhere: cluster.installedElsewhere(o.subscription.Spec.Package, o.namespace)})
-			j.notes = append(subscriptionNotes(m, o), cluster.judgedBy(ns)...)
-		case o.plan != nil && !again && approvedBefore(o.plan):
+			j.notes = append(subscriptionNotes(o, ns), cluster.judgedBy(ns)...)
+		case o.plan != nil && !how.again && approvedBefore(o.plan):
 			j.alreadyApproved = true
 			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.namespace(o.namespace))}
 			j.notes = []string{"approved before, its phase is " + o.plan.Status.Phase + ": not judged again; --as-if=" +
@@ -66,6 +82,15 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 			ns := cluster.namespace(o.namespace)
 			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: ns})
 			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
+		case o.kind == olm.KindClusterServiceVersion && how.installed:
+			ns := cluster.namespace(o.namespace)
+			var here bool
+			if j.verdict, here = rules.JudgeInstalled(ns, o.name); !here {
+				continue
+			}
+			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
+		case o.source != nil || o.group != nil:
+			j.verdict = judgeSource(o, cluster.namespace(o.namespace))
 		default:
 			continue
 		}
@@ -74,11 +99,11 @@ func judge(m *manifests, mode rules.ApprovalMode, versions constraint.Cluster, a
 		}
 		judged = append(judged, j)
 	}
-	return judged
+	return judged, cluster.notes, nil
 }
 
 // backstop is what an API server holds by itself under the policies of the input, if it supports all of it.
-func (c *context) backstop(mode rules.ApprovalMode) *backstop.Table {
+func (c *surroundings) backstop(mode rules.ApprovalMode) *backstop.Table {
 	in := backstop.Input{ApprovalMode: mode,
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}}
 	for ns := range c.all() {
@@ -92,8 +117,11 @@ func approvedBefore(p *olm.InstallPlan) bool {
 	return p.Spec.Approved && slices.Contains([]string{olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseFailed}, p.Status.Phase)
 }
 
-// context is the state of a cluster that holds the whole input.
-type context struct {
+// surroundings are the state of a cluster that holds the whole input.
+type surroundings struct {
+	// stored are objects of the cluster that are judged after those of the input, notes what could not be read of it.
+	stored      []*object
+	notes       []string
 	namespaces  map[string]*rules.Namespace
 	constraints *constraint.Set
 	// alone has a set for each of the constraints, to find where it applies.
@@ -108,7 +136,7 @@ type packageKey struct {
 	source olm.Catalog
 }
 
-func clusterOf(m *manifests, versions constraint.Cluster) *context {
+func clusterOf(m *manifests, versions constraint.Cluster) *surroundings {
 	packages := map[packageKey]*catalog.Package{}
 	c := rules.Cluster{Facts: versions, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
 		return packages[packageKey{pkg, source}]
@@ -132,15 +160,19 @@ func clusterOf(m *manifests, versions constraint.Cluster) *context {
 		}
 	}
 	c.Constraints = constraint.NewSet(c.Definitions, c.Facts)
-	made := &context{namespaces: c.Namespaces(), constraints: c.Constraints, graph: graphOf(m)}
-	for _, d := range made.constraints.Definitions() {
-		made.alone = append(made.alone, constraint.NewSet([]*constraint.Definition{d}, made.constraints.Cluster()))
+	return newSurroundings(c.Namespaces(), c.Constraints, graphOf(m))
+}
+
+func newSurroundings(namespaces map[string]*rules.Namespace, constraints *constraint.Set, graph *dependency.Graph) *surroundings {
+	c := &surroundings{namespaces: namespaces, constraints: constraints, graph: graph}
+	for _, d := range constraints.Definitions() {
+		c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, constraints.Cluster()))
 	}
-	return made
+	return c
 }
 
 // namespace returns what is known of a namespace. The Constraints apply also where nothing is known.
-func (c *context) namespace(name string) *rules.Namespace {
+func (c *surroundings) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
 		return ns.WithDependencies(c.graph)
 	}
@@ -148,7 +180,7 @@ func (c *context) namespace(name string) *rules.Namespace {
 }
 
 // all returns every namespace that is known, sorted by name.
-func (c *context) all() iter.Seq[*rules.Namespace] {
+func (c *surroundings) all() iter.Seq[*rules.Namespace] {
 	return func(yield func(*rules.Namespace) bool) {
 		for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
 			if !yield(c.namespaces[name]) {
@@ -159,7 +191,7 @@ func (c *context) all() iter.Seq[*rules.Namespace] {
 }
 
 // installedElsewhere reports whether another namespace has a package installed for all namespaces.
-func (c *context) installedElsewhere(pkg, namespace string) bool {
+func (c *surroundings) installedElsewhere(pkg, namespace string) bool {
 	for name, ns := range c.namespaces {
 		if name != namespace && ns.InstallsGlobally(pkg) {
 			return true
@@ -183,10 +215,10 @@ func onlyInforms(p *rules.OperatorPolicy) string {
 }
 
 // subscriptionNotes names the policies that apply.
-func subscriptionNotes(m *manifests, o *object) (notes []string) {
+func subscriptionNotes(o *object, ns *rules.Namespace) (notes []string) {
 	pkg := o.subscription.Spec.Package
-	for _, other := range m.objects {
-		if p := other.prepared; p != nil && pkg != "" && p.Package == pkg && p.TargetNamespace == o.namespace {
+	for _, p := range ns.Policies() {
+		if pkg != "" && p.Package == pkg {
 			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
 		}
 	}

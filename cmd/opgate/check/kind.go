@@ -42,6 +42,8 @@ var kinds = withContext(
 	watched(snapshot.PolicySets, readPolicySet),
 	watched(snapshot.Subscriptions, readSubscription),
 	watched(snapshot.InstallPlans, readPlan),
+	watched(snapshot.CatalogSources, readCatalogSource),
+	watched(snapshot.OperatorGroups, readOperatorGroup),
 	kind{GroupVersionKind: olm.V1.WithKind(olm.KindOperatorCondition), read: reader(snapshot.OperatorConditions), unchecked: true},
 	contextual(snapshot.Namespaces, readNamespace),
 	kind{GroupVersionKind: olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), read: readPackage, unchecked: true},
@@ -51,7 +53,7 @@ var kinds = withContext(
 func withContext(kinds ...kind) []kind {
 	for _, k := range snapshot.Kinds() {
 		read := slices.ContainsFunc(kinds, func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
-		if !read && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
+		if !read && k.Named == "" && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
 			kinds = append(kinds, contextual(k, reader(k)))
 		}
 	}
@@ -165,7 +167,7 @@ func readEarlierPolicy(raw []byte, o *object) []fieldFault {
 	if faults := readOperatorPolicy(converted, o); len(faults) > 0 {
 		return faults
 	}
-	o.strict = rules.SpecFaults(strict) // those of the document as it was written
+	o.raw, o.strict = converted, rules.SpecFaults(strict) // the faults are those of the document as it was written
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
 
@@ -25,6 +26,9 @@ type object struct {
 	place
 	tree *tree
 	kind string
+	// raw is the JSON that would be stored, kept the kind in the store of the gate; nil for one that it does not hold.
+	raw  []byte
+	kept *snapshot.Kind
 	// hubs are the fields with hub templates, which nothing has resolved.
 	hubs []string
 	// cluster is set for an object that belongs to no namespace.
@@ -47,6 +51,9 @@ type object struct {
 
 	subscription *olm.Subscription
 	plan         *olm.InstallPlan
+	// source is a CatalogSource, group an OperatorGroup. Both are context as well.
+	source *olm.WrittenCatalogSource
+	group  *olm.WrittenOperatorGroup
 	// pkg is that of a PackageManifest.
 	pkg *catalog.Package
 	// context adds an object that is not judged to those of the cluster.
@@ -200,7 +207,7 @@ func (l *loader) list(d document, h *head) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.cluster}
+	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.cluster, raw: d.raw, kept: keptAs(k)}
 	faults := k.read(d.raw, o)
 	if o.identified {
 		if o.namespace == "" && !o.cluster {
@@ -225,7 +232,7 @@ func (l *loader) object(d document, k *kind) {
 		l.seen[id] = o
 	}
 	o.hubs = hubFields(d)
-	if o.context != nil && isKnown(k.Group) {
+	if o.context != nil && o.source == nil && o.group == nil && isKnown(k.Group) {
 		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
 	}
 	if o.operatorPolicy != nil {
@@ -254,6 +261,10 @@ func (o *object) setNamespace(namespace string) {
 		o.subscription.Metadata.Namespace = namespace
 	case o.plan != nil:
 		o.plan.Metadata.Namespace = namespace
+	case o.source != nil:
+		o.source.Metadata.Namespace = namespace
+	case o.group != nil:
+		o.group.Metadata.Namespace = namespace
 	}
 }
 

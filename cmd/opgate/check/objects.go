@@ -16,7 +16,7 @@ type Objects struct {
 	Plans []*olm.InstallPlan
 	// Changes is what they change.
 	Changes rules.Changes
-	cluster *context
+	cluster *surroundings
 }
 
 // Namespace returns what the files have of a namespace.

@@ -24,7 +24,7 @@ func printProblems(w io.Writer, problems []problem) error {
 func printText(w io.Writer, r *report) error {
 	out := bufio.NewWriter(w)
 	if r.total() == 0 {
-		fmt.Fprintln(out, "nothing to judge: the input holds no OperatorPolicy, Constraint, Policy, PolicySet, Subscription or InstallPlan")
+		fmt.Fprintln(out, "nothing to judge: "+r.nothing)
 	} else {
 		for i := range r.judged {
 			j := &r.judged[i]

@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 )
 
 // report is what is printed.
 type report struct {
 	judged []judgement
+	// nothing is what is said if nothing was judged.
+	nothing string
 	// count has all verdicts, those included that are not printed.
 	count map[rules.Decision]int
 	// notes say what was not judged.
@@ -31,7 +33,7 @@ var formats = map[string]func(io.Writer, *report) error{
 // withNotes are the formats that have room for notes.
 var withNotes = []string{"text", "markdown"}
 
-func formatNames() string { return strings.Join(slices.Sorted(maps.Keys(formats)), ", ") }
+func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 func (r *report) total() int { return r.count[rules.Allow] + r.count[rules.Hold] + r.count[rules.Deny] }
 
@@ -44,21 +46,25 @@ func (r *report) print(stdout, stderr io.Writer, format string) error {
 	if err := formats[format](stdout, r); err != nil || slices.Contains(withNotes, format) {
 		return err
 	}
-	for _, note := range r.notes {
-		fmt.Fprintln(stderr, text.Escape(note))
-	}
+	printNotes(stderr, r.notes)
 	return nil
 }
 
+func printNotes(w io.Writer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(w, text.Escape(note))
+	}
+}
+
 // judgeAll judges everything that was gathered: each world apart, and each object that is judged in several once for each verdict on it.
-func (o *options) judgeAll(g *gathered, cluster constraint.Cluster) (*report, []problem) {
+func (o *options) judgeAll(g *gathered, how *judging) (*report, []problem, error) {
 	common, list := worlds(g.builds)
 	documents, problems := allDocuments(g.inputs)
 	problems = append(g.problems, problems...)
 	for _, b := range common {
 		documents = append(documents, b.documents...)
 	}
-	r := &report{count: map[rules.Decision]int{}}
+	r := &report{count: map[rules.Decision]int{}, nothing: how.nothing}
 	printed, foreign, objects := map[string]bool{}, map[place]bool{}, map[unjudged]bool{}
 	for i, w := range list {
 		m := loadDocuments(slices.Concat(documents, w.documents()), o.namespace, o.strict)
@@ -74,9 +80,14 @@ func (o *options) judgeAll(g *gathered, cluster constraint.Cluster) (*report, []
 			foreign[at] = true
 		}
 		for _, u := range m.unjudged {
-			objects[u] = true
+			objects[u] = !how.installed || u.kind != olm.KindClusterServiceVersion
 		}
-		for _, j := range judge(m, rules.ApprovalMode(o.approvalMode), cluster, o.asIf == asIfApprovedNow) {
+		judged, unread, err := how.judge(m)
+		if err != nil {
+			return nil, nil, err
+		}
+		r.notes = append(r.notes, unread...)
+		for _, j := range judged {
 			if len(list) > 1 {
 				verdict := fmt.Sprint(j.place, j.kind, j.key(), j.verdict.Decision, lines(&j))
 				if printed[verdict] {
@@ -88,16 +99,22 @@ func (o *options) judgeAll(g *gathered, cluster constraint.Cluster) (*report, []
 				}
 			}
 			r.count[j.verdict.Decision]++
-			if !o.summary && (o.only == "" || j.verdict.Decision != rules.Allow) {
-				r.judged = append(r.judged, j)
-			}
+			r.judged = append(r.judged, j)
 		}
 	}
 	g.skipped.documents = len(foreign)
-	r.notes = notes(objects, g.skipped)
+	slices.Sort(r.notes)
+	r.notes = append(slices.Compact(r.notes), notes(objects, g.skipped)...)
 	// What cannot be read comes first, then faults in the order of the input.
 	slices.SortStableFunc(problems, func(a, b problem) int { return cmp.Compare(g.position(a.file), g.position(b.file)) })
-	return r, problems
+	return r, problems, nil
+}
+
+// leaveOut takes out what --summary and --only do not print.
+func (o *options) leaveOut(r *report) {
+	r.judged = slices.DeleteFunc(r.judged, func(j judgement) bool {
+		return o.summary || o.only == onlyRefused && j.verdict.Decision == rules.Allow
+	})
 }
 
 // position returns the place of a file in the input, or -1.
@@ -117,10 +134,13 @@ func (w *world) made(at place) bool {
 	return slices.ContainsFunc(w.builds, func(b *build) bool { return b.dir == at.kustomization })
 }
 
-// notes say what was not judged: objects that decide over operators by kind, all else by count.
+// notes say what was not judged: objects that decide over operators by kind, if the value is set, all else by count.
 func notes(objects map[unjudged]bool, s skipped) (notes []string) {
 	context, others := map[string]int{}, map[string]int{}
-	for u := range objects {
+	for u, reported := range objects {
+		if !reported {
+			continue
+		}
 		if u.context {
 			context[u.kind]++
 		} else {

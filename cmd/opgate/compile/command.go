@@ -2,36 +2,24 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// exitUnusable is the exit code for a command line or an input that cannot be used.
-const exitUnusable = 2
-
-// usageError is an error about the command line.
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }
-
-// ExitCode returns the exit code of the process.
-func (e *usageError) ExitCode() int { return exitUnusable }
-
-func usage(format string, args ...any) error {
-	return &usageError{"compile: " + fmt.Sprintf(format, args...) + `; see "opgate compile --help"`}
-}
+// self is the name of the command.
+const self cli.Name = "compile"
 
 // options are the flags.
 type options struct {
@@ -86,7 +74,7 @@ func Command() *cobra.Command {
 		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("unexpected argument %q: name each input with -f", args[0])
+				return self.Usage("unexpected argument %q: name each input with -f", args[0])
 			}
 			return nil
 		},
@@ -96,14 +84,10 @@ func Command() *cobra.Command {
 			}
 			return o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		SilenceUsage:  true,
-		SilenceErrors: true,
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of policies that name none")
+	flags := self.Flags(cmd)
+	cli.FilesVar(flags, &o.files)
+	cli.NamespaceVar(flags, &o.namespace, "policies")
 	flags.StringVar(&o.olmIdentity, "olm-identity", "",
 		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required")
 	flags.StringVar(&o.identity, "opgate-identity", "system:serviceaccount:opgate-system:opgate", `user name that Opgate writes as, "" for none`)
@@ -117,21 +101,19 @@ func Command() *cobra.Command {
 }
 
 func (o *options) validate() error {
+	if err := cmp.Or(self.CheckFiles(o.files), self.CheckNamespaces(append([]string{o.namespace}, o.excludedNamespaces...)...)); err != nil {
+		return err
+	}
 	switch {
-	case len(o.files) == 0 || slices.Contains(o.files, ""):
-		return usage("no input: name files, directories or - with -f")
+	case len(o.files) == 0:
+		return self.Usage("no input: name files, directories or - with -f")
 	case o.olmIdentity == "":
-		return usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s", olmidentity.HowToFind)
+		return self.Usage("--olm-identity is missing, and OLM's own writes would be refused; this prints it: %s", olmidentity.HowToFind)
 	case !slices.Contains([]string{string(rules.MutateApproval), string(rules.DenyApproval)}, o.approvalMode):
-		return usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
+		return self.Usage("unknown approval mode %q: use %s or %s", o.approvalMode, rules.MutateApproval, rules.DenyApproval)
 	}
 	if _, err := olmidentity.Parse(o.olmIdentity); err != nil {
-		return usage("--olm-identity: %v", err)
-	}
-	for _, name := range append([]string{o.namespace}, o.excludedNamespaces...) {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return usage("namespace %q: %s", name, strings.Join(problems, "; "))
-		}
+		return self.Usage("--olm-identity: %v", err)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		"nothing":        {"", []string{identity}, "no input"},
 		"no identity":    {policy, []string{"-f", "-"}, "--olm-identity is missing"},
-		"identity":       {policy, []string{"-f", "-", "--olm-identity=admin"}, "is not the user name of a service account"},
+		"identity":       {policy, []string{"-f", "-", "--olm-identity=admin@example.com"}, "is not the user name of a service account"},
 		"mode":           {policy, []string{"-f", "-", identity, "--approval-mode=ignore"}, `unknown approval mode "ignore"`},
 		"namespace":      {policy, []string{"-f", "-", identity, "--excluded-namespace=A"}, `namespace "A"`},
 		"argument":       {policy, []string{identity, "x.yaml"}, `unexpected argument "x.yaml"`},

@@ -3,18 +3,15 @@
 package diff
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
@@ -23,16 +20,12 @@ import (
 // The exit codes of the command, which are those of kubectl diff.
 const (
 	exitDifferent = 1 // something differs, or could not be compared
-	exitUnusable  = 2 // the command line or the input cannot be used, or a plan cannot be compared
+	// exitUnusable is for a plan that cannot be compared, too.
+	exitUnusable = cli.ExitUnusable
 )
 
-func unusable(format string, args ...any) error {
-	return &cli.ExitError{Code: exitUnusable, Message: "diff: " + fmt.Sprintf(format, args...)}
-}
-
-func usage(format string, args ...any) error {
-	return unusable(format+`; see "opgate diff --help"`, args...)
-}
+// self is the name of the command.
+const self cli.Name = "diff"
 
 // options are the flags.
 type options struct {
@@ -104,56 +97,35 @@ func Command() *cobra.Command {
 			}
 			return o.run(cmd.Context(), plans, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		SilenceUsage:  true,
-		SilenceErrors: true,
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringArrayVarP(&o.files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
-	flags.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects in files that name none")
+	flags := self.Flags(cmd)
+	cli.FilesVar(flags, &o.files)
+	cli.NamespaceVar(flags, &o.namespace, "objects in files")
 	flags.StringVar(&o.catalog, "catalog", "", "directory or file of a file-based catalog")
 	flags.StringVar(&o.from, "from", "", "ClusterServiceVersion to compare with (default: none, a first installation)")
 	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
 	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
-	flags.StringVarP(&o.output, "output", "o", "text", "output format: text, json or markdown")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(slices.Sorted(maps.Keys(formats)),
-		cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag exists
-	}
+	cli.OutputVar(cmd, &o.output, formatNames())
+	cli.KubeconfigVar(flags, &o.kubeconfig)
 	return cmd
 }
 
 // validate checks the command line and returns the plans that it names.
 func (o *options) validate(args []string) ([]types.NamespacedName, error) {
-	standardInput := 0
-	for _, name := range o.files {
-		switch name {
-		case "":
-			return nil, usage("a name is empty: give a file, a directory or -")
-		case "-":
-			standardInput++
-		}
+	if err := cmp.Or(self.CheckFiles(o.files), self.CheckOutput(o.output, formatNames()), self.CheckNamespaces(o.namespace)); err != nil {
+		return nil, err
 	}
 	switch {
-	case formats[o.output] == nil:
-		return nil, usage("unknown output format %q: use text, json or markdown", o.output)
-	case standardInput > 1:
-		return nil, usage("- is given %d times, and standard input can be read once", standardInput)
 	case o.catalog != "" && len(o.files)+len(args) > 0:
-		return nil, usage("--catalog compares two versions, and no plan: leave out plans and -f")
+		return nil, self.Usage("--catalog compares two versions, and no plan: leave out plans and -f")
 	case o.catalog != "" && o.to == "":
-		return nil, usage("--to is missing: name the ClusterServiceVersion that is compared")
+		return nil, self.Usage("--to is missing: name the ClusterServiceVersion that is compared")
 	case o.catalog == "" && o.from+o.to+o.pkg != "":
-		return nil, usage("--from, --to and --package are for --catalog, which is missing")
+		return nil, self.Usage("--from, --to and --package are for --catalog, which is missing")
 	case o.catalog != "":
 		return nil, nil
 	case len(o.files)+len(args) == 0:
-		return nil, usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, or a catalog")
-	}
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		return nil, usage("namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+		return nil, self.Usage("nothing to compare: name a plan as NAMESPACE/NAME, files with -f, or a catalog")
 	}
 	plans := make([]types.NamespacedName, len(args))
 	for i, arg := range args {
@@ -209,5 +181,5 @@ func coded(err error) error {
 	if own, ok := errors.AsType[*cli.ExitError](err); ok {
 		return own
 	}
-	return unusable("%v", err)
+	return self.Unusable("%v", err)
 }

@@ -20,7 +20,7 @@ import (
 func parsePlan(arg string) (types.NamespacedName, error) {
 	key, ok := cli.NamespacedName(arg)
 	if !ok {
-		return key, usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
+		return key, self.Usage("%q is no InstallPlan: write NAMESPACE/NAME, and name files with -f", arg)
 	}
 	return key, nil
 }
@@ -29,7 +29,7 @@ func parsePlan(arg string) (types.NamespacedName, error) {
 func fromFiles(files []string, namespace string, named []types.NamespacedName, stdin io.Reader, stderr io.Writer) ([]*result, error) {
 	objects, err := check.ReadObjects(files, namespace, stdin, stderr)
 	if err != nil {
-		return nil, unusable("nothing was compared: %v", err)
+		return nil, self.Unusable("nothing was compared: %v", err)
 	}
 	plans := objects.Plans
 	if len(named) == 0 {
@@ -37,7 +37,7 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 			return p.Status.Phase == olm.PhaseComplete || p.Status.Phase == olm.PhaseFailed
 		})
 		if len(plans) == 0 {
-			return nil, unusable("the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
+			return nil, self.Unusable("the input has no InstallPlan that is still to be run; name one of the others as NAMESPACE/NAME")
 		}
 		return comparePlans(plans, objects), nil
 	}
@@ -47,7 +47,7 @@ func fromFiles(files []string, namespace string, named []types.NamespacedName, s
 			return p.Metadata.Namespace == key.Namespace && p.Metadata.Name == key.Name
 		})
 		if i < 0 {
-			return nil, unusable("the input has no InstallPlan %s", key)
+			return nil, self.Unusable("the input has no InstallPlan %s", key)
 		}
 		selected = append(selected, plans[i])
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
@@ -15,6 +17,8 @@ import (
 var formats = map[string]func(out io.Writer, results []*result, colored bool) error{
 	"text": printText, "json": printJSON, "markdown": printMarkdown,
 }
+
+func formatNames() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // The colors of a terminal.
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
@@ -44,7 +45,7 @@ of versions stays, and the exit code is 1.`,
 			return m.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cli.KubeconfigVar(cmd.Flags(), &file)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects that would be written, and write nothing")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/internal/inflight"
@@ -23,6 +24,8 @@ type health struct {
 	notes map[string]func() string
 	log   logr.Logger
 	last  atomic.Pointer[string]
+	// ready is called for each answer that the process is ready. Default: nothing.
+	ready func()
 }
 
 // ServeHTTP answers 200 if no check fails, else 503, always with the result of each check. The reasons are no secrets.
@@ -49,8 +52,24 @@ func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if state != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
+	} else if h.ready != nil {
+		h.ready()
 	}
 	fmt.Fprintln(w, strings.Join(lines, "\n")) //nolint:gosec // plain text, of which no client chooses a part
+}
+
+// gauge returns the metric opgate_ready, evaluated at each scrape.
+func (h *health) gauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "opgate_ready",
+		Help: "Whether this replica is ready to answer reviews (1) or not (0).",
+	}, func() float64 {
+		for _, check := range h.checks {
+			if check() != nil {
+				return 0
+			}
+		}
+		return 1
+	})
 }
 
 // addHealth serves /healthz (the process runs), /readyz (it judges) and /snapshot (what it has seen).

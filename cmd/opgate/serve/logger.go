@@ -9,11 +9,11 @@ import (
 	crzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// newLogger returns the logger of the process.
-func newLogger(o *Options, out io.Writer) (logr.Logger, error) {
-	level, err := zapcore.ParseLevel(o.LogLevel)
+// newLogger returns the logger of the process, and its level, which may be changed.
+func newLogger(o *Options, out io.Writer) (logr.Logger, zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(o.LogLevel)
 	if err != nil {
-		return logr.Logger{}, err
+		return logr.Logger{}, level, err
 	}
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeTime = zapcore.RFC3339TimeEncoder
@@ -29,5 +29,5 @@ func newLogger(o *Options, out io.Writer) (logr.Logger, error) {
 		// The level is therefore raised from there.
 		crzap.Level(zapcore.Level(-128)),
 		crzap.RawZapOpts(zap.IncreaseLevel(level), zap.AddCaller()),
-	), nil
+	), level, nil
 }

@@ -13,7 +13,7 @@ import (
 
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
+	log, _, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestLogFormats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			log, err := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
+			log, _, err := newLogger(&Options{LogLevel: test.level, LogFormat: test.format}, &out)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestLogFormats(t *testing.T) {
 			}
 		})
 	}
-	if _, err := newLogger(&Options{LogLevel: "loud"}, &bytes.Buffer{}); err == nil {
+	if _, _, err := newLogger(&Options{LogLevel: "loud"}, &bytes.Buffer{}); err == nil {
 		t.Error("level loud is accepted")
 	}
 }
@@ -76,7 +76,7 @@ func TestLogFormats(t *testing.T) {
 // A refusal that is not logged cannot be explained later.
 func TestLogIsNotSampled(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
+	log, _, err := newLogger(&Options{LogLevel: "info", LogFormat: "json"}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,13 +21,16 @@ import (
 	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/backstop"
+	catalogcontroller "github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
+	"github.com/opgate/opgate/controller/report"
 	"github.com/opgate/opgate/controller/resolve"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -39,7 +42,7 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, store *snapshot.Store, recorder *panics.Recorder, key func() []byte, user func() string, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, policyVersions <-chan string, store *snapshot.Store, recorder *panics.Recorder, reported *events.Recorder, key func() []byte, user func() string, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
@@ -71,9 +74,11 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	}
 	unjudged := append([]string{o.Namespace}, o.ExcludedNamespaces...)
 	escapes, err := escape.New(escape.Options{Store: store, Records: records, Mode: escape.Mode(o.Escapes), ExcludedNamespaces: unjudged,
-		Metrics: escape.NewMetrics(metrics.Registry), Identity: identity, Writes: writes, Log: log.WithName("escapes"), Now: time.Now,
+		Metrics: escape.NewMetrics(metrics.Registry), Events: reported, Writes: writes, Log: log.WithName("escapes"), Now: time.Now,
 		Changed: func(namespace string) {
-			loop.Enqueue(namespace)
+			if loop != nil {
+				loop.Enqueue(namespace)
+			}
 			constraintController.Everything()
 		}})
 	if err != nil {
@@ -81,7 +86,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	}
 	held, err = backstop.New(backstop.Options{Store: store, Mode: backstop.Mode(o.Backstop), OLM: o.OLMIdentity, User: user,
 		ApprovalMode: rules.ApprovalMode(o.ApprovalMode), ExcludedNamespaces: unjudged, Metrics: backstop.NewMetrics(metrics.Registry),
-		Writes: writes, Identity: identity, Log: log.WithName("backstop"), Now: time.Now})
+		Writes: writes, Events: reported, Log: log.WithName("backstop"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,20 +113,38 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	changes := contents.New(contents.Options{Source: streams, Watch: contents.Watch(objects), Panics: recorder, Log: log.WithName("contents"), Now: time.Now,
 		Changed: func(namespace string) { feed.ContentsChanged(namespace) }})
 	feed = snapshot.NewFeed(snapshot.FeedOptions{
-		Client: streams, Store: store, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Changes: changes.Get, Panics: recorder,
+		Client: streams, Store: store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Changes: changes.Get, Panics: recorder,
 		Log: log.WithName("snapshot"), Now: time.Now, Interrupted: versions.Refresh,
+		PolicyVersions: policyVersions,
 	})
 	runnables := []ctrlmanager.Runnable{catalogs, changes, resolver, feed, versions}
 	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)
 	if o.BackgroundLoop {
-		loop, err = operatorpolicy.New(operatorpolicy.Options{
-			Store: store, Packages: catalogs, Metrics: policyMetrics, Writes: writes, Escaped: records.ByPolicy, Identity: identity,
-			Ungoverned: rules.UngovernedMode(o.Ungoverned), HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
-		})
+		if !o.externalDefinition() { // else the owner of the definition acts on policies
+			loop, err = operatorpolicy.New(operatorpolicy.Options{
+				Store: store, Packages: catalogs, Metrics: policyMetrics, Writes: writes, Events: reported, Escaped: records.ByPolicy, Identity: identity,
+				Ungoverned: rules.UngovernedMode(o.Ungoverned), HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+		compared, err := catalogcontroller.New(catalogcontroller.Options{Store: store, Client: streams, Namespace: o.Namespace, Writes: writes,
+			Log: log.WithName("catalogs"), Now: time.Now})
 		if err != nil {
 			return nil, nil, err
 		}
-		controllers := []manager.Controller{loop, constraintController, escapes, held}
+		controllers := []manager.Controller{constraintController, escapes, held, compared}
+		if loop != nil {
+			controllers = append([]manager.Controller{loop}, controllers...)
+		}
+		if o.Reports {
+			reports, err := report.New(report.Options{Store: store, Writes: writes, Log: log.WithName("reports"), Now: time.Now})
+			if err != nil {
+				return nil, nil, err
+			}
+			controllers = append(controllers, reports)
+		}
 		if o.Ordering {
 			ordered, err := policycontroller.New(policycontroller.Options{
 				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: unjudged, Key: key,

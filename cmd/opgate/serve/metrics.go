@@ -41,13 +41,15 @@ func namedMetrics(o *Options) prometheus.Registerer {
 	return prometheus.NewRegistry()
 }
 
-// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics.
-func metricsOptions(o *Options, source certs.Source, now func() time.Time) metricsserver.Options {
+// metricsOptions serves metrics by HTTP to every client, or by HTTPS to those who may get /metrics, and then the log level to those who may
+// get it, or put another.
+func metricsOptions(o *Options, source certs.Source, level http.Handler, now func() time.Time) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.MetricsAddress}
 	if !o.SecureMetrics {
 		return options
 	}
 	options.SecureServing = true
+	options.ExtraHandlers = map[string]http.Handler{logLevelPath: level}
 	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
 		config.MinVersion, config.GetCertificate, config.NextProtos = tls.VersionTLS12, source.GetCertificate, []string{"http/1.1"}
 	}}
@@ -67,8 +69,8 @@ func metricsOptions(o *Options, source certs.Source, now func() time.Time) metri
 	return options
 }
 
-// scrapers allows clients with a token of the cluster and the right to get /metrics. The filter of controller-runtime
-// depends on all of k8s.io/apiserver's delegated authentication, with gRPC and tracing.
+// scrapers allows clients with a token of the cluster and the right to the path; the verb is the method, as in the API server. The filter
+// of controller-runtime depends on all of k8s.io/apiserver's delegated authentication, with gRPC and tracing.
 type scrapers struct {
 	tokens authenticationclient.TokenReviewInterface
 	rights authorizationclient.SubjectAccessReviewInterface
@@ -77,8 +79,23 @@ type scrapers struct {
 	now    func() time.Time
 
 	mu sync.Mutex
-	// known is until when a scraper counts as allowed, by the hash of its token.
-	known map[[sha256.Size]byte]time.Time
+	// known is until when a scraper counts as allowed.
+	known map[scrape]time.Time
+}
+
+// scrape is what a scraper was allowed.
+type scrape struct {
+	token      [sha256.Size]byte // the hash
+	verb, path string
+}
+
+// scraperKey is the key of a scraper's user name in the context of a request that changes something.
+type scraperKey struct{}
+
+// scraperOf returns the user name of the scraper, "" for a request that changes nothing.
+func scraperOf(ctx context.Context) string {
+	name, _ := ctx.Value(scraperKey{}).(string)
+	return name
 }
 
 func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -87,9 +104,10 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 		return
 	}
-	key := sha256.Sum256([]byte(token))
-	if !s.remembers(key) {
-		code, err := s.check(r.Context(), token, r.URL.Path)
+	asked := scrape{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
+	reads := r.Method == http.MethodGet
+	if !reads || !s.remembers(asked) {
+		code, user, err := s.check(r.Context(), token, asked.verb, asked.path)
 		if err != nil {
 			s.log.Error(err, "scraper not checked")
 		}
@@ -97,21 +115,25 @@ func (s *scrapers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, http.StatusText(code), code)
 			return
 		}
-		s.remember(key)
+		if reads {
+			s.remember(asked)
+		} else {
+			r = r.WithContext(context.WithValue(r.Context(), scraperKey{}, user))
+		}
 	}
 	s.next.ServeHTTP(w, r)
 }
 
-// check asks the API server which user the token belongs to, and whether they may get the path. An error is never a yes.
-func (s *scrapers) check(ctx context.Context, token, path string) (code int, err error) {
+// check asks the API server which user the token belongs to, and whether they have the verb on the path. An error is never a yes.
+func (s *scrapers) check(ctx context.Context, token, verb, path string) (code int, username string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scraperTimeout)
 	defer cancel()
 	review, err := s.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("review the token: %w", err)
+		return http.StatusInternalServerError, "", fmt.Errorf("review the token: %w", err)
 	}
 	if !review.Status.Authenticated {
-		return http.StatusUnauthorized, nil
+		return http.StatusUnauthorized, "", nil
 	}
 	user := review.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
@@ -120,28 +142,28 @@ func (s *scrapers) check(ctx context.Context, token, path string) (code int, err
 	}
 	access, err := s.rights.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: path},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("review the right to %s: %w", path, err)
+		return http.StatusInternalServerError, "", fmt.Errorf("review the right to %s %s: %w", verb, path, err)
 	}
 	if !access.Status.Allowed {
-		return http.StatusForbidden, nil
+		return http.StatusForbidden, "", nil
 	}
-	return http.StatusOK, nil
+	return http.StatusOK, user.Username, nil
 }
 
-func (s *scrapers) remembers(key [sha256.Size]byte) bool {
+func (s *scrapers) remembers(asked scrape) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now().Before(s.known[key])
+	return s.now().Before(s.known[asked])
 }
 
-func (s *scrapers) remember(key [sha256.Size]byte) {
+func (s *scrapers) remember(asked scrape) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil || len(s.known) >= mostScrapers {
-		s.known = map[[sha256.Size]byte]time.Time{}
+		s.known = map[scrape]time.Time{}
 	}
-	s.known[key] = s.now().Add(scraperPeriod)
+	s.known[asked] = s.now().Add(scraperPeriod)
 }

@@ -114,7 +114,9 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 	switch c.(type) {
 	case *prometheus.CounterVec:
 		return "counter"
-	case *prometheus.GaugeVec:
+	case interface {
+		GetMetricWith(prometheus.Labels) (prometheus.Gauge, error)
+	}:
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"

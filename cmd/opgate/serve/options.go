@@ -15,6 +15,7 @@ import (
 	"github.com/opgate/opgate/controller/backstop"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/rules"
+	backstopcompiler "github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -39,17 +40,26 @@ type Options struct {
 	ClientCAFile string
 	// ClientNames are the common names of these certificates. Default: any that the CAs have signed.
 	ClientNames []string
+	// WebhooksOwned makes Namespace an owner of the webhook configurations, so that they are deleted with it. Otherwise a reference
+	// that was set before is removed.
+	WebhooksOwned bool
+	// Register is a directory with manifests of definitions and webhook configurations that are applied before anything else. Default:
+	// whoever installs Opgate applies them.
+	Register string
 	// MetricsAddress and HealthAddress are host:port for plain HTTP; "0" serves none.
 	MetricsAddress, HealthAddress string
-	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies.
+	// SecureMetrics serves metrics by HTTPS, to those who may get them, and then with names of policies; and the log level to those who may
+	// get or put it.
 	SecureMetrics bool
-	// OLMIdentity is the user name of the service account that OLM runs as. Exactly one is required; it is a list so that two are
+	// OLMIdentity is the user name of the service account that OLM runs as, or of the certificate that it has on a hosted control plane. Exactly one is required; it is a list so that two are
 	// refused instead of one of them being dropped.
 	OLMIdentity []string
 	// OLMNamespaceUID is the UID of OLM's namespace, where an administrator acknowledges one that is younger than Opgate's.
 	OLMNamespaceUID string
 	// ApprovalMode is mutate or deny.
 	ApprovalMode string
+	// OperatorPolicyDefinition is managed or external.
+	OperatorPolicyDefinition string
 	// Backstop is off, audit or enforce.
 	Backstop string
 	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
@@ -58,6 +68,8 @@ type Options struct {
 	Namespace string
 	// ExcludedNamespaces are those that the webhook configurations leave out, besides Namespace.
 	ExcludedNamespaces []string
+	// Reports writes what is installed and what waits as Reports of OpenReports.
+	Reports bool
 	// Ungoverned is approve or hold.
 	Ungoverned string
 	// Escapes is report or remove.
@@ -102,17 +114,23 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"PEM file with the CAs of the API server's client certificates (default: a token in the path)")
 	flags.StringArrayVar(&o.ClientNames, "client-cn", nil,
 		"common name of the API server's client certificate; repeatable (default: any)")
+	flags.BoolVar(&o.WebhooksOwned, "webhooks-owned-by-namespace", true,
+		"make --namespace an owner of the webhook configurations; disable with Argo CD, which keeps what has an owner")
+	flags.StringVar(&o.Register, "register", "",
+		"directory with manifests of definitions and webhooks to apply at the start (set in OLM bundles)")
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
-		"serve metrics over HTTPS to authorized clients, with names of policies")
+		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
 	flags.StringArrayVar(&o.OLMIdentity, "olm-identity", nil,
-		"service account that OLM runs as, system:serviceaccount:NAMESPACE:NAME; required, once, verified")
+		"user that OLM is, system:serviceaccount:NAMESPACE:NAME or that of a certificate; required, once, verified")
 	flags.StringVar(&o.OLMNamespaceUID, "olm-namespace-uid", "",
 		"UID of OLM's namespace, to trust it although it is younger than Opgate's")
 	flags.StringVar(&o.ApprovalMode, "approval-mode", string(rules.MutateApproval),
 		"action on a wrong installPlanApproval of a Subscription: mutate, or deny (for GitOps tools)")
+	flags.StringVar(&o.OperatorPolicyDefinition, "operator-policy-definition", managedDefinition,
+		"who owns the definition of OperatorPolicy: managed (Opgate) or external (it is read as it is)")
 	flags.StringVar(&o.Backstop, "backstop", string(backstop.Off),
 		"what the API server does by itself, without Opgate: off, audit or enforce (writes admission policies)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
@@ -120,6 +138,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace of Opgate, its Leases and its Secrets")
 	flags.StringArrayVar(&o.ExcludedNamespaces, "excluded-namespace", nil,
 		"namespace that the webhook configurations and Constraints exclude; repeatable")
+	flags.BoolVar(&o.Reports, "reports", false,
+		"write a Report of OpenReports in each namespace, of installed operators and plans that wait")
 	flags.StringVar(&o.Ungoverned, "ungoverned", string(rules.ApproveUngoverned),
 		"action on plans of operators without a policy that wait because of one: approve or hold")
 	flags.StringVar(&o.Escapes, "escapes", string(escape.Report),
@@ -166,6 +186,9 @@ func (o *Options) Validate() error {
 	if o.SelfSignedCA != "" && !o.SelfSigned {
 		bad("self-signed-ca-file", "needs --self-signed")
 	}
+	if o.Register != "" && o.WebhooksOwned {
+		bad("register", "needs --webhooks-owned-by-namespace=false: ClusterRole %s owns what is registered", backstopcompiler.Name)
+	}
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
 		bad("client-cn", "needs --client-ca-file")
 	}
@@ -176,11 +199,20 @@ func (o *Options) Validate() error {
 	if o.ApprovalMode != string(rules.MutateApproval) && o.ApprovalMode != string(rules.DenyApproval) {
 		bad("approval-mode", "%q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
 	}
+	switch {
+	case o.OperatorPolicyDefinition != managedDefinition && !o.externalDefinition():
+		bad("operator-policy-definition", "%q is not one of %q, %q", o.OperatorPolicyDefinition, managedDefinition, externalDefinition)
+	case o.externalDefinition() && o.Ordering:
+		bad("operator-policy-definition", "%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well", o.OperatorPolicyDefinition)
+	}
 	switch mode := backstop.Mode(o.Backstop); {
 	case mode != backstop.Off && mode != backstop.Audit && mode != backstop.Enforce:
 		bad("backstop", "%q is not one of %q, %q, %q", o.Backstop, backstop.Off, backstop.Audit, backstop.Enforce)
 	case mode != backstop.Off && !o.BackgroundLoop:
 		bad("backstop", "%q needs --background-loop: the leader writes the admission policies", o.Backstop)
+	}
+	if o.Reports && !o.BackgroundLoop {
+		bad("reports", "needs --background-loop: the leader writes the Reports")
 	}
 	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
 		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)

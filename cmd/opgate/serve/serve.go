@@ -2,11 +2,13 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,7 +40,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	log, err := newLogger(&o, os.Stderr)
+	log, level, err := newLogger(&o, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -53,18 +55,27 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
+	if err := registerWebhooks(ctx, config, &o, log.WithName("register")); err != nil {
+		return err
+	}
 	known, err := newCallers(&o, time.Now)
 	if err != nil {
 		return err
 	}
-	source, upkeep, err := certificates(config, &o, known.tokens, time.Now, log)
+	// Who probes readiness has seen that this replica is ready; without probes it counts as ready.
+	ready := make(chan struct{})
+	wasReady := sync.OnceFunc(func() { close(ready) })
+	if o.HealthAddress == "0" {
+		wasReady()
+	}
+	source, upkeep, err := certificates(config, &o, known.tokens, ready, time.Now, log)
 	if err != nil {
 		return err
 	}
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
-		Metrics:                 metricsOptions(&o, source, time.Now),
+		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}, time.Now),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
 	})
@@ -75,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, log); err != nil {
+	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, wasReady, log); err != nil {
 		return err
 	}
 	runnables := []manager.Runnable{&server.Server, known}
@@ -95,8 +106,12 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// addGate wires snapshot, handlers and health into the manager. Once shutdownContext is done the process is not ready any more.
-func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers, log logr.Logger) error {
+// addGate wires snapshot, handlers and health into the manager. It calls wasReady for each probe that is answered with ready. Once
+// shutdownContext is done the process is not ready any more.
+func addGate(
+	shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers,
+	wasReady func(), log logr.Logger,
+) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -113,7 +128,7 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 	if err := mgr.Add(self); err != nil {
 		return fmt.Errorf("add %T: %w", self, err)
 	}
-	olm, err := addOLMIdentity(mgr, config, authorization.SubjectAccessReviews(), o, log.WithName("olm-identity"))
+	olm, candidates, err := addOLMIdentity(mgr, config, authorization.SubjectAccessReviews(), o, time.Now, log.WithName("olm-identity"))
 	if err != nil {
 		return err
 	}
@@ -128,7 +143,15 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 	}
 	store := &snapshot.Store{}
 	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
-	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, store, recorder, key.Key, self.Username, o, log)
+	events, err := addEvents(mgr, config, time.Now, log.WithName("events"))
+	if err != nil {
+		return err
+	}
+	defined, err := addDefinition(mgr, dynamicClient, o, log.WithName("definition"))
+	if err != nil {
+		return err
+	}
+	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, events, key.Key, self.Username, o, log)
 	if err != nil {
 		return err
 	}
@@ -142,9 +165,11 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 		Authenticated: known.authenticated,
 		Key:           key.Key,
 		OLM:           olm,
+		Candidates:    candidates,
 		Identity:      self.Username,
 		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
+		Events:        events,
 		Log:           log.WithName("admission"),
 		Now:           time.Now,
 	})
@@ -159,7 +184,7 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 		return err
 	}
 	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
-	return addHealth(shutdownContext, mgr, o.HealthAddress, &health{log: log.WithName("health"), checks: map[string]func() error{
+	ready := &health{log: log.WithName("health"), ready: wasReady, checks: map[string]func() error{
 		"snapshot": func() error {
 			if store.Load() == nil && !feed.AwaitsConversion() {
 				return errors.New("policies and operators are still being read")
@@ -185,11 +210,15 @@ func addGate(shutdownContext context.Context, mgr manager.Manager, config *rest.
 			}
 			return nil
 		},
+		"operatorpolicies": func() error { return nil }, // for its note
 		"draining": func() error {
 			if shutdownContext.Err() != nil {
 				return errors.New("the process is stopping")
 			}
 			return nil
 		},
-	}, notes: map[string]func() string{"olm-identity": func() string { return olm.State().Problem }}}, store)
+	}, notes: map[string]func() string{"olm-identity": func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
+		"operatorpolicies": defined.Note}}
+	metrics.Registry.MustRegister(ready.gauge())
+	return addHealth(shutdownContext, mgr, o.HealthAddress, ready, store)
 }

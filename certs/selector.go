@@ -1,0 +1,59 @@
+package certs
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// namespaceName is the label by which webhooks exclude namespaces: the API server sets it, and it cannot be changed.
+const namespaceName = "kubernetes.io/metadata.name"
+
+// foreignSelectors returns the entries whose namespaceSelector goes by other labels than the name, with these labels, sorted. Manifests
+// have no such selectors: a controller has added them, as AKS does. Who may set these labels exempts namespaces (threat G12).
+//
+// They are reported and not overwritten: the field belongs to whoever applies the release, and the controller would add them again.
+func foreignSelectors(u *unstructured.Unstructured) []string {
+	entries, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
+	var found []string
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		selector, _ := entry["namespaceSelector"].(map[string]any)
+		labels, _ := selector["matchLabels"].(map[string]any)
+		for label := range labels {
+			found = append(found, fmt.Sprintf("%v: %s", entry["name"], label))
+		}
+		expressions, _ := selector["matchExpressions"].([]any)
+		for _, x := range expressions {
+			expression, _ := x.(map[string]any)
+			if label, _ := expression["key"].(string); label != namespaceName {
+				found = append(found, fmt.Sprintf("%v: %s", entry["name"], label))
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// reportSelectors reports selectors that exclude namespaces by labels, by a metric and, when they change, in the log.
+func (l *leadership) reportSelectors() {
+	for _, r := range l.registrations {
+		current := r.Get()
+		if current == nil || r.verb == "" {
+			continue
+		}
+		found := foreignSelectors(current)
+		l.options.Metrics.selected(r.label, len(found) > 0)
+		if slices.Equal(found, l.selectors[r.label]) {
+			continue
+		}
+		l.selectors[r.label] = found
+		if len(found) > 0 {
+			l.options.Log.Info("namespaceSelectors changed, namespaces are exempt by label: apply the release again",
+				"kind", r.kind.Kind, "name", r.name, "selectors", found)
+		} else {
+			l.options.Log.Info("namespaceSelectors are restored", "kind", r.kind.Kind, "name", r.name)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package check
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
+)
+
+// comparisonFormats write comparisons.
+var comparisonFormats = map[string]func(io.Writer, *comparison) error{
+	"text": printComparison, "json": printComparisonJSON, "markdown": printComparisonMarkdown,
+}
+
+func comparisonFormatNames() []string { return slices.Sorted(maps.Keys(comparisonFormats)) }
+
+var headings = map[effect]string{newlyRefused: "newly refused", newlyAllowed: "newly allowed", changed: "changed"}
+
+// printComparison writes a block for each effect, with the objects on which the verdict differs and the sentences that differ.
+func printComparison(w io.Writer, c *comparison) error {
+	out := bufio.NewWriter(w)
+	last := effect("")
+	for i := range c.differences {
+		d := &c.differences[i]
+		if d.effect != last {
+			last = d.effect
+			fmt.Fprintf(out, "%s:\n", headings[last])
+		}
+		fmt.Fprintf(out, "%-5s %s  (%s)\n", d.after.verdict.Decision, d.after.title(), d.after.where())
+		before, now := d.sentences()
+		for _, line := range now {
+			fmt.Fprintln(out, "  "+text.Escape(line))
+		}
+		for _, line := range before {
+			fmt.Fprintln(out, "  before: "+text.Escape(line))
+		}
+	}
+	if len(c.differences) > 0 {
+		fmt.Fprintln(out)
+	}
+	fmt.Fprintln(out, c.counts())
+	for _, note := range c.notes {
+		fmt.Fprintln(out, text.Escape(note))
+	}
+	return out.Flush()
+}
+
+// differenceItem is one element of the JSON output of --diff.
+type differenceItem struct {
+	Change    effect `json:"change"`
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Kustomize string `json:"kustomization,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Before    side   `json:"before"`
+	After     side   `json:"after"`
+}
+
+// side is the verdict with one set of policies.
+type side struct {
+	Decision string   `json:"decision"`
+	Reasons  []reason `json:"reasons"`
+	Warnings []string `json:"warnings"`
+}
+
+// sideOf returns the verdict on an object, and Allow for one that is not there.
+func sideOf(j *judgement) side {
+	if j == nil {
+		return side{rules.Allow.String(), []reason{}, []string{}}
+	}
+	return side{j.verdict.Decision.String(), reasonsOf(j), warnings(j)}
+}
+
+// printComparisonJSON writes a list, in which no list is null.
+func printComparisonJSON(w io.Writer, c *comparison) error {
+	items := make([]differenceItem, len(c.differences))
+	for i, d := range c.differences {
+		j := d.after
+		items[i] = differenceItem{Change: d.effect, File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace,
+			Name: j.displayName(), Before: sideOf(d.before), After: sideOf(j)}
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(items)
+}
+
+// printComparisonMarkdown writes a table for a comment on a pull request.
+func printComparisonMarkdown(w io.Writer, c *comparison) error {
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "**opgate check --diff:** %s\n", c.counts())
+	if len(c.differences) > 0 {
+		fmt.Fprint(out, "\n| | Object | File | Before | After |\n|---|---|---|---|---|\n")
+	}
+	for i := range c.differences {
+		d := &c.differences[i]
+		before, now := d.sentences()
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", headings[d.effect], cell.Replace(d.after.title()), cell.Replace(d.after.where()),
+			cells(sideOf(d.before).Decision, before), cells(sideOf(d.after).Decision, now))
+	}
+	for _, note := range c.notes {
+		fmt.Fprintf(out, "\n%s\n", cell.Replace(text.Escape(note)))
+	}
+	return out.Flush()
+}
+
+// cells puts a decision and sentences into one cell of a table.
+func cells(decision string, sentences []string) string {
+	list := []string{decision}
+	for _, s := range sentences {
+		list = append(list, cell.Replace(text.Escape(s)))
+	}
+	return strings.Join(list, "<br>")
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// StandardInput is the name that stands for standard input on the command line.
+const StandardInput = "-"
+
+// ExitUnusable is the exit code for a command line or an input that cannot be used.
+const ExitUnusable = 2
+
+// Name is the name of a command, which begins its errors.
+type Name string
+
+// Unusable returns an error with ExitUnusable.
+func (n Name) Unusable(format string, args ...any) error {
+	return &ExitError{Code: ExitUnusable, Message: string(n) + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Usage returns an error about the command line, with ExitUnusable, which refers to the help.
+func (n Name) Usage(format string, args ...any) error {
+	return n.Unusable(format+`; see "opgate %s --help"`, append(args, string(n))...)
+}
+
+// Flags prepares a command that prints its errors itself, and returns its flags, which help lists in their order.
+func (n Name) Flags(cmd *cobra.Command) *pflag.FlagSet {
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return n.Usage("%v", err) })
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	return flags
+}
+
+// FilesVar adds --filename.
+func FilesVar(flags *pflag.FlagSet, files *[]string) {
+	flags.StringArrayVarP(files, "filename", "f", nil, `file or directory to read, "-" for standard input; repeatable`)
+}
+
+// NamespaceVar adds --namespace, that of objects that name none.
+func NamespaceVar(flags *pflag.FlagSet, namespace *string, objects string) {
+	flags.StringVarP(namespace, "namespace", "n", "default", "namespace of "+objects+" that name none")
+}
+
+// KubeconfigVar adds --kubeconfig, for package kubeconfig.
+func KubeconfigVar(flags *pflag.FlagSet, file *string) {
+	flags.StringVar(file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+}
+
+// OutputVar adds --output for formats, of which text is the default.
+func OutputVar(cmd *cobra.Command, output *string, formats []string) {
+	cmd.Flags().StringVarP(output, "output", "o", "text", "output format: "+Alternatives(formats))
+	Complete(cmd, "output", formats)
+}
+
+// Complete completes the values of a flag.
+func Complete(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag exists
+	}
+}
+
+// Alternatives lists values of which one is to be chosen: "json, markdown or text".
+func Alternatives(values []string) string {
+	if len(values) < 2 {
+		return strings.Join(values, "")
+	}
+	last := len(values) - 1
+	return strings.Join(values[:last], ", ") + " or " + values[last]
+}
+
+// CheckFiles returns an error for names of files that cannot be read together.
+func (n Name) CheckFiles(files []string) error {
+	if slices.Contains(files, "") {
+		return n.Usage("a name is empty: give a file, a directory or -")
+	}
+	stdin := 0
+	for _, name := range files {
+		if name == StandardInput {
+			stdin++
+		}
+	}
+	if stdin > 1 {
+		return n.Usage("- is given %d times, and standard input can be read once", stdin)
+	}
+	return nil
+}
+
+// CheckOutput returns an error for a format that does not exist.
+func (n Name) CheckOutput(output string, formats []string) error {
+	if !slices.Contains(formats, output) {
+		return n.Usage("unknown output format %q: use %s", output, Alternatives(formats))
+	}
+	return nil
+}
+
+// CheckNamespaces returns an error for the first name that is not one of a namespace.
+func (n Name) CheckNamespaces(names ...string) error {
+	for _, name := range names {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return n.Usage("namespace %q: %s", name, strings.Join(problems, "; "))
+		}
+	}
+	return nil
+}

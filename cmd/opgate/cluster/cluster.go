@@ -1,0 +1,135 @@
+// Package cluster reads a cluster once, for commands that judge by it: the objects of the snapshot, each kind with one list in pages, as the
+// gate would hold them, so that the rules return what the gate would answer.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
+)
+
+// dialTimeout bounds a connection to an API server that does not answer. Requests themselves may take as long as they need.
+const dialTimeout = 10 * time.Second
+
+// releaseNamespace is the namespace of the release, if the installation does not choose another one.
+const releaseNamespace = "opgate-system"
+
+// Reader reads a cluster. It is safe for concurrent use.
+type Reader struct {
+	config  *rest.Config
+	streams *stream.Client
+	objects dynamic.Interface
+}
+
+// Connect returns a reader of the cluster of a kubeconfig file, which kubeconfig.Load finds if the name is empty. It sends no request.
+func Connect(file string) (*Reader, error) {
+	config, err := kubeconfig.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	return New(config)
+}
+
+// New returns a reader with a client configuration.
+func New(config *rest.Config) (*Reader, error) {
+	config = rest.CopyConfig(config)
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	streams, err := stream.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return &Reader{config: config, streams: streams, objects: objects}, nil
+}
+
+// Config returns the client configuration. It must not be modified.
+func (r *Reader) Config() *rest.Config { return r.config }
+
+// Each calls a function with the JSON of each object of a kind, of one namespace or, with "", of all. The JSON is valid until the function
+// returns. A missing right is a *Forbidden error, a kind that is not served a *NotServed error.
+//
+// Copies that OLM makes of a ClusterServiceVersion in every namespace are left out: nothing is judged by them.
+func (r *Reader) Each(ctx context.Context, kind *snapshot.Kind, namespace string, do func(raw []byte) error) error {
+	_, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) { return &snapshot.Object{}, do(raw) })
+	return err
+}
+
+// Objects returns the objects of a kind in the form of the snapshot. Errors are those of Each.
+func (r *Reader) Objects(ctx context.Context, kind *snapshot.Kind, namespace string) ([]*snapshot.Object, error) {
+	return r.objectsOf(ctx, kind, namespace, nil)
+}
+
+func (r *Reader) objectsOf(ctx context.Context, kind *snapshot.Kind, namespace string, seen func(*snapshot.Kind, []byte)) ([]*snapshot.Object, error) {
+	var decode snapshot.Reader
+	items, err := r.list(ctx, kind, namespace, func(raw []byte) (runtime.Object, error) {
+		if seen != nil {
+			seen(kind, raw)
+		}
+		return decode.Read(kind, raw), nil
+	})
+	objects := make([]*snapshot.Object, len(items))
+	for i, item := range items {
+		objects[i] = item.(*snapshot.Object)
+	}
+	return objects, err
+}
+
+func (r *Reader) list(ctx context.Context, kind *snapshot.Kind, namespace string, decode stream.Decode) ([]runtime.Object, error) {
+	resource := kind.GroupVersionResource()
+	items, err := r.streams.List(ctx, resource, selection(kind, namespace), decode)
+	if kind == snapshot.OperatorPolicies && apierrors.IsNotFound(err) { // another program owns the definition
+		resource.Version = policyv1beta1.GroupVersion.Version
+		items, err = r.streams.List(ctx, resource, selection(kind, namespace), decode)
+	}
+	switch {
+	case err == nil:
+		return items, nil
+	case apierrors.IsForbidden(err):
+		return nil, &Forbidden{Rights: []Right{{Verb: "list", Resource: kind.GroupVersionResource().GroupResource(), Namespace: scopeOf(kind, namespace), Role: RoleReader}}}
+	case apierrors.IsNotFound(err):
+		return nil, &NotServed{Kind: kind}
+	}
+	return nil, fmt.Errorf("list %s: %w", kind.Resource, explained(err, r.config.Host))
+}
+
+// selection returns the objects of a kind by which a namespace is judged: policies and catalogs may be in others.
+func selection(kind *snapshot.Kind, namespace string) stream.Selection {
+	s := stream.Selection{Labels: kind.Selector, Namespace: scopeOf(kind, namespace)}
+	switch {
+	case kind == snapshot.ClusterServiceVersions:
+		s.Labels = "!" + olm.CopiedFromLabel
+	case kind == snapshot.Namespaces && namespace != "":
+		s.Fields = "metadata.name=" + namespace
+	case kind.Named != "":
+		s.Fields = "metadata.name=" + kind.Named
+	}
+	return s
+}
+
+// scopeOf returns the namespace in which a kind is listed to judge a namespace; "" for all.
+func scopeOf(kind *snapshot.Kind, namespace string) string {
+	switch kind {
+	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions:
+		return namespace
+	case snapshot.CatalogRecords:
+		return releaseNamespace
+	}
+	return ""
+}

@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/opgate/opgate/controller/clusterversion"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Options select what is read. The zero value reads all that the gate judges by, in all namespaces.
+type Options struct {
+	// Namespace restricts what OLM stores to one namespace, for commands that judge only there. Policies, Constraints and catalogs are read
+	// whole. Default: all namespaces.
+	Namespace string
+	// Instead are objects that count in place of those of the cluster with the same kind, namespace and name. Default: none.
+	Instead []*snapshot.Object
+	// Without are namespaces that the webhook configurations exclude. Default: opgate-system.
+	Without []string
+	// WithoutContents leaves out what plans change, for commands that judge no plan. Default: it is read where it is judged.
+	WithoutContents bool
+	// Kinds are all that is read, for commands that judge nothing. Default: the kinds that the gate judges by, and what the policies found
+	// there refer to.
+	Kinds []*snapshot.Kind
+	// Seen is called with the JSON of each object, from a goroutine for each kind. The JSON is valid until it returns. Default: not called.
+	Seen func(kind *snapshot.Kind, raw []byte)
+}
+
+// undated is when snapshots were built here: no age of theirs is read.
+var undated time.Time
+
+// State is what was read.
+type State struct {
+	// Snapshot is what the gate would hold.
+	Snapshot *snapshot.Snapshot
+	// Notes are what could not be read of which the rules know that it is not known, so that they hold what depends on it: the gate may answer
+	// otherwise. They name rights and roles, and may have text that tenants wrote.
+	Notes []string
+
+	builder snapshot.Builder
+	listed  base
+}
+
+// With returns what the snapshot would be with other states of objects, which is for questions such as what an edit would change. An edit of a
+// policy that is completed on the cluster has no effect.
+func (s *State) With(objects ...*snapshot.Object) *State {
+	with := *s // a copy: the next one is made of this state again
+	with.Snapshot = with.builder.Put(undated, objects...)
+	return &with
+}
+
+// Namespace returns a namespace for judging, as the gate judges a write in it.
+func (s *State) Namespace(name string) *rules.Namespace { return s.Snapshot.WithDependencies(name) }
+
+// decisive are the kinds without which a verdict could be another one; facts are those of which the rules know that they are not known.
+var (
+	decisive = []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.Constraints, snapshot.Subscriptions, snapshot.InstallPlans,
+		snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions}
+	facts = []*snapshot.Kind{snapshot.Namespaces, snapshot.CatalogSources, snapshot.Policies, snapshot.PolicySets}
+)
+
+// Read reads the cluster: each kind once, all at the same time, then what the policies found there refer to. Errors are *Forbidden with all
+// rights that are missing, *NotServed, or say that the API server cannot be reached.
+func (r *Reader) Read(ctx context.Context, o Options) (*State, error) {
+	if o.Kinds != nil {
+		in := &input{Reader: r, options: o}
+		if err := in.readKinds(ctx, o.Kinds, nil); err != nil {
+			return nil, err
+		}
+		var b snapshot.Builder
+		return &State{Snapshot: b.Put(undated, in.stored...), builder: b}, nil
+	}
+	versions, err := clusterversion.Read(ctx, r.config)
+	if err != nil && versions.Version == "" {
+		return nil, explained(err, r.config.Host)
+	}
+	in := &input{Reader: r, options: o, versions: versions}
+	if err != nil {
+		in.note("the version of OpenShift", err, "get", RoleReader)
+	}
+	if err := in.readKinds(ctx, decisive, facts); err != nil {
+		return nil, err
+	}
+	return in.finish(ctx)
+}
+
+// finish reads what the listed objects refer to.
+func (in *input) finish(ctx context.Context) (*State, error) {
+	listed := base{in.Reader, in.options, in.versions, slices.Clone(in.stored), slices.Clone(in.notes)}
+	state := in.build()
+	if kinds := imagesOfCatalogs(state.Snapshot); len(kinds) > 0 {
+		if err := in.readKinds(ctx, nil, kinds); err != nil {
+			return nil, err
+		}
+		state = in.build()
+	}
+	for in.answer(ctx) {
+		state = in.build()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	slices.Sort(in.notes)
+	state.Notes, state.listed = slices.Compact(in.notes), listed
+	return state, nil
+}
+
+// imagesOfCatalogs returns the kinds with the images that catalogs run, and with what these changed, as far as something judges by them.
+func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
+	for ns := range s.All() {
+		if ns.JudgesByCatalogImage() {
+			return []*snapshot.Kind{snapshot.Pods, snapshot.CatalogRecords}
+		}
+	}
+	if s.Constraints().Reads(constraint.CatalogImage) {
+		return []*snapshot.Kind{snapshot.Pods}
+	}
+	return nil
+}
+
+// input is what has been read so far.
+type input struct {
+	*Reader
+	options  Options
+	versions constraint.Cluster
+	stored   []*snapshot.Object
+
+	mu    sync.Mutex
+	notes []string
+
+	questions
+}
+
+// readKinds lists kinds, all at the same time: those that are needed, and those that may be missing.
+func (in *input) readKinds(ctx context.Context, needed, optional []*snapshot.Kind) error {
+	kinds := slices.Concat(needed, optional)
+	lists, faults := make([][]*snapshot.Object, len(kinds)), make([]error, len(kinds))
+	var running sync.WaitGroup
+	for i, kind := range kinds {
+		running.Go(func() { lists[i], faults[i] = in.objectsOf(ctx, kind, in.options.Namespace, in.options.Seen) })
+	}
+	running.Wait()
+	var missing *Forbidden
+	var others []error
+	for i, err := range faults {
+		forbidden, isForbidden := errors.AsType[*Forbidden](err)
+		_, isNotServed := errors.AsType[*NotServed](err)
+		switch {
+		case err == nil:
+			in.stored = append(in.stored, lists[i]...)
+		case isNotServed && (kinds[i].Optional || !slices.Contains(needed, kinds[i])):
+		case isForbidden && slices.Contains(needed, kinds[i]):
+			missing = missing.merged(forbidden)
+		case isForbidden:
+			in.note(kinds[i].Resource, err, "list", RoleReader)
+		default:
+			others = append(others, err)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		return others[0]
+	case missing != nil:
+		return missing
+	}
+	in.stored = slices.DeleteFunc(in.stored, func(o *snapshot.Object) bool {
+		return slices.ContainsFunc(in.options.Instead, func(other *snapshot.Object) bool { return o.Kind() == other.Kind() && o.Key() == other.Key() })
+	})
+	in.stored = append(in.stored, in.options.Instead...)
+	return nil
+}
+
+// note records what could not be read.
+func (in *input) note(what string, err error, verb, role string) {
+	if forbidden := asForbidden(err, verb, role); forbidden != nil {
+		err = forbidden
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.notes = append(in.notes, fmt.Sprintf("%s not read, and what depends on it is shown as held: %v", what, err))
+}
+
+// build returns the state of what is known so far, and records what else is asked for.
+func (in *input) build() *State {
+	without := in.options.Without
+	if without == nil {
+		without = []string{releaseNamespace}
+	}
+	b := snapshot.Builder{Unjudged: without, Needed: in.needed, Packages: in.packageOf}
+	if !in.options.WithoutContents {
+		b.Changes = in.changesOf
+	}
+	b.SetCluster(undated, in.versions)
+	b.Put(undated, in.stored...)
+	return &State{Snapshot: b.Complete(undated, in.completions), builder: b}
+}

@@ -1,0 +1,96 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/snapshot"
+)
+
+const (
+	// completionTimeout bounds a completion: a shell waits for it.
+	completionTimeout = 3 * time.Second
+	// maxCompletions bounds the names that a shell is given.
+	maxCompletions = 1000
+)
+
+// CompletePlans completes the names of InstallPlans that wait for approval, as NAMESPACE/NAME.
+func CompletePlans(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names(cmd, prefix, snapshot.InstallPlans, func(raw []byte) string {
+		plan, err := olm.DecodePlan(raw)
+		if err != nil || !waits(plan) {
+			return ""
+		}
+		return plan.Metadata.Key()
+	})
+}
+
+func completeNamespaces(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return names(cmd, prefix, snapshot.Namespaces, keyOf(snapshot.Namespaces))
+}
+
+func completePackages(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names(cmd, prefix, snapshot.Subscriptions, func(raw []byte) string {
+		sub, err := olm.DecodeSubscription(raw)
+		if err != nil {
+			return ""
+		}
+		return sub.Spec.Package
+	})
+}
+
+// completeWhy completes kinds, then names.
+func completeWhy(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		var kinds []cobra.Completion
+		for _, s := range subjects {
+			kinds = append(kinds, s.names[0])
+		}
+		return kinds, cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		if i := slices.IndexFunc(subjects, func(s subject) bool { return slices.Contains(s.names, args[0]) }); i >= 0 {
+			return names(cmd, prefix, subjects[i].Kind, keyOf(subjects[i].Kind))
+		}
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// keyOf returns NAMESPACE/NAME of objects, or the name of a cluster-scoped one.
+func keyOf(kind *snapshot.Kind) func(raw []byte) string {
+	var decode snapshot.Reader
+	return func(raw []byte) string { return displayKey(decode.Read(kind, raw).Key()) }
+}
+
+// names lists the objects of a kind, without an error: a shell cannot show one. Names that a shell would not take for one word are left out.
+func names(cmd *cobra.Command, prefix string, kind *snapshot.Kind, nameOf func(raw []byte) string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	file, _ := cmd.Flags().GetString("kubeconfig") // every command that completes names has it
+	reader, err := cluster.Connect(file)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	var found []cobra.Completion
+	_ = reader.Each(ctx, kind, "", func(raw []byte) error { // what was read until an error is complete as far as it goes
+		if name := nameOf(raw); name != "" && strings.HasPrefix(name, prefix) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			found = append(found, name)
+		}
+		return nil
+	})
+	slices.Sort(found)
+	found = slices.Compact(found)
+	return found[:min(len(found), maxCompletions)], cobra.ShellCompDirectiveNoFileComp
+}

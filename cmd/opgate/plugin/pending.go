@@ -1,0 +1,222 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+const pendingLong = `List the InstallPlans that wait for approval, in all namespaces, with the verdict that the gate would return if they were
+approved now, and the rules that hold or refuse them. Nothing is written. The verdicts are computed here, by the same rules, from one list of
+each kind: policies, Constraints, and what OLM stores.
+
+VERDICT is Allow, Hold (something has to happen first) or Deny. A plan is outdated if no Subscription names it as its current
+plan: approving it would bring an earlier version. RULE is the first rule of the verdict, and how many more there are; "why"
+shows all of them.
+
+What the current user may not read ends the command, with the right and the ClusterRole that grants it, unless the rules
+know that it is not known: then what depends on it is held, and a warning says so. ClusterRole opgate-reader grants all that
+is listed; what plans change, which policies with spec.consent are judged by, needs opgate-contents as well.
+
+The JSON output, and the same in YAML, is a list of
+
+  {"namespace", "name", "created", "outdated", "decision": "Allow"|"Hold"|"Deny",
+   "operators": [{"csv", "package", "version", "disposition"}],
+   "reasons": [{"rule", "source", "message"}], "warnings": ["..."]}
+
+Exit codes:
+  0  the plans were listed, whatever their verdicts
+  2  the command line cannot be used, or the cluster cannot be read`
+
+const pendingExample = `  # which plans wait, and what holds them
+  kubectl opgate pending
+
+  # with policies and messages, in one namespace
+  kubectl opgate pending -n shop -o wide
+
+  # the plans that may be approved, for a script
+  kubectl opgate pending -o json | jq -r '.[] | select(.decision == "Allow") | .namespace + "/" + .name'`
+
+// pendingPlan is a plan that waits for approval, with its verdict.
+type pendingPlan struct {
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Created   time.Time  `json:"created"`
+	Outdated  bool       `json:"outdated"`
+	Decision  string     `json:"decision"`
+	Operators []operator `json:"operators"`
+	Reasons   []reason   `json:"reasons"`
+	Warnings  []string   `json:"warnings"`
+
+	decision rules.Decision
+}
+
+// operator is a ClusterServiceVersion of a plan, with its disposition.
+type operator struct {
+	CSV         string   `json:"csv"`
+	Package     string   `json:"package"`
+	Version     string   `json:"version"`
+	Disposition string   `json:"disposition"`
+	By          []string `json:"by,omitempty"`
+
+	decision rules.Decision
+}
+
+// reason is why a verdict holds or refuses.
+type reason struct {
+	Rule    rules.RuleID `json:"rule"`
+	Source  string       `json:"source"`
+	Message string       `json:"message"`
+}
+
+func pendingCommand(now func() time.Time) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:     "pending",
+		Short:   "List the InstallPlans that wait for approval, with their verdicts",
+		Long:    pendingLong,
+		Example: pendingExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			state, err := o.read(cmd.Context(), cmd.ErrOrStderr(), cluster.Options{Namespace: o.namespace})
+			if err != nil {
+				return err
+			}
+			return printPending(cmd.OutOrStdout(), cmd.ErrOrStderr(), o.output, pendingPlans(state), now())
+		},
+	}
+	o.registerNamespace(cmd)
+	o.register(cmd, formatWide, formatJSON, formatYAML)
+	return cmd
+}
+
+// waits reports whether a plan waits for approval.
+func waits(p *olm.InstallPlan) bool {
+	return p.Status.Phase == olm.PhaseRequiresApproval && !p.Spec.Approved
+}
+
+// pendingPlans judges the plans that wait, sorted by namespace and name.
+func pendingPlans(state *cluster.State) []pendingPlan {
+	plans := []pendingPlan{}
+	for ns := range state.Snapshot.All() {
+		for _, plan := range ns.Plans() {
+			if !waits(plan) {
+				continue
+			}
+			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})
+			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Decision: verdict.Decision.String(), decision: verdict.Decision,
+				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict)}
+			p.Outdated = !slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == p.Name })
+			if stored := state.Snapshot.Find(snapshot.InstallPlans, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}); stored != nil {
+				p.Created = stored.CreationTimestamp.Time
+			}
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// operatorsOf returns the operators of a plan. Those of one that no policy or Constraint is about have no disposition.
+func operatorsOf(plan *olm.InstallPlan, v *rules.Verdict) []operator {
+	operators := []operator{}
+	for i := range v.CSVs {
+		c := &v.CSVs[i]
+		o := operator{CSV: c.CSV, Package: c.Package, Version: c.Version, Disposition: c.Disposition.String(), By: c.By}
+		switch c.Disposition {
+		case rules.Held:
+			o.decision = rules.Hold
+		case rules.Denied:
+			o.decision = rules.Deny
+		case rules.Allowed, rules.Required, rules.Ungoverned:
+		}
+		operators = append(operators, o)
+	}
+	if v.CSVs == nil {
+		for _, name := range plan.Spec.CSVNames {
+			operators = append(operators, operator{CSV: name, Disposition: rules.Ungoverned.String()})
+		}
+	}
+	return operators
+}
+
+func reasonsOf(v *rules.Verdict) []reason {
+	reasons := []reason{}
+	for _, r := range v.Reasons {
+		reasons = append(reasons, reason{r.Rule, r.Source, r.Message})
+	}
+	return reasons
+}
+
+func warningsOf(v *rules.Verdict) []string {
+	warnings := []string{}
+	for _, w := range v.Warnings {
+		warnings = append(warnings, w.Message)
+	}
+	return warnings
+}
+
+// maxOperators bounds the operators in a row of a table.
+const maxOperators = 3
+
+func printPending(out, stderr io.Writer, format string, plans []pendingPlan, now time.Time) error {
+	if format == formatJSON || format == formatYAML {
+		return printData(out, format, plans)
+	}
+	if len(plans) == 0 {
+		fmt.Fprintln(stderr, "no InstallPlan waits for approval")
+		return nil
+	}
+	header := []string{"NAMESPACE", "PLAN", "OPERATORS", "VERDICT", "RULE", "AGE"}
+	if format == formatWide {
+		header = append(header, "SOURCE", "MESSAGE")
+	}
+	rows := make([][]cell, len(plans))
+	for i := range plans {
+		rows[i] = plans[i].row(format == formatWide, now)
+	}
+	p := newPrinter(out)
+	p.table(header, rows)
+	return p.Flush()
+}
+
+func (p *pendingPlan) row(wide bool, now time.Time) []cell {
+	var names []string
+	for _, o := range p.Operators {
+		names = append(names, o.CSV)
+	}
+	verdict := decided(p.Decision, p.decision)
+	if p.Outdated {
+		verdict.text += " (outdated)"
+	}
+	first := reason{Rule: "-", Source: "-", Message: "-"}
+	rule := "-"
+	if len(p.Reasons) > 0 {
+		first = p.Reasons[0]
+		rule = string(first.Rule)
+		if len(p.Reasons) > 1 {
+			rule += " +" + strconv.Itoa(len(p.Reasons)-1)
+		}
+	}
+	age := "-"
+	if !p.Created.IsZero() {
+		age = duration.HumanDuration(now.Sub(p.Created))
+	}
+	row := []cell{plain(p.Namespace), plain(p.Name), plain(text.Truncate(text.Join(names, maxOperators), maxCell)), verdict, plain(rule), plain(age)}
+	if wide {
+		row = append(row, plain(first.Source), plain(strings.TrimSpace(first.Message)))
+	}
+	return row
+}

@@ -1,0 +1,147 @@
+package plugin
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf16"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
+)
+
+// The formats of data. Their field names are the same.
+const (
+	formatJSON = "json"
+	formatYAML = "yaml"
+	formatWide = "wide"
+)
+
+// printData prints a value as JSON, in which everything but printable ASCII is escaped, or as YAML, in which strings are escaped as in messages:
+// terminals obey some characters that neither format has to escape.
+func printData(out io.Writer, format string, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && format == formatYAML {
+		var generic any
+		if err = json.Unmarshal(data, &generic); err == nil {
+			data, err = yaml.Marshal(escaped(generic))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	if _, err = fmt.Fprintln(out, strings.TrimSuffix(inASCII(data), "\n")); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// inASCII replaces the characters of JSON that are not printable ASCII, which only strings have.
+func inASCII(data []byte) string {
+	var b strings.Builder
+	for _, r := range string(data) {
+		switch {
+		case r <= '~':
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
+}
+
+// escaped escapes the strings of generic JSON.
+func escaped(value any) any {
+	switch value := value.(type) {
+	case string:
+		return text.Escape(value)
+	case []any:
+		for i, item := range value {
+			value[i] = escaped(item)
+		}
+	case map[string]any:
+		for name, item := range value {
+			value[name] = escaped(item)
+		}
+	}
+	return value
+}
+
+// The colors of a terminal.
+const (
+	bold   = "\x1b[1m"
+	red    = "\x1b[1;31m"
+	yellow = "\x1b[33m"
+	green  = "\x1b[32m"
+	reset  = "\x1b[0m"
+)
+
+// cell is a text of a table, or of a line.
+type cell struct{ text, color string }
+
+// plain returns a cell without a color.
+func plain(s string) cell { return cell{text: s} }
+
+// decided returns a decision in its color.
+func decided(word string, d rules.Decision) cell {
+	return cell{word, map[rules.Decision]string{rules.Allow: green, rules.Hold: yellow, rules.Deny: red}[d]}
+}
+
+// printer prints lines and tables. What it prints is escaped: names and messages may have been written by anyone.
+type printer struct {
+	*bufio.Writer
+	colored bool
+}
+
+func newPrinter(out io.Writer) *printer { return &printer{bufio.NewWriter(out), colored(out)} }
+
+// paint returns a cell for printing, at least as wide as given.
+func (p *printer) paint(c cell, width int) string {
+	s := text.Escape(c.text)
+	padding := strings.Repeat(" ", max(0, width-len(s)))
+	if p.colored && c.color != "" {
+		s = c.color + s + reset
+	}
+	return s + padding
+}
+
+// line prints cells on a line, after an indentation.
+func (p *printer) line(indent int, cells ...cell) {
+	fmt.Fprint(p, strings.Repeat(" ", indent))
+	for _, c := range cells {
+		fmt.Fprint(p, p.paint(c, 0))
+	}
+	fmt.Fprintln(p)
+}
+
+// table prints rows below a header, in columns.
+func (p *printer) table(header []string, rows [][]cell) {
+	widths := make([]int, len(header))
+	titles := make([]cell, len(header))
+	for i, title := range header {
+		titles[i] = cell{title, bold}
+	}
+	rows = append([][]cell{titles}, rows...)
+	for _, row := range rows {
+		for i, c := range row {
+			widths[i] = max(widths[i], len(text.Escape(c.text)))
+		}
+	}
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(row)-1 {
+				fmt.Fprint(p, p.paint(c, 0)) // nothing is printed behind it
+				break
+			}
+			fmt.Fprint(p, p.paint(c, widths[i]+3))
+		}
+		fmt.Fprintln(p)
+	}
+}

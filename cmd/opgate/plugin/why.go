@@ -1,0 +1,245 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+const whyLong = `Say why an object is allowed, held or refused: the verdict for each operator, the rules and the policies they come from, what
+would be accepted, and the edit of a policy that would change it. Nothing is written. The object is judged as if it were
+written now, by the rules of the gate and the objects of the cluster:
+
+  installplan NAMESPACE/NAME      as if it were approved now
+  subscription NAMESPACE/NAME     as if it were created now
+  csv NAMESPACE/NAME              as its operator is judged in the InstallPlan that brings it
+  operatorpolicy NAMESPACE/NAME   as if it were created now, with what it does to the plans that wait
+  constraint NAME                 as if it were created now, with the operators that violate it
+  policy NAMESPACE/NAME           as if it were created now, with what its templates wait for
+
+What catalogs offer to a Subscription (subscription/unknown-csv, subscription/older-channel), and who writes, is not judged.
+
+An edit is shown only if the reason is gone when the same object is judged with it; others may remain. It is printed, not made.
+
+The JSON output, and the same in YAML, is
+
+  {"object", "decision": "Allow"|"Hold"|"Deny", "operators": [{"csv", "package", "version", "disposition", "by"}],
+   "reasons": [{"rule", "source", "message"}], "edits": [{"source", "rule", "edit", "command"}],
+   "warnings": ["..."], "notes": ["..."]}
+
+Exit codes:
+  0  the object is allowed
+  1  the object is held or refused
+  2  the command line cannot be used, the cluster cannot be read, or there is no such object`
+
+const whyExample = `  # why a plan waits
+  kubectl opgate why installplan shop/install-x7
+
+  # which plans a policy holds
+  kubectl opgate why operatorpolicy policies/etcd`
+
+// answer is what why prints.
+type answer struct {
+	Object    string     `json:"object"`
+	Decision  string     `json:"decision"`
+	Operators []operator `json:"operators"`
+	Reasons   []reason   `json:"reasons"`
+	Edits     []edit     `json:"edits"`
+	Warnings  []string   `json:"warnings"`
+	Notes     []string   `json:"notes"`
+
+	decision rules.Decision
+}
+
+// subject is a kind of objects that why judges.
+type subject struct {
+	*snapshot.Kind
+	// names are those of the command line, the first one is that of messages.
+	names []string
+	// judge judges an object by its JSON.
+	judge func(q *question, raw []byte) (*answer, error)
+}
+
+var subjects = []subject{
+	{snapshot.InstallPlans, []string{"installplan", "installplans", "ip", "plan"}, whyPlan},
+	{snapshot.Subscriptions, []string{"subscription", "subscriptions", "sub"}, whySubscription},
+	{snapshot.ClusterServiceVersions, []string{"clusterserviceversion", "clusterserviceversions", "csv"}, whyCSV},
+	{snapshot.OperatorPolicies, []string{"operatorpolicy", "operatorpolicies"}, whyOperatorPolicy},
+	{snapshot.Constraints, []string{"constraint", "constraints"}, whyConstraint},
+	{snapshot.Policies, []string{"policy", "policies"}, whyPolicy},
+}
+
+// question is an object and the cluster that it is judged by.
+type question struct {
+	subject
+	key   types.NamespacedName
+	state *cluster.State
+	mode  rules.ApprovalMode
+
+	mu sync.Mutex
+	// raw is the JSON of the object, policies those of the OperatorPolicies, by namespace/name.
+	raw      []byte
+	policies map[string][]byte
+}
+
+func whyCommand() *cobra.Command {
+	var o options
+	mode := string(rules.MutateApproval)
+	cmd := &cobra.Command{
+		Use:     "why KIND NAMESPACE/NAME",
+		Short:   "Say why an object is allowed, held or refused, and which edit would change it",
+		Long:    whyLong,
+		Example: whyExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := parseQuestion(args)
+			if err != nil {
+				return o.usage(cmd, "%v", err)
+			}
+			if q.mode = rules.ApprovalMode(mode); q.mode != rules.MutateApproval && q.mode != rules.DenyApproval {
+				return o.usage(cmd, "unknown approval mode %q: use %s or %s", mode, rules.MutateApproval, rules.DenyApproval)
+			}
+			found, err := q.ask(cmd.Context(), &o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if err := found.print(cmd.OutOrStdout(), o.output); err != nil {
+				return unusable("%v", err)
+			}
+			if found.decision != rules.Allow {
+				return &cli.ExitError{Code: exitRefused}
+			}
+			return nil
+		},
+		ValidArgsFunction: completeWhy,
+	}
+	o.register(cmd, formatJSON, formatYAML)
+	cmd.Flags().StringVar(&mode, "approval-mode", mode, "that of the gate: its action on a wrong installPlanApproval, mutate or deny")
+	complete(cmd, "approval-mode", cobra.FixedCompletions([]cobra.Completion{string(rules.MutateApproval), string(rules.DenyApproval)}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// ask reads the cluster and judges the object.
+func (q *question) ask(ctx context.Context, o *options, stderr io.Writer) (*answer, error) {
+	q.policies = map[string][]byte{}
+	in := cluster.Options{Seen: q.see}
+	if q.Kind == snapshot.InstallPlans || q.Kind == snapshot.ClusterServiceVersions {
+		in.Namespace = q.key.Namespace // no other namespace matters
+	}
+	var err error
+	if q.state, err = o.read(ctx, stderr, in); err != nil {
+		return nil, err
+	}
+	if q.raw == nil {
+		return nil, unusable("there is no %s %s", q.names[0], displayKey(q.key))
+	}
+	found, err := q.judge(q, q.raw)
+	if err != nil {
+		return nil, unusable("%s %s: %v", q.names[0], displayKey(q.key), err)
+	}
+	return found, nil
+}
+
+// see keeps what is judged, and what may be edited.
+func (q *question) see(kind *snapshot.Kind, raw []byte) {
+	wanted := kind == q.Kind
+	if !wanted && kind != snapshot.OperatorPolicies {
+		return
+	}
+	var decode snapshot.Reader
+	key := decode.Read(kind, raw).Key()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if wanted && key == q.key {
+		q.raw = bytes.Clone(raw)
+	}
+	if kind == snapshot.OperatorPolicies {
+		q.policies[key.String()] = bytes.Clone(raw)
+	}
+}
+
+func displayKey(key types.NamespacedName) string {
+	if key.Namespace == "" {
+		return text.Name(key.Name)
+	}
+	return text.Name(key.Namespace) + "/" + text.Name(key.Name)
+}
+
+// answered returns the answer of a verdict.
+func answered(v *rules.Verdict, operators []operator) *answer {
+	return &answer{Object: v.Object, Decision: v.Decision.String(), decision: v.Decision, Operators: operators,
+		Reasons: reasonsOf(v), Edits: []edit{}, Warnings: warningsOf(v), Notes: []string{}}
+}
+
+func (a *answer) print(out io.Writer, format string) error {
+	if format != "" {
+		return printData(out, format, a)
+	}
+	p := newPrinter(out)
+	p.line(0, decided(a.Decision, a.decision), cell{" " + a.Object, bold})
+	for _, o := range a.Operators {
+		p.line(2, append([]cell{plain(o.describe())}, decided(o.Disposition, o.decision), plain(o.because()))...)
+	}
+	for _, r := range a.Reasons {
+		p.line(2, cell{string(r.Rule), bold}, plain(source(r.Source)))
+		p.line(4, plain(r.Message))
+	}
+	for _, e := range a.Edits {
+		p.line(2, plain("an edit of "+e.Source+" that ends "+string(e.Rule)+": "+e.Edit))
+		p.line(4, plain(e.Command))
+	}
+	for _, w := range a.Warnings {
+		p.line(2, cell{"warning: " + w, yellow})
+	}
+	for _, n := range a.Notes {
+		p.line(2, plain(n))
+	}
+	return p.Flush()
+}
+
+// source is where a rule comes from.
+func source(of string) string {
+	if of == "" {
+		return ""
+	}
+	return "  " + of
+}
+
+// describe returns the name of an operator and, if known, of its package.
+func (o *operator) describe() string {
+	name := o.CSV
+	if o.Package != "" {
+		name += " (" + strings.TrimSpace("package "+o.Package+" "+o.Version) + ")"
+	}
+	return name + ": "
+}
+
+func (o *operator) because() string {
+	if len(o.By) == 0 {
+		return ""
+	}
+	return " by " + strings.Join(o.By, ", ")
+}
+
+// planBringing returns the latest plan of a namespace that brings a ClusterServiceVersion; nil if there is none.
+func planBringing(ns *rules.Namespace, csv string) *olm.InstallPlan {
+	var latest *olm.InstallPlan
+	for _, plan := range ns.Plans() {
+		if plan.Brings(csv) && (latest == nil || plan.Metadata.CreationTimestamp > latest.Metadata.CreationTimestamp) {
+			latest = plan
+		}
+	}
+	return latest
+}

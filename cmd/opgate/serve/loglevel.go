@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+const (
+	// logLevelPath is where the log level is read and set, on the server of metrics.
+	logLevelPath = "/debug/log-level"
+	// maxLogLevel bounds the body of a request, in bytes.
+	maxLogLevel = 64
+)
+
+// logLevels are the log levels that may be set.
+var logLevels = map[string]zapcore.Level{"debug": zapcore.DebugLevel, "info": zapcore.InfoLevel, "error": zapcore.ErrorLevel}
+
+// logLevel returns the log level to GET and sets it by PUT, in plain text, as /debug/flags/v of the Kubernetes components does.
+// --log-level applies again when the process starts.
+type logLevel struct {
+	level zap.AtomicLevel
+	log   logr.Logger
+}
+
+func (l logLevel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodPut:
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLogLevel))
+		if err != nil {
+			http.Error(w, "the log level cannot be read", http.StatusBadRequest)
+			return
+		}
+		to, known := logLevels[strings.TrimSpace(string(body))]
+		if !known {
+			http.Error(w, text.Quote(string(body))+" is not one of debug, info, error", http.StatusBadRequest)
+			return
+		}
+		l.set(r.Context(), to)
+	default:
+		w.Header().Set("Allow", "GET, PUT")
+		http.Error(w, "the log level is read by GET and set by PUT", http.StatusMethodNotAllowed)
+		return
+	}
+	fmt.Fprintln(w, l.level.Level())
+}
+
+// set changes the level. The log shows by whom, at the more verbose one of both levels.
+func (l logLevel) set(ctx context.Context, to zapcore.Level) {
+	from := l.level.Level()
+	if to < from {
+		l.level.SetLevel(to)
+	}
+	l.log.Info("log level changed", "from", from.String(), "to", to.String(), "user", scraperOf(ctx))
+	l.level.SetLevel(to)
+}

@@ -1,0 +1,63 @@
+// Package verify tests that a cluster refuses what Opgate refuses: that the API server reaches the webhooks, trusts their certificate and
+// obeys their answer.
+package verify
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
+)
+
+const self = cli.Name("verify")
+
+// Command returns `opgate verify`.
+func Command() *cobra.Command {
+	var (
+		file, namespace string
+		timeout         time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Verify that the cluster's gate refuses what it has to refuse",
+		Long: `Verify that the cluster's gate refuses what it has to refuse.
+
+A dry run of an OperatorPolicy that cannot be valid is sent to the API server. The gate works if webhook
+` + webhook + ` refuses it; nothing is stored either way. It is tried again until --timeout, for a gate
+that is starting. The exit code is 1 if the policy was admitted, or refused by anything else.
+
+The right to create and patch OperatorPolicy ` + name + ` in the namespace is enough. "helm test" runs this command.`,
+		Example: `  opgate verify
+
+  # in a namespace that tenants use
+  opgate verify --namespace shop --timeout 0s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if timeout < 0 {
+				return self.Usage("--timeout is %s: use 0s for a single try, or more", timeout)
+			}
+			if err := self.CheckNamespaces(namespace); err != nil {
+				return err
+			}
+			config, err := kubeconfig.Load(file)
+			if err != nil {
+				return err
+			}
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("make a client: %w", err)
+			}
+			v := verification{policies: client.Resource(policies).Namespace(namespace), namespace: namespace, out: cmd.OutOrStdout()}
+			return v.run(cmd.Context(), timeout)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&namespace, "namespace", "n", "default", "namespace of the policy; one that is not excluded from the gate")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to try; 0s: once")
+	cli.KubeconfigVar(flags, &file)
+	return cmd
+}

@@ -1,0 +1,198 @@
+package catalogs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
+)
+
+const (
+	// maxCatalogs bounds the catalogs that are compared; what depends on further ones is held.
+	maxCatalogs = 20
+	// maxBytes bounds one list of PackageManifests, which is read one object at a time: large catalogs have tens of MB.
+	maxBytes = 256 << 20
+	// timeout bounds one list.
+	timeout = 5 * time.Minute
+)
+
+// Options configure a Controller.
+type Options struct {
+	// Store provides the snapshot that admission judges by. Required.
+	Store *snapshot.Store
+	// Client lists PackageManifests. Required.
+	Client *stream.Client
+	// Namespace is Opgate's own, of the ConfigMap. Required.
+	Namespace string
+	// Settling is the time from when another image is known to run to the first list: the package server lags behind. Default: 30 s.
+	Settling time.Duration
+	// Recheck is the time from then to the second list, for a package server that lagged for longer. Default: 5 min.
+	Recheck time.Duration
+	// Writes count the writes. Required.
+	Writes *apply.Metrics
+	// Log receives comparisons at V(0). Default: none.
+	Log logr.Logger
+	// Now is the clock. Required.
+	Now func() time.Time
+}
+
+// Controller compares the images of catalogs while this replica leads.
+type Controller struct {
+	Options
+	queue manager.Queue[olm.Catalog]
+}
+
+// New returns a Controller. AddTo adds it to a manager.
+func New(o Options) (*Controller, error) {
+	if o.Store == nil || o.Client == nil || o.Namespace == "" || o.Writes == nil || o.Now == nil {
+		return nil, errors.New("catalog controller options: Store, Client, Namespace, Writes and Now are required")
+	}
+	o.Settling, o.Recheck = cmp.Or(o.Settling, 30*time.Second), cmp.Or(o.Recheck, 5*time.Minute)
+	return &Controller{Options: o}, nil
+}
+
+// AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
+func (c *Controller) AddTo(mgr ctrl.Manager) error {
+	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), client: mgr.GetClient(), namespace: c.Namespace, metrics: c.Writes},
+		images: map[olm.Catalog]*image{}}
+	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed}.AddTo(mgr)
+}
+
+// changed enqueues the catalogs that policies in the changed namespaces ask about. Namespaces that are judged by catalogs are changed by every
+// change of a catalog, its pods and its record.
+func (c *Controller) changed(change *snapshot.Change) {
+	for _, name := range change.Namespaces {
+		c.queue.Add(change.Snapshot.Namespace(name).JumpCatalogs()...)
+	}
+}
+
+// wanted returns the existing catalogs of which policies hold jumps, sorted, up to maxCatalogs. Subscriptions of tenants may name any others.
+func wanted(s *snapshot.Snapshot) []olm.Catalog {
+	var all []olm.Catalog
+	for ns := range s.All() {
+		all = append(all, ns.JumpCatalogs()...)
+	}
+	facts := s.Constraints().Cluster()
+	all = slices.DeleteFunc(all, func(of olm.Catalog) bool {
+		_, exists := facts.Catalogs[of]
+		return !exists
+	})
+	slices.SortFunc(all, func(a, b olm.Catalog) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	all = slices.Compact(all)
+	return all[:min(len(all), maxCatalogs)]
+}
+
+// image is the image that a catalog runs, as far as this leader has seen it.
+type image struct {
+	digest string
+	// since is when it was first seen, reads the number of lists since then.
+	since time.Time
+	reads int
+}
+
+// reconciler has one worker.
+type reconciler struct {
+	*Controller
+	records records
+	images  map[olm.Catalog]*image
+}
+
+// Reconcile compares the image that a catalog runs with the last one that is recorded, when the package server has had the time to follow.
+func (r *reconciler) Reconcile(ctx context.Context, of olm.Catalog) (ctrl.Result, error) {
+	digest := r.running(of)
+	if digest == "" {
+		delete(r.images, of)
+		return ctrl.Result{}, nil // the event of a pod enqueues it
+	}
+	now := r.images[of]
+	if now == nil || now.digest != digest {
+		now = &image{digest: digest, since: r.Now()}
+		r.images[of] = now
+	}
+	wait := r.Settling
+	if now.reads > 0 {
+		wait = r.Recheck
+	}
+	switch left := now.since.Add(wait).Sub(r.Now()); {
+	case now.reads > 1:
+		return ctrl.Result{}, nil
+	case left > 0:
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	if err := r.compare(ctx, of, digest); err != nil {
+		return ctrl.Result{}, err
+	}
+	now.reads++
+	return ctrl.Result{RequeueAfter: max(r.Recheck-r.Settling, time.Second)}, nil
+}
+
+// running returns the digest of the image that a catalog runs; "" if no policy asks about it, or it is not known.
+func (r *reconciler) running(of olm.Catalog) string {
+	s := r.Store.Load()
+	if !slices.Contains(wanted(s), of) {
+		return ""
+	}
+	facts := s.Constraints().Cluster()
+	digest, _ := rules.RunningDigest(&facts, of)
+	return digest
+}
+
+// compare lists the packages of a catalog, and records what its image changed.
+func (r *reconciler) compare(ctx context.Context, of olm.Catalog, digest string) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	heads, err := r.heads(ctx, of)
+	if err != nil {
+		return fmt.Errorf("list the packages of catalog %s/%s: %w", of.Namespace, of.Name, err)
+	}
+	if r.running(of) != digest {
+		return nil // they may be those of another image; its event has enqueued the catalog
+	}
+	facts := r.Store.Load().Constraints().Cluster()
+	if facts.Version == "" {
+		return errors.New("the version of the cluster is not known yet")
+	}
+	poll, err := r.records.add(ctx, of, digest, heads, catalog.Platform{Kubernetes: facts.Version, OpenShift: facts.OpenShift})
+	if err != nil || poll == nil {
+		return err
+	}
+	r.Log.Info("packages of a catalog compared", "catalog", of.Namespace+"/"+of.Name, "image", poll.Image, "from", poll.From, "packages", poll.Packages,
+		"changed", poll.Changed, "backwards", poll.Backwards, "foreign", poll.Foreign)
+	return nil
+}
+
+// heads lists the newest versions of all packages of a catalog. The package server serves those of a catalog in the namespace of the catalog.
+func (r *reconciler) heads(ctx context.Context, of olm.Catalog) (catalog.Heads, error) {
+	heads := catalog.Heads{}
+	selector := labels.Set{"catalog": of.Name, "catalog-namespace": of.Namespace}.AsSelectorPreValidated().String()
+	err := r.Client.Each(ctx, olm.PackageManifests, stream.Selection{Namespace: of.Namespace, Labels: selector}, maxBytes, func(raw []byte) error {
+		name, found := catalog.DecodeHeads(raw, of)
+		if name != "" {
+			heads[name] = found
+		}
+		if len(heads) > catalog.MaxPackages {
+			return fmt.Errorf("it has more than %d packages", catalog.MaxPackages)
+		}
+		return nil
+	})
+	if err == nil && len(heads) == 0 {
+		err = errors.New("the package server does not know any yet")
+	}
+	return heads, err
+}

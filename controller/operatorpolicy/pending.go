@@ -1,0 +1,153 @@
+package operatorpolicy
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// noRule is the label of plans that no rule holds: their approval is left to a user, or failed.
+const noRule rules.RuleID = "none"
+
+// pending exports the plans that wait for approval, and how long approvals take.
+type pending struct {
+	held, oldest *prometheus.GaugeVec
+	age, latency prometheus.Histogram
+
+	mu sync.Mutex
+	// plans are those that wait, by namespace and UID. There is an entry for each namespace with such plans.
+	plans map[string]map[string]pendingPlan
+	// rules are those that have held plans since this replica leads.
+	rules map[rules.RuleID]bool
+}
+
+// pendingPlan is a plan that waits for approval.
+type pendingPlan struct {
+	// rule is the most severe one that holds the plan, noRule if none does.
+	rule rules.RuleID
+	// created is when the plan was written, zero if that cannot be read.
+	created time.Time
+	// allowed is when the snapshot was built by which the rules let the loop approve the plan, zero if they do not.
+	allowed time.Time
+}
+
+func newPending(registry prometheus.Registerer) *pending {
+	p := &pending{
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held",
+			Help: "Number of InstallPlans that wait for approval, by the rule that holds them."}, []string{"rule"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_plans_held_oldest_timestamp_seconds",
+			Help: "Seconds since 1970 at which the oldest InstallPlan that waits for approval was created, by the rule that holds it."},
+			[]string{"rule"}),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "opgate_loop_approval_age_seconds",
+			Help:    "Seconds from the creation of an InstallPlan to its approval by the background loop.",
+			Buckets: []float64{1, 2, 5, 10, 30, 60, 5 * 60, 60 * 60, 24 * 60 * 60, 7 * 24 * 60 * 60}}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "opgate_loop_approval_latency_seconds",
+			Help:    "Seconds from the snapshot by which the rules allow an InstallPlan to its approval by the background loop.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}}),
+	}
+	p.stopped()
+	registry.MustRegister(heldGauge{p.held, p}, heldGauge{p.oldest, p}, p.age, p.latency)
+	return p
+}
+
+// heldGauge is a gauge that is computed when it is scraped.
+type heldGauge struct {
+	*prometheus.GaugeVec
+	pending *pending
+}
+
+// Collect implements prometheus.Collector.
+func (g heldGauge) Collect(out chan<- prometheus.Metric) {
+	g.pending.mu.Lock()
+	defer g.pending.mu.Unlock()
+	g.pending.count()
+	g.GaugeVec.Collect(out)
+}
+
+// count sets the gauges. The number of a rule that holds no plan any more is 0; there is no oldest plan then.
+func (p *pending) count() {
+	numbers, oldest := map[rules.RuleID]int{}, map[rules.RuleID]time.Time{}
+	for _, plans := range p.plans {
+		for _, plan := range plans {
+			numbers[plan.rule]++
+			if first, found := oldest[plan.rule]; !plan.created.IsZero() && (!found || plan.created.Before(first)) {
+				oldest[plan.rule] = plan.created
+			}
+		}
+	}
+	p.oldest.Reset()
+	for rule := range p.rules {
+		p.held.WithLabelValues(string(rule)).Set(float64(numbers[rule]))
+		if first, found := oldest[rule]; found {
+			p.oldest.WithLabelValues(string(rule)).Set(float64(first.Unix()))
+		}
+	}
+}
+
+// stopped removes what the replica that leads now exports.
+func (p *pending) stopped() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.plans, p.rules = map[string]map[string]pendingPlan{}, map[rules.RuleID]bool{}
+	p.held.Reset()
+	p.oldest.Reset()
+}
+
+// judgement is one reconciliation of a namespace, in which every plan that waits is judged.
+type judgement struct {
+	*pending
+	namespace string
+	// built is when the snapshot was built that the plans are judged by.
+	built         time.Time
+	now           func() time.Time
+	before, after map[string]pendingPlan
+}
+
+// judge begins to judge the plans of a namespace, which is not judged twice at the same time.
+func (p *pending) judge(namespace string, built time.Time, now func() time.Time) *judgement {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &judgement{pending: p, namespace: namespace, built: built, now: now, before: p.plans[namespace], after: map[string]pendingPlan{}}
+}
+
+// judged records a plan that waits for approval.
+func (j *judgement) judged(plan *olm.InstallPlan, a *rules.Approval) {
+	created, _ := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // zero if it cannot be read
+	before := j.before[plan.Metadata.UID]
+	one := pendingPlan{rule: noRule, created: created}
+	switch {
+	case a.Should() && before.allowed.IsZero():
+		one.allowed = j.built
+	case a.Should(): // it is tried again
+		one.allowed = before.allowed
+	case a.Verdict.Decision != rules.Allow && len(a.Verdict.Reasons) > 0:
+		one.rule = a.Verdict.Reasons[0].Rule
+	}
+	j.after[plan.Metadata.UID] = one
+}
+
+// approved records the approval of a plan that was judged.
+func (j *judgement) approved(plan *olm.InstallPlan) {
+	one, now := j.after[plan.Metadata.UID], j.now()
+	delete(j.after, plan.Metadata.UID)
+	if !one.created.IsZero() {
+		j.age.Observe(max(0, now.Sub(one.created).Seconds()))
+	}
+	j.latency.Observe(max(0, now.Sub(one.allowed).Seconds()))
+}
+
+// end exports the plans that still wait. Those that were not judged do not wait any more.
+func (j *judgement) end() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.plans[j.namespace] = j.after; len(j.after) == 0 {
+		delete(j.plans, j.namespace)
+	}
+	for _, plan := range j.after {
+		j.rules[plan.rule] = true
+	}
+}

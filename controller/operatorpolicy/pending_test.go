@@ -1,0 +1,109 @@
+package operatorpolicy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// waiting returns a plan of a namespace.
+func waiting(uid, created string) *olm.InstallPlan {
+	return &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid, CreationTimestamp: created}}
+}
+
+// verdict returns the result for a plan that a rule holds, or that no rule holds.
+func verdict(rule rules.RuleID) *rules.Approval {
+	a := &rules.Approval{IsCandidate: true}
+	if rule != "" {
+		a.Verdict = rules.Verdict{Decision: rules.Hold, Reasons: []rules.Reason{
+			{Rule: rule, Decision: rules.Hold}, {Rule: rules.RulePlanConsent, Decision: rules.Hold}}}
+	}
+	return a
+}
+
+// gathered returns the samples of pending plans, and of histograms their count and sum.
+func gathered(t *testing.T, registry *prometheus.Registry) string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, f := range families {
+		name := strings.TrimPrefix(f.GetName(), "opgate_")
+		for _, m := range f.GetMetric() {
+			switch {
+			case m.GetHistogram() != nil && m.GetHistogram().GetSampleCount() > 0:
+				all = append(all, fmt.Sprintf("%s %d %v", name, m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()))
+			case m.GetGauge() != nil && strings.HasPrefix(name, "plans_held"):
+				all = append(all, fmt.Sprintf("%s{%s} %d", name, m.GetLabel()[0].GetValue(), int64(m.GetGauge().GetValue())))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// TestPendingPlans follows plans from their creation to their approval.
+func TestPendingPlans(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	p := NewMetrics(registry, prometheus.NewRegistry()).pending
+	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	now := noon
+	clock := func() time.Time { return now }
+	old, young := waiting("old", "2026-11-22T11:00:00Z"), waiting("young", "2026-11-22T11:30:00Z")
+	check := func(want ...string) {
+		t.Helper()
+		if got := gathered(t, registry); got != strings.Join(want, "\n") {
+			t.Errorf("got\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		}
+	}
+	check()
+
+	j := p.judge("shop", noon, clock)
+	j.judged(young, verdict(rules.RulePlanVersion))
+	j.judged(old, verdict(rules.RulePlanVersion))
+	j.judged(waiting("hostile", "yesterday"), verdict(rules.RulePlanVersion))
+	j.end()
+	other := p.judge("mine", noon, clock)
+	other.judged(waiting("by hand", "2026-11-22T10:00:00Z"), &rules.Approval{IsCandidate: true, Blockers: []rules.Blocker{{CSV: "etcd"}}})
+	other.end()
+	check("plans_held_oldest_timestamp_seconds{none} 1795341600", "plans_held_oldest_timestamp_seconds{plan/version} 1795345200",
+		"plans_held{none} 1", "plans_held{plan/version} 3")
+
+	// The rules allow both; the first attempt fails for one of them.
+	now = noon.Add(2 * time.Second)
+	j = p.judge("shop", noon.Add(time.Second), clock)
+	j.judged(young, verdict(""))
+	j.judged(old, verdict(""))
+	j.approved(old)
+	j.end()
+	check("loop_approval_age_seconds 1 3602", "loop_approval_latency_seconds 1 1",
+		"plans_held_oldest_timestamp_seconds{none} 1795341600",
+		"plans_held{none} 2", "plans_held{plan/version} 0")
+
+	now = noon.Add(5 * time.Second)
+	j = p.judge("shop", noon.Add(5*time.Second), clock)
+	j.judged(young, verdict(""))
+	j.approved(young)
+	j.end()
+	p.judge("mine", noon, clock).end() // approved by a user
+	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5", "plans_held{none} 0", "plans_held{plan/version} 0")
+	if len(p.plans) > 0 {
+		t.Errorf("namespaces are kept: %v", p.plans)
+	}
+
+	// Another replica leads.
+	j = p.judge("shop", noon, clock)
+	j.judged(old, verdict(rules.RulePlanVersion))
+	j.end()
+	p.stopped()
+	check("loop_approval_age_seconds 2 5407", "loop_approval_latency_seconds 2 5")
+}

@@ -1,0 +1,266 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/internal/watched"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// reconciler reconciles for one manager. There is one worker.
+type reconciler struct {
+	*Controller
+	client client.Client
+	mapper meta.RESTMapper
+	// owner is the ClusterRole that owns the Reports, heads are the metadata of these. start is closed once they are served.
+	owner *watched.Object
+	heads cache.SharedIndexInformer
+	start chan struct{}
+	// asked is set once the API server was asked whether it serves Reports, opened once they are watched.
+	asked, opened bool
+	// unserved and unowned are set once it is logged.
+	unserved, unowned bool
+	// known is what is stored, by namespace, as far as this replica has read or written it.
+	known map[string]stored
+}
+
+// stored is the version of a Report, and what it was made from.
+type stored struct {
+	resourceVersion string
+	report          *reports.Report
+	omitted         int
+}
+
+// Reconcile makes the Report of a namespace what the rules say now.
+func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, error) {
+	current := r.Store.Load()
+	owner, err := r.ready(ctx, current)
+	if err != nil || owner == nil {
+		return reconcile.Result{}, err
+	}
+	if !w.everything {
+		return reconcile.Result{}, r.reconcile(ctx, current, w.namespace, owner)
+	}
+	for ns := range current.All() {
+		if len(ns.Installed())+len(ns.Plans()) > 0 {
+			r.queue.Add(work{namespace: ns.Name()})
+		}
+	}
+	for _, head := range r.heads.GetStore().List() {
+		r.queue.Add(work{namespace: head.(*metav1.PartialObjectMetadata).Namespace})
+	}
+	return reconcile.Result{}, nil
+}
+
+// ready opens the watch of Reports once they are served, and returns their owner; nil if one of both is missing. What is missing enqueues
+// everything when it appears.
+func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*metav1.OwnerReference, error) {
+	if !r.opened {
+		served, err := r.served(current)
+		if err != nil {
+			return nil, err
+		}
+		if !served {
+			if !r.unserved {
+				r.Log.Info("the API server does not serve Reports, none are written until the definitions of OpenReports are installed", "groupVersion", resource.GroupVersion().String())
+			}
+			r.unserved = true
+			return nil, nil //nolint:nilnil // neither ready nor a fault
+		}
+		close(r.start)
+		r.opened = true
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), r.heads.HasSynced, r.owner.Synced) {
+		return nil, ctx.Err()
+	}
+	owner := r.ownerReference()
+	if owner == nil && !r.unowned {
+		r.Log.Info("ClusterRole not found: it grants the rights to Reports and owns them, so nothing is written without it", "clusterrole", OwnerName)
+	}
+	r.unowned = owner == nil
+	return owner, nil
+}
+
+// served reports whether there are Reports: by their definition or, once in a term, by asking, since an API server of their own may serve
+// them. Asking again would be a request for each change while they are not served.
+func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
+	for o := range current.Each(snapshot.CustomResourceDefinitions) {
+		if d := o.Definition(); d != nil && d.Established && d.GroupKind() == kind.GroupKind() {
+			return true, nil
+		}
+	}
+	if r.asked {
+		return false, nil
+	}
+	_, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return false, fmt.Errorf("find out whether Reports are served: %w", err)
+	}
+	r.asked = true
+	return err == nil, nil
+}
+
+// ownerReference returns the reference to the ClusterRole, nil if that does not exist.
+func (r *reconciler) ownerReference() *metav1.OwnerReference {
+	role := r.owner.Get()
+	if role == nil || role.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()}
+}
+
+// reconcile writes the Report of a namespace if it is not what the rules say.
+func (r *reconciler) reconcile(ctx context.Context, current *snapshot.Snapshot, namespace string, owner *metav1.OwnerReference) error {
+	ns := current.WithDependencies(namespace)
+	next, omitted := reportOf(ns)
+	head := r.head(namespace)
+	switch known, ok := r.known[namespace]; {
+	case ns.Deleting():
+		return nil
+	case next == nil && head == nil:
+		delete(r.known, namespace)
+		return nil
+	case next == nil:
+		return r.remove(ctx, head)
+	case ok && head != nil && head.ResourceVersion == known.resourceVersion && omitted == known.omitted && equality.Semantic.DeepEqual(known.report, next):
+		return nil
+	}
+	live, err := r.live(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	if live != nil && !ours(live, owner) {
+		r.Log.Info("report not written: another client has made one of this name, which is left alone", "namespace", namespace, "name", Name)
+		return nil
+	}
+	desired := next.DeepCopy()
+	desired.Namespace, desired.OwnerReferences = namespace, []metav1.OwnerReference{*owner}
+	version, err := r.put(ctx, live, desired, omitted)
+	switch {
+	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+		return nil // its event enqueues the namespace
+	case err != nil:
+		return fmt.Errorf("write the Report of namespace %s: %w", namespace, err)
+	}
+	r.known[namespace] = stored{version, next, omitted}
+	return nil
+}
+
+// head returns the metadata of the Report of a namespace as last observed, nil if there is none.
+func (r *reconciler) head(namespace string) *metav1.PartialObjectMetadata {
+	object, exists, err := r.heads.GetStore().GetByKey(namespace + "/" + Name)
+	if err != nil || !exists {
+		return nil
+	}
+	return object.(*metav1.PartialObjectMetadata)
+}
+
+// live reads a Report, nil if there is none.
+func (r *reconciler) live(ctx context.Context, namespace string) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: Name}, u)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read the Report of namespace %s: %w", namespace, err)
+	}
+	return u, nil
+}
+
+// ours reports whether a Report is one of Opgate: by its label or, where another client has removed that, by its owner.
+func ours(live *unstructured.Unstructured, owner *metav1.OwnerReference) bool {
+	const label = "app.kubernetes.io/managed-by"
+	return live.GetLabels()[label] == labels[label] ||
+		slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
+}
+
+// put creates or updates a Report if it differs, and returns the version that is stored.
+func (r *reconciler) put(ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int) (string, error) {
+	var before *reports.Report
+	if live != nil {
+		before = &reports.Report{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, before) != nil {
+			before = &reports.Report{} // it is written anew
+		}
+	}
+	stamp(next, before, r.Now())
+	next.TypeMeta = metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}
+	mark(next, before, omitted)
+	if before != nil {
+		if before.ManagedFields = nil; equality.Semantic.DeepEqual(before, next) {
+			return before.ResourceVersion, nil
+		}
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(next)
+	if err != nil {
+		return "", err
+	}
+	u, verb := &unstructured.Unstructured{Object: content}, apply.Update
+	if before == nil {
+		verb, err = apply.Create, r.client.Create(ctx, u)
+	} else {
+		err = r.client.Update(ctx, u)
+	}
+	r.Writes.Wrote(verb, kind.Kind, err)
+	if err != nil {
+		return "", err
+	}
+	r.Log.Info("report written", "namespace", next.Namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail, "warn", next.Summary.Warn, "skip", next.Summary.Skip)
+	return u.GetResourceVersion(), nil
+}
+
+// mark sets the metadata of a Report, and leaves alone what else the stored one has.
+func mark(next, before *reports.Report, omitted int) {
+	owners := next.OwnerReferences
+	if before != nil {
+		next.ObjectMeta = *before.ObjectMeta.DeepCopy()
+		next.ManagedFields = nil
+	}
+	next.Name, next.OwnerReferences = Name, owners
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	maps.Copy(next.Labels, labels)
+	delete(next.Annotations, OmittedAnnotation)
+	if omitted > 0 {
+		if next.Annotations == nil {
+			next.Annotations = map[string]string{}
+		}
+		next.Annotations[OmittedAnnotation] = strconv.Itoa(omitted)
+	}
+}
+
+// remove deletes the Report of a namespace in which nothing is installed any more.
+func (r *reconciler) remove(ctx context.Context, head *metav1.PartialObjectMetadata) error {
+	delete(r.known, head.Namespace)
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(head.Namespace)
+	u.SetName(head.Name)
+	err := r.client.Delete(ctx, u, client.Preconditions{UID: &head.UID})
+	r.Writes.Wrote(apply.Delete, kind.Kind, client.IgnoreNotFound(err))
+	if err != nil && !apply.Outdated(err) {
+		return fmt.Errorf("delete the Report of namespace %s: %w", head.Namespace, err)
+	}
+	r.Log.Info("report deleted", "namespace", head.Namespace)
+	return nil
+}

@@ -1,0 +1,156 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+const (
+	// maxResults bounds the results of a Report, which a tenant could otherwise make larger than the API server stores.
+	maxResults = 500
+	// maxMessage bounds the message of a result, in bytes.
+	maxMessage = 1024
+)
+
+// The results of OpenReports that are used.
+const (
+	pass reports.Result = "pass"
+	fail reports.Result = "fail"
+	warn reports.Result = "warn"
+	skip reports.Result = "skip"
+)
+
+// order is how results are sorted: what is cut off matters least.
+var order = []reports.Result{fail, warn, pass, skip}
+
+// source is the source of all results.
+const source = "opgate"
+
+// unjudgedPolicy is the policy of a result that no policy and no Constraint has.
+const unjudgedPolicy = "none"
+
+// PropertyDecision is the property of a failed result that distinguishes what is held until something else happens from what is denied.
+const PropertyDecision = "decision"
+
+// reportOf returns the Report of a namespace without metadata and timestamps; nil if nothing is installed there and nothing waits. omitted
+// is the number of results beyond maxResults, which the summary counts.
+func reportOf(ns *rules.Namespace) (r *reports.Report, omitted int) {
+	inspected := rules.Inspect(ns)
+	if len(inspected) == 0 {
+		return nil, 0
+	}
+	r = &reports.Report{Source: source, Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: ns.Name()}}
+	for i := range inspected {
+		for _, result := range resultsOf(ns, &inspected[i]) {
+			count(&r.Summary, result.Result)
+			r.Results = append(r.Results, result)
+		}
+	}
+	slices.SortStableFunc(r.Results, func(a, b reports.ReportResult) int {
+		return cmp.Compare(slices.Index(order, a.Result), slices.Index(order, b.Result))
+	})
+	if omitted = len(r.Results) - maxResults; omitted > 0 {
+		r.Results = r.Results[:maxResults]
+		r.Configuration = &reports.ReportConfiguration{Limits: reports.Limits{MaxResults: maxResults}}
+	}
+	return r, max(0, omitted)
+}
+
+func count(s *reports.ReportSummary, r reports.Result) {
+	switch r {
+	case fail:
+		s.Fail++
+	case warn:
+		s.Warn++
+	case pass:
+		s.Pass++
+	case skip:
+		s.Skip++
+	}
+}
+
+// resultsOf returns a failed result for each reason, a warning for each of those of policies that only inform, and otherwise one for
+// each policy and Constraint that allows the object.
+func resultsOf(ns *rules.Namespace, o *rules.Inspected) (results []reports.ReportResult) {
+	subject := []corev1.ObjectReference{{APIVersion: olm.InstallPlanGVK.GroupVersion().String(), Kind: o.Kind, Namespace: ns.Name(), Name: o.Name}}
+	add := func(result reports.Result, policy string, rule rules.RuleID, message string) *reports.ReportResult {
+		results = append(results, reports.ReportResult{Policy: cmp.Or(policy, unjudgedPolicy), Rule: string(rule), Result: result, Subjects: subject,
+			Scored: result == fail || result == pass, Description: text.Truncate(message, maxMessage)})
+		return &results[len(results)-1]
+	}
+	for _, why := range o.Verdict.Reasons {
+		r := add(fail, why.Source, why.Rule, why.Message)
+		r.Severity, r.Properties = "high", map[string]string{PropertyDecision: why.Decision.String()}
+		if why.Decision == rules.Hold {
+			r.Severity = "medium"
+		}
+	}
+	for _, w := range o.Verdict.Warnings {
+		add(warn, w.Source, w.Rule, w.Message)
+	}
+	if len(o.Verdict.Reasons) > 0 {
+		return results
+	}
+	for _, by := range allowing(ns, &o.Verdict) {
+		add(pass, by, "", "allowed")
+	}
+	if len(results) == 0 {
+		add(skip, "", "", "no enforcing OperatorPolicy governs it, and no Constraint applies")
+	}
+	return results
+}
+
+// allowing returns the policies and the Constraints that an allowed object satisfies.
+func allowing(ns *rules.Namespace, v *rules.Verdict) (sources []string) {
+	for _, c := range v.CSVs {
+		for _, by := range c.By {
+			if c.Disposition == rules.Allowed && !slices.Contains(sources, by) {
+				sources = append(sources, by)
+			}
+		}
+	}
+	for _, d := range ns.Constraints().Applicable(ns.ForConstraints()) {
+		if len(d.Constraints) > 0 {
+			sources = append(sources, fmt.Sprintf("%s %s", rules.KindConstraint, d.Name))
+		}
+	}
+	return sources
+}
+
+// resultKey identifies a result over time.
+type resultKey struct{ policy, rule, result, message, subject string }
+
+func keyOf(r *reports.ReportResult) resultKey {
+	k := resultKey{r.Policy, r.Rule, string(r.Result), r.Description, ""}
+	for _, s := range r.Subjects {
+		k.subject += s.Kind + "/" + s.Name + " "
+	}
+	return k
+}
+
+// stamp sets the time since which each result is so: that of the same result before, else now.
+func stamp(r, before *reports.Report, now time.Time) {
+	since := map[resultKey]metav1.Timestamp{}
+	if before != nil {
+		for i := range before.Results {
+			since[keyOf(&before.Results[i])] = before.Results[i].Timestamp
+		}
+	}
+	for i := range r.Results {
+		known, ok := since[keyOf(&r.Results[i])]
+		if !ok {
+			known = metav1.Timestamp{Seconds: now.Unix()}
+		}
+		r.Results[i].Timestamp = known
+	}
+}

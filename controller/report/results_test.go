@@ -1,0 +1,110 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
+)
+
+// policy allows a version of etcd in namespace shop.
+func policy(version, action string) *rules.OperatorPolicy {
+	op := &policyv1beta2.OperatorPolicy{}
+	op.Namespace, op.Name = "policies", "etcd"
+	op.Spec = policyv1beta2.OperatorPolicySpec{
+		RemediationAction: policyv1beta2.RemediationAction(action),
+		ComplianceType:    policyv1beta2.MustHave,
+		UpgradeApproval:   policyv1beta2.UpgradeApprovalAutomatic,
+		Subscription:      policyv1beta2.SubscriptionTemplate{Name: "etcd", Namespace: "shop"},
+		Versions:          []string{version},
+	}
+	return rules.NewOperatorPolicy(op)
+}
+
+// namespaceWith has n installed operators of package etcd.
+func namespaceWith(t *testing.T, n int, policies ...*rules.OperatorPolicy) *rules.Namespace {
+	t.Helper()
+	in := rules.NamespaceContents{Policies: policies, Exists: true}
+	for i := range n {
+		csv, err := olm.DecodeCSV(fmt.Appendf(nil, `{"metadata":{"name":"etcd.v1.0.%[1]d","namespace":"shop","annotations":{
+			"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.%[1]d\"}}]}"}},"spec":{}}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed, _ := rules.InstalledBy(csv)
+		in.CSVs = append(in.CSVs, installed)
+	}
+	return rules.NewNamespace("shop", in)
+}
+
+func TestResults(t *testing.T) {
+	for name, c := range map[string]struct {
+		policies []*rules.OperatorPolicy
+		want     string
+	}{
+		"listed":     {[]*rules.OperatorPolicy{policy("etcd.v1.0.0", "enforce")}, "pass OperatorPolicy policies/etcd  allowed"},
+		"not listed": {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "enforce")}, "fail OperatorPolicy policies/etcd csv/policy etcd.v1.0.0 is not allowed"},
+		"informs":    {[]*rules.OperatorPolicy{policy("etcd.v2.0.0", "inform")}, "warn OperatorPolicy policies/etcd csv/policy etcd.v1.0.0 is not allowed"},
+		"ungoverned": {nil, "skip none  no enforcing OperatorPolicy"},
+	} {
+		r, omitted := reportOf(namespaceWith(t, 1, c.policies...))
+		if r == nil || len(r.Results) != 1 || omitted != 0 {
+			t.Errorf("%s: %+v", name, r)
+			continue
+		}
+		got := r.Results[0]
+		if text := strings.Join([]string{string(got.Result), got.Policy, got.Rule, got.Description}, " "); !strings.HasPrefix(text, c.want) {
+			t.Errorf("%s: %q, want %q", name, text, c.want)
+		}
+		if s := got.Subjects[0]; s.Kind != "ClusterServiceVersion" || s.APIVersion != "operators.coreos.com/v1alpha1" || s.Namespace != "shop" || s.Name != "etcd.v1.0.0" {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if total := r.Summary.Pass + r.Summary.Fail + r.Summary.Warn + r.Summary.Skip; total != 1 || (got.Properties[PropertyDecision] != "") != (got.Result == fail) {
+			t.Errorf("%s: %+v %+v", name, r.Summary, got)
+		}
+	}
+	if r, _ := reportOf(namespaceWith(t, 0, policy("etcd.v1.0.0", "enforce"))); r != nil {
+		t.Errorf("nothing is installed: %+v", r)
+	}
+}
+
+// TestManyResults bounds the Report of a namespace with more operators than it lists: the refused one comes first, and all are counted.
+func TestManyResults(t *testing.T) {
+	const installed = 10_000
+	refused := policy("etcd.v1.0.9999", "enforce")
+	r, omitted := reportOf(namespaceWith(t, installed, refused))
+	if len(r.Results) != maxResults || omitted != installed-maxResults || r.Summary.Fail != installed-1 || r.Summary.Pass != 1 {
+		t.Errorf("%d results, %d omitted, %+v", len(r.Results), omitted, r.Summary)
+	}
+	if r.Results[0].Result != fail || r.Configuration.Limits.MaxResults != maxResults {
+		t.Errorf("%+v", r.Results[0])
+	}
+	content, err := json.Marshal(r)
+	if err != nil || len(content) > 1<<20 {
+		t.Errorf("%d bytes: %v", len(content), err)
+	}
+}
+
+// TestStamp keeps the time of what was so before.
+func TestStamp(t *testing.T) {
+	before, _ := reportOf(namespaceWith(t, 2, policy("etcd.v1.0.0", "enforce")))
+	stamp(before, nil, time.Unix(100, 0))
+	after, _ := reportOf(namespaceWith(t, 3, policy("etcd.v1.0.0", "enforce")))
+	stamp(after, before, time.Unix(200, 0))
+	since := map[string]metav1.Timestamp{}
+	for _, result := range after.Results {
+		since[result.Subjects[0].Name] = result.Timestamp
+	}
+	for name, seconds := range map[string]int64{"etcd.v1.0.0": 100, "etcd.v1.0.1": 100, "etcd.v1.0.2": 200} {
+		if since[name].Seconds != seconds {
+			t.Errorf("%s since %d, want %d", name, since[name].Seconds, seconds)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/opgate/opgate/internal/text"
+)
+
+// Reasons of events on InstallPlans, Subscriptions and OperatorPolicies.
+const (
+	// Held is on a plan that the loop does not approve.
+	Held = "Held"
+	// Denied is on an object of which a write was refused.
+	Denied = "Denied"
+	// Approved is on a plan that the loop or a user has approved.
+	Approved = "Approved"
+	// NotOLM is on a Subscription or a plan of which a user that is not configured as OLM writes what OLM writes.
+	NotOLM = "NotOLM"
+	// Overridden is on a plan that a user has approved although it is refused.
+	Overridden = "Overridden"
+)
+
+// Actions of events.
+const (
+	Approve = "Approve"
+	Update  = "Update"
+	Restore = "Restore"
+	Delete  = "Delete"
+	Install = "Install"
+	Compile = "Compile"
+)
+
+const (
+	// MaxNote is the maximum length of the note of an event in the API, in bytes.
+	MaxNote = 1024
+	// maxInstance is the maximum length of the name of the reporting process, in bytes.
+	maxInstance = 128
+	// maxPrefix bounds the part of the object's name in the name of an event, in bytes: a dot and a digest follow, of at most 253.
+	maxPrefix = 253 - 1 - 2*digestSize
+	// digestSize is the number of bytes of a digest in the name of an event.
+	digestSize = 10
+	// component is the name of the reporting controller.
+	component = "opgate"
+)
+
+// Event is what is reported on an object.
+type Event struct {
+	// Regarding is the object, with its UID. Events of cluster-scoped objects are in namespace default.
+	Regarding corev1.ObjectReference
+	// Related is the policy that decided, nil for none.
+	Related *corev1.ObjectReference
+	// Reason and Action are words for machines: why the action was taken or refused, and which.
+	Reason, Action string
+	// Warning makes it a Warning, else it is Normal.
+	Warning bool
+	// Note is the text for people. It may be of any size and in any bytes.
+	Note string
+	// Occurrence distinguishes events that say the same and are worth one each. Default: they are one event.
+	Occurrence string
+}
+
+// digest identifies an event on all replicas and after restarts: it is the end of the event's name, so that a repetition is refused by the API
+// server as one that exists already.
+type digest [digestSize]byte
+
+func (e *Event) digest() digest {
+	hash := sha256.New()
+	for _, part := range []string{string(e.Regarding.UID), e.Reason, e.Action, e.Note, e.Occurrence} {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(part), part) // hashes return no errors
+	}
+	return digest(hash.Sum(nil)[:digestSize])
+}
+
+// object returns the event as it is sent.
+func (e *Event) object(id digest, instance string, now time.Time) *eventsv1.Event {
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	namespace := e.Regarding.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	prefix := strings.TrimRight(e.Regarding.Name[:min(len(e.Regarding.Name), maxPrefix)], "-.")
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: prefix + "." + hex.EncodeToString(id[:])},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: component,
+		ReportingInstance:   instance[:min(len(instance), maxInstance)],
+		Action:              e.Action,
+		Reason:              e.Reason,
+		Regarding:           e.Regarding,
+		Related:             e.Related,
+		Note:                text.Truncate(e.Note, MaxNote),
+		Type:                kind,
+	}
+}
