@@ -4,30 +4,79 @@ app.kubernetes.io/name: opgate
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* Labels of the release for what is not deleted by label: the definitions. */}}
-{{- define "opgate.releaseLabels" -}}
-{{- $labels := dict
-      "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63)
-      "app.kubernetes.io/managed-by" .Release.Service
-      "app.kubernetes.io/part-of" "opgate"
-      "app.kubernetes.io/version" (.Chart.AppVersion | replace "+" "_" | trunc 63) }}
-{{- merge $labels .Values.commonLabels | toYaml }}
+{{/* Labels that say which release an object is from. */}}
+{{- define "opgate.chartLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: opgate
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
 {{- end }}
 
-{{/* Labels of all other objects. Selector labels take precedence over values. */}}
-{{- define "opgate.labels" -}}
-{{- merge (include "opgate.selectorLabels" . | fromYaml) (include "opgate.releaseLabels" . | fromYaml) | toYaml }}
+{{/* Labels and annotations of an object. */}}
+{{- define "opgate.metadata" -}}
+{{- include "opgate.metadataWith" (list . dict dict) }}
+{{- end }}
+
+{{/*
+Labels and annotations of an object that has some of its own: of the list of root, labels and annotations. Selector labels take precedence
+over values, and both over the common ones.
+*/}}
+{{- define "opgate.metadataWith" -}}
+{{- $root := index . 0 }}
+{{- $own := merge (include "opgate.selectorLabels" $root | fromYaml) (include "opgate.chartLabels" $root | fromYaml) -}}
+labels: {{- merge $own (index . 1) $root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) (index . 2) $root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "opgate.podLabels" -}}
 {{- merge (include "opgate.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml }}
 {{- end }}
 
+{{/* The reference of the image. A registry within the repository would be a second one. */}}
 {{- define "opgate.image" -}}
+{{- $registry := .Values.global.imageRegistry | default .Values.image.registry }}
+{{- $repository := .Values.image.repository }}
+{{- $first := splitList "/" $repository | first }}
+{{- if and $registry (contains "/" $repository) (regexMatch "[.:]|^localhost$" $first) }}
+{{- fail (printf "image.repository %s begins with a registry: set image.registry to %s, and image.repository to %s" $repository $first (trimPrefix (print $first "/") $repository)) }}
+{{- end }}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $repository }}
 {{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* The field imagePullSecrets of a pod: of the release and of all charts, as names or as objects with a name. */}}
+{{- define "opgate.imagePullSecrets" -}}
+{{- $names := list }}
+{{- range concat .Values.imagePullSecrets (.Values.global.imagePullSecrets | default list) }}
+{{- $names = append $names (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with uniq $names }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Where the pods may run, and as whom: what the server and the test have in common. */}}
+{{- define "opgate.pod" -}}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with include "opgate.imagePullSecrets" . | trim }}
+{{ . }}
+{{- end }}
+securityContext: {{- include "opgate.podSecurityContext" . | nindent 2 }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -36,11 +85,35 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if eq .Values.certificates.mode "cert-manager" }}true{{ end }}
 {{- end }}
 
+{{/* true if another program owns the definition of OperatorPolicy, else empty. */}}
+{{- define "opgate.externalPolicies" -}}
+{{- if eq (.Values.crds.operatorPolicy | default "managed") "external" }}
+{{- if .Values.ordering.enabled }}
+{{- fail "crds.operatorPolicy is external: who owns OperatorPolicies reconciles Policies as well, so set ordering.enabled to false" }}
+{{- end -}}
+true
+{{- end }}
+{{- end }}
+
 {{/* cert-manager's cainjector sets caBundle where this annotation names a certificate. */}}
 {{- define "opgate.caAnnotations" -}}
 {{- if include "opgate.certManager" . -}}
 cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
 {{- end }}
+{{- end }}
+
+{{/* Annotations of a webhook configuration. Of a list of the context and its entries: the rules are by name of the entry, in YAML. */}}
+{{- define "opgate.webhookAnnotations" -}}
+{{- $rules := dict }}
+{{- range last . | fromYamlArray }}{{ $_ := set $rules .name .rules }}{{ end }}
+{{- $own := include "opgate.caAnnotations" (first .) | fromYaml }}
+{{- $_ := set $own "opgate.io/webhook-rules" (toYaml $rules) }}
+{{- merge $own (first .).Values.webhooks.annotations | toYaml }}
+{{- end }}
+
+{{/* The entries of a webhook configuration, as text, without their rules: the pods write these. */}}
+{{- define "opgate.withoutRules" -}}
+{{- regexReplaceAll "(?m)^    rules:\n(?:      .*\n)+" . "" }}
 {{- end }}
 
 {{/*
@@ -62,19 +135,26 @@ default: an account that does not exist on this cluster is for whoever creates i
 {{- end }}
 {{- end }}
 {{- if not $running }}
-{{- fail (printf "OLM was not found: there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster (helm template, --dry-run=client). If OLM is installed, %s" $how) }}
+{{- fail (printf "OLM was not found: there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster (helm template, --dry-run=client). If OLM is installed, %s. On a hosted control plane (HyperShift, ROSA HCP, ARO HCP), set olm.identity to the user that OLM authenticates as: system:admin" $how) }}
 {{- end }}
 {{- if gt (len $running) 1 }}
 {{- fail (printf "OLM was found twice, as %s: at most one of them is OLM, and the other may be a tenant's. Look at both, then %s" (join " and " $running) $how) }}
 {{- end }}
 {{- $identity = join "" $running }}
 {{- end }}
+{{- $account := "" }}
+{{- $namespace := "" }}
 {{- /* helm lint goes on after fail. */}}
+{{- if hasPrefix "system:serviceaccount" ($identity | default "system:serviceaccount:none:none") }}
 {{- $parts := splitList ":" ($identity | default "system:serviceaccount:none:none") }}
-{{- $namespace := index $parts 2 }}
-{{- $account := index $parts 3 }}
+{{- if not (regexMatch "^system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+$" (join ":" $parts)) }}
+{{- fail (printf "olm.identity %q is not the user name of a service account: %s" $identity $how) }}
+{{- end }}
+{{- $namespace = index $parts 2 }}
+{{- $account = index $parts 3 }}
+{{- end }}
 {{- $uid := .Values.olm.namespaceUID }}
-{{- if and (not $uid) (eq $account (include "opgate.olmAccountIn" $namespace)) }}
+{{- if and $account (not $uid) (eq $account (include "opgate.olmAccountIn" $namespace)) }}
 {{- $uid = dig "metadata" "uid" "" (lookup "v1" "Namespace" "" $namespace) }}
 {{- end }}
 {{- $_ := set .Values.olm "found" (dict "identity" $identity "account" $account "namespaceUID" $uid) }}
@@ -99,7 +179,7 @@ authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('es
 {{/* Excluded namespaces, by the name, which is immutable (threat G12); Opgate's own is always one (threat G15). */}}
 {{- define "opgate.namespaceSelector" -}}
 matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ concat (list .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}}
+  - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ concat (list .Release.Namespace) .Values.policy.excludedNamespaces | uniq | toJson }}}
 {{- end }}
 
 {{/* The pod's security context. OpenShift assigns users to each namespace and refuses pods that set others. */}}
@@ -116,7 +196,48 @@ What the API server does by itself: the leader of the background loop writes the
 false, and --reuse-values from a release without this value has none.
 */}}
 {{- define "opgate.backstop" -}}
-{{- ternary (.Values.backstop | default "off") "off" .Values.backgroundLoop.enabled }}
+{{- ternary (.Values.policy.backstop | default "off") "off" .Values.policy.backgroundLoop.enabled }}
+{{- end }}
+
+{{/* What endpoints of a ServiceMonitor and a PodMonitor have in common, of the list of root and values. */}}
+{{- define "opgate.endpoint" -}}
+{{- $root := index . 0 }}
+{{- with index . 1 }}
+{{- $fields := pick . "interval" "scrapeTimeout" "honorLabels" "relabelings" "metricRelabelings" }}
+{{- if $root.Values.metrics.secure }}
+{{- $secret := ternary "opgate-webhook-tls" "opgate-ca" (ne (include "opgate.certManager" $root) "") }}
+{{- $tls := dict "ca" (dict "secret" (dict "name" $secret "key" "ca.crt")) "serverName" (printf "opgate-webhook.%s.svc" $root.Release.Namespace) }}
+{{- $_ := set $fields "tlsConfig" (.tlsConfig | default $tls) }}
+{{- end }}
+{{- range $name, $value := $fields }}
+{{- if $value }}
+{{ dict $name $value | toYaml }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What pods of this image may connect to. */}}
+{{- define "opgate.egress" -}}
+# DNS, for clusters where pods reach the API server by name. OpenShift's listens on 5353.
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+    - {port: 5353, protocol: UDP}
+    - {port: 5353, protocol: TCP}
+# The API server, on the ports behind its Service.
+- ports:
+    {{- range .Values.networkPolicy.apiServer.ports }}
+    - {port: {{ . }}, protocol: TCP}
+    {{- end }}
+  {{- with .Values.networkPolicy.apiServer.to }}
+  to: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+
+{{/* true if there is a test: nothing is refused in a namespace that is excluded. */}}
+{{- define "opgate.testable" -}}
+{{- if not (has .Values.test.namespace (append .Values.policy.excludedNamespaces .Release.Namespace)) }}true{{ end }}
 {{- end }}
 
 {{- define "opgate.subjects" -}}
