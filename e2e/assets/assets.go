@@ -1,9 +1,8 @@
-// Package assets finds the binaries of a Kubernetes control plane and of OLM, and builds them from source where there are none.
+// Package assets finds the binaries of a Kubernetes control plane and of OLM, and downloads or builds them where there are none.
 package assets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,19 +36,23 @@ func (a Assets) Kubectl() string { return filepath.Join(a.Dir, "kubectl") }
 type Options struct {
 	// Log receives lines for people: what is used, and the progress of a build. Default: nowhere.
 	Log io.Writer
-	// CacheDir is where binaries built from source are kept. Default: "opgate" in os.UserCacheDir().
+	// CacheDir is where binaries are kept. Default: "opgate" in os.UserCacheDir().
 	CacheDir string
+	// AnyPatch lets Find return prebuilt binaries of another patch release. Default: the pinned version alone, which tests run on.
+	AnyPatch bool
+	// Index is the URL of the list of prebuilt binaries. Default: that of setup-envtest.
+	Index string
 }
 
 // Find returns the first set of binaries that it can get:
 //
 //  1. those in the directory named by KUBEBUILDER_ASSETS; when the variable is set but the directory is incomplete that is
 //     an error, so that tests never run against another version than intended;
-//  2. those of setup-envtest, when it is on PATH and answers;
-//  3. those built earlier, or now, from the Go modules pinned in e2e/tools/kubernetes. The first build takes several
-//     minutes; later ones find the result in the cache.
+//  2. those built earlier;
+//  3. prebuilt ones, downloaded earlier, or now if they are in reach;
+//  4. those that it builds now, from the Go modules pinned in e2e/tools/kubernetes, which takes minutes.
 //
-// The version of 2 and 3 is the one that e2e/tools/kubernetes/go.mod requires.
+// The version of 2 to 4 is the one that e2e/tools/kubernetes/go.mod requires.
 func Find(ctx context.Context, opts Options) (Assets, error) {
 	if dir, ok := os.LookupEnv("KUBEBUILDER_ASSETS"); ok && dir != "" {
 		found := Assets{Dir: dir, Origin: "KUBEBUILDER_ASSETS"}
@@ -67,19 +70,23 @@ func Find(ctx context.Context, opts Options) (Assets, error) {
 	if err != nil {
 		return Assets{}, err
 	}
-
-	found, err := fromSetupEnvtest(ctx, version)
-	switch {
-	case err == nil:
-		return found, nil
-	case ctx.Err() != nil:
+	src := kubernetes(checkout.KubernetesTools(), version, opts)
+	dir, err := src.result(ctx)
+	if err != nil {
 		return Assets{}, err
-	case !errors.Is(err, errNoSetupEnvtest):
-		fmt.Fprintf(opts.Log, "setup-envtest is of no help (%v); building from source instead\n", err)
 	}
-
-	dir, err := fromSource(ctx, kubernetes(checkout.KubernetesTools(), version, opts))
-	return Assets{Dir: dir, Origin: "built from source"}, err
+	if src.check(dir) != nil {
+		found, err := prebuilt(ctx, checkout, version, opts)
+		switch {
+		case err == nil:
+			return found, nil
+		case ctx.Err() != nil:
+			return Assets{}, ctx.Err()
+		}
+		fmt.Fprintf(opts.Log, "no prebuilt binaries of Kubernetes %s (%v): building them\n", version, err)
+	}
+	dir, err = fromSource(ctx, src)
+	return Assets{Dir: dir, Origin: "built from source, Kubernetes " + version}, err
 }
 
 // complete sets the defaults and finds the checkout that says what to build.
@@ -93,6 +100,9 @@ func (o *Options) complete() (repo.Checkout, error) {
 			return repo.Checkout{}, fmt.Errorf("find a cache for binaries built from source: %w", err)
 		}
 		o.CacheDir = filepath.Join(dir, "opgate")
+	}
+	if o.Index == "" {
+		o.Index = prebuiltIndex
 	}
 	return repo.Find()
 }

@@ -3,7 +3,10 @@ package assets
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+
+	"github.com/opgate/opgate/e2e/internal/repo"
 )
 
 // Modules that OLM is built from.
@@ -24,38 +27,72 @@ type OLM struct {
 	OPM string
 }
 
-// FindOLM returns the binaries of OLM, built earlier, or now, from the Go modules pinned in e2e/tools/olm and
-// e2e/tools/registry. The first build takes several minutes; later ones find the result in the cache.
+// OLMVariable names the directory that FindOLM takes the binaries from, as KUBEBUILDER_ASSETS does for Find.
+const OLMVariable = "OPGATE_E2E_OLM"
+
+// olmNames are the binaries of such a directory.
+var olmNames = [...]string{"catalog", "olm", "package-server", "opm"}
+
+// OLMCRDs is the directory of OLM's resource definitions in the directory that OLMVariable names, and empty if it names none.
+func OLMCRDs() string {
+	if dir := os.Getenv(OLMVariable); dir != "" {
+		return filepath.Join(dir, "crds")
+	}
+	return ""
+}
+
+// FindOLM returns the binaries of OLM: those in the directory that OLMVariable names, or those built earlier, or now, from the Go modules
+// pinned in e2e/tools/olm and e2e/tools/registry. The first build takes several minutes; later ones find the result in the cache.
 func FindOLM(ctx context.Context, opts Options) (OLM, error) {
+	if dir := os.Getenv(OLMVariable); dir != "" {
+		if err := checkExecutables(dir, olmNames[:]); err != nil {
+			return OLM{}, fmt.Errorf("%s=%s: %w", OLMVariable, dir, err)
+		}
+		return olmIn(dir, dir), nil
+	}
 	checkout, err := opts.complete()
 	if err != nil {
 		return OLM{}, err
 	}
-	src := opts.tools(checkout, "olm", "OLM")
+	operators, err := fromTools(ctx, olmModule, olmSource(opts.tools(checkout, "olm", "OLM")))
+	if err != nil {
+		return OLM{}, err
+	}
+	registry, err := findRegistry(ctx, opts, checkout)
+	if err != nil {
+		return OLM{}, err
+	}
+	return olmIn(operators, registry), nil
+}
+
+// olmIn are the binaries in directories.
+func olmIn(operators, registry string) OLM {
+	return OLM{
+		Catalog:       filepath.Join(operators, "catalog"),
+		Operator:      filepath.Join(operators, "olm"),
+		PackageServer: filepath.Join(operators, "package-server"),
+		OPM:           filepath.Join(registry, "opm"),
+	}
+}
+
+// olmSource adds OLM's programs to a tool module that requires it.
+func olmSource(src source) source {
 	src.programs = []program{
 		{"catalog", olmModule + "/cmd/catalog"},
 		{"olm", olmModule + "/cmd/olm"},
 		{"package-server", "./package-server"},
 	}
 	src.own = []string{filepath.Join("package-server", "main.go")}
-	operators, err := fromTools(ctx, olmModule, src)
-	if err != nil {
-		return OLM{}, err
-	}
-	src = opts.tools(checkout, "registry", "operator-registry")
+	return src
+}
+
+// findRegistry returns the directory of opm.
+func findRegistry(ctx context.Context, opts Options, checkout repo.Checkout) (string, error) {
+	src := opts.tools(checkout, "registry", "operator-registry")
 	src.programs = []program{{"opm", registryModule + "/cmd/opm"}}
 	// What opm could do with images needs C libraries; serving a directory does not.
 	src.flags = append(src.flags, "-tags", "json1 containers_image_openpgp exclude_graphdriver_btrfs exclude_graphdriver_devicemapper")
-	registry, err := fromTools(ctx, registryModule, src)
-	if err != nil {
-		return OLM{}, err
-	}
-	return OLM{
-		Catalog:       filepath.Join(operators, "catalog"),
-		Operator:      filepath.Join(operators, "olm"),
-		PackageServer: filepath.Join(operators, "package-server"),
-		OPM:           filepath.Join(registry, "opm"),
-	}, nil
+	return fromTools(ctx, registryModule, src)
 }
 
 // fromTools is fromSource for the version of a module that the tool module requires.

@@ -13,7 +13,7 @@ import (
 func fakeGo(t *testing.T, broken string) {
 	t.Helper()
 	script := `#!/bin/sh
-[ "$1" = env ] && exit 0
+case $1 in env|list) exit 0 ;; esac
 while [ "$1" != -o ]; do shift; done
 case "$2" in */` + broken + `) echo 'main.go:1: something is wrong' >&2; exit 1 ;; esac
 echo '#!/bin/sh' >"$2"

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -38,6 +40,7 @@ type source struct {
 	version  string    // of the software, such as v1.36.3
 	programs []program // built in this order, the slowest first
 	own      []string  // files of the tool module with code of ours
+	pins     []string  // files of the tool module that pin versions; go.mod and go.sum if empty
 	flags    []string  // of go build
 	cache    string    // directory of all results
 	log      io.Writer
@@ -45,13 +48,9 @@ type source struct {
 
 // fromSource returns the directory in the cache with the binaries, building them first if they are not there.
 func fromSource(ctx context.Context, src source) (string, error) {
-	key, err := src.key(ctx)
-	if err != nil {
-		return "", err
-	}
-	result := filepath.Join(src.cache, src.name+"-"+src.version+"-"+key)
-	if src.check(result) == nil {
-		return result, nil
+	result, err := src.result(ctx)
+	if err != nil || src.check(result) == nil {
+		return result, err
 	}
 
 	if err := os.MkdirAll(src.cache, 0o750); err != nil {
@@ -73,6 +72,12 @@ func fromSource(ctx context.Context, src source) (string, error) {
 	return result, src.buildInto(ctx, result)
 }
 
+// result is the directory in the cache of the binaries, whether they are there or not.
+func (src source) result(ctx context.Context) (string, error) {
+	key, err := src.key(ctx)
+	return filepath.Join(src.cache, src.name+"-"+src.version+"-"+key), err
+}
+
 // check returns an error that names every binary that dir lacks.
 func (src source) check(dir string) error {
 	names := make([]string, len(src.programs))
@@ -85,7 +90,11 @@ func (src source) check(dir string) error {
 // key is a hash of everything that the binaries depend on.
 func (src source) key(ctx context.Context) (string, error) {
 	hash := sha256.New()
-	for _, name := range append([]string{"go.mod", "go.sum"}, src.own...) {
+	pins := src.pins
+	if len(pins) == 0 {
+		pins = []string{"go.mod", "go.sum"}
+	}
+	for _, name := range append(slices.Clone(pins), src.own...) {
 		data, err := os.ReadFile(filepath.Join(src.module, name))
 		if err != nil {
 			return "", fmt.Errorf("hash the tool module: %w", err)
@@ -117,9 +126,11 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	}
 
 	watch := stopwatch.Start()
+	fmt.Fprintf(src.log, "fetching the source of %s %s\n", src.title, src.version)
+	far := src.plan(ctx, scratch)
 	for i, program := range src.programs {
-		what := fmt.Sprintf("building %s %d/%d from source, the first time takes several minutes", program.name, i+1, len(src.programs))
-		if err := src.build(ctx, filepath.Join(result, program.name), program.path, scratch, what); err != nil {
+		what := fmt.Sprintf("building %s %d/%d from source (once)", program.name, i+1, len(src.programs))
+		if err := src.build(ctx, filepath.Join(result, program.name), program.path, scratch, what, far); err != nil {
 			return fmt.Errorf("build %s: %w", program.name, err)
 		}
 	}
@@ -137,9 +148,9 @@ func (src source) buildInto(ctx context.Context, dir string) error {
 	return nil
 }
 
-// build runs go build for one package, with its temporary files in scratch, and says every progressInterval what it is doing
-// and for how long.
-func (src source) build(ctx context.Context, output, path, scratch, what string) error {
+// build runs go build for one package, with its temporary files in scratch, and says every progressInterval what it is doing, for how
+// long, and how far the build is.
+func (src source) build(ctx context.Context, output, path, scratch, what string, far *compilation) error {
 	compiler := filepath.Join(scratch, filepath.Base(output)+".log")
 	log, err := os.Create(compiler)
 	if err != nil {
@@ -147,14 +158,13 @@ func (src source) build(ctx context.Context, output, path, scratch, what string)
 	}
 	defer func() { _ = log.Close() }()
 
-	args := append([]string{"build", "-o", output}, src.flags...)
-	cmd := gotool.Command(ctx, src.module, scratch, append(args, path)...)
-	// Without cgo the result does not depend on the machine's C library.
-	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
-	cmd.Stdout, cmd.Stderr = log, log
+	args := append([]string{"build", "-v", "-o", output}, src.flags...)
+	cmd := src.command(ctx, scratch, append(args, path)...)
+	far.log = log
+	cmd.Stdout, cmd.Stderr = far, far
 
 	watch := stopwatch.Start()
-	fmt.Fprintf(src.log, "%s\n", what)
+	fmt.Fprintf(src.log, "%s%s\n", what, far)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -174,7 +184,14 @@ func (src source) build(ctx context.Context, output, path, scratch, what string)
 			}
 			return nil
 		case <-ticker.C:
-			fmt.Fprintf(src.log, "%s: %s\n", what, watch)
+			fmt.Fprintf(src.log, "%s: %s%s\n", what, watch, far)
 		}
 	}
+}
+
+// command returns a go command in the tool module. Without cgo the result does not depend on the machine's C library.
+func (src source) command(ctx context.Context, scratch string, args ...string) *exec.Cmd {
+	cmd := gotool.Command(ctx, src.module, scratch, args...)
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
+	return cmd
 }

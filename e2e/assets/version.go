@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/e2e/internal/repo"
 )
 
 // moduleVersion returns the version of a module that the tool module in dir requires, such as "v1.36.3". No other place says
@@ -31,6 +32,19 @@ func moduleVersion(dir, module string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("find the version of %s: %s does not require it", module, path)
+}
+
+// PinnedVersions returns the versions of Kubernetes and OLM that tests run on, such as v1.36.3 and v0.42.0.
+func PinnedVersions() (kubernetes, olm string, err error) {
+	checkout, err := repo.Find()
+	if err != nil {
+		return "", "", err
+	}
+	if kubernetes, err = moduleVersion(checkout.KubernetesTools(), kubernetesModule); err != nil {
+		return "", "", err
+	}
+	olm, err = moduleVersion(filepath.Join(filepath.Dir(checkout.KubernetesTools()), "olm"), olmModule)
+	return kubernetes, olm, err
 }
 
 // moduleDir returns the directory of the source of a module that the tool module in dir requires.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/chart"
 	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/snapshot"
 )
 
 func TestLint(t *testing.T) {
@@ -28,31 +29,43 @@ func TestLint(t *testing.T) {
 // TestRefusedValues sets invalid values that users might set, and checks the error of helm.
 func TestRefusedValues(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
-		"misspelt":                    {"repicas: 3", "additional properties 'repicas' not allowed"},
-		"misspelt further down":       {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
-		"another log level":           {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'error'"},
-		"another source":              {"certificates: {mode: manual}", "value must be one of 'self-managed', 'cert-manager'"},
-		"another policy":              {"failurePolicy: fail", "value must be one of 'Fail', 'Ignore'"},
-		"nobody at all":               {"replicas: 0", "at '/replicas': minimum"},
-		"a number in quotes":          {`replicas: "3"`, "at '/replicas': got string, want integer"},
-		"a digest without algorithm":  {"image: {digest: 0123}", "at '/image/digest'"},
-		"no account is OLM":           {`olm: {identity: ""}`, "there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
-		"how to find OLM":             {`olm: {identity: ""}`, "set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
-		"OLM twice":                   {`olm: {identities: [a, b]}`, "olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
-		"OLM as it was":               {`olm: {identity: "system:serviceaccount:a:b", identities: []}`, "olm.identities has become olm.identity"},
-		"OLM is a list":               {`olm: {identity: ["system:serviceaccount:a:b"]}`, "at '/olm/identity': got array, want string"},
-		"OLM is no service account":   {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
-		"a way out of the expression": {`olm: {identity: "system:serviceaccount:a:b' || true || '"}`, "at '/olm/identity'"},
-		"namespaces by pattern":       {`excludedNamespaces: ["team-*"]`, "at '/excludedNamespaces/0'"},
-		"every look-up":               {`templates: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/templates/lookupRules/0/resources/0'"},
-		"every verb":                  {`templates: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/templates/lookupRules/0/verbs/0'"},
-		"every template":              {`ordering: {rules: [{apiGroups: [example.com], resources: ["*"], verbs: [create]}]}`, "at '/ordering/rules/0/resources/0'"},
-		"every group":                 {`ordering: {rules: [{apiGroups: ["*"], resources: [widgets], verbs: [create]}]}`, "at '/ordering/rules/0/apiGroups/0'"},
-		"every verb for templates":    {`ordering: {rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]}`, "at '/ordering/rules/0/verbs/0'"},
-		"a right to give rights":      {`ordering: {rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}]}`, "at '/ordering/rules/0/verbs/0'"},
-		"guards that are let go":      {`ordering: {pendingGuards: keep}`, "at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
-		"no unit":                     {"certificates: {selfManaged: {caLifetime: 365d}}", "at '/certificates/selfManaged/caLifetime'"},
-		"no seconds":                  {"drainTimeout: 2m", "at '/drainTimeout'"},
+		"misspelt":                     {"repicas: 3", "additional properties 'repicas' not allowed"},
+		"misspelt further down":        {"log: {lvel: info}", "additional properties 'lvel' not allowed"},
+		"another log level":            {"log: {level: loud}", "at '/log/level': value must be one of 'debug', 'info', 'error'"},
+		"another source":               {"certificates: {mode: manual}", "value must be one of 'self-managed', 'cert-manager'"},
+		"another policy":               {"webhooks: {failurePolicy: fail}", "value must be one of 'Fail', 'Ignore'"},
+		"no replica":                {"replicas: 0", "at '/replicas': minimum"},
+		"a number in quotes":           {`replicas: "3"`, "at '/replicas': got string, want integer"},
+		"a digest without algorithm":   {"image: {digest: 0123}", "at '/image/digest'"},
+		"no account is OLM":            {`olm: {identity: ""}`, "there is no Deployment olm-operator in namespaces olm and openshift-operator-lifecycle-manager, or helm was not to ask the cluster"},
+		"how to find OLM":              {`olm: {identity: ""}`, "set olm.identity to the account that OLM runs as, system:serviceaccount:NAMESPACE:NAME. This prints it: kubectl get deployments --all-namespaces"},
+		"OLM twice":                    {`olm: {identities: [a, b]}`, "olm.identities has become olm.identity, which is exactly one account: set olm.identities to null"},
+		"OLM as it was":                {`olm: {identity: "system:serviceaccount:a:b", identities: []}`, "olm.identities has become olm.identity"},
+		"OLM is a list":                {`olm: {identity: ["system:serviceaccount:a:b"]}`, "at '/olm/identity': got array, want string"},
+		"OLM is no service account":    {`olm: {identity: olm@example.com}`, "at '/olm/identity'"},
+		"a way out of the expression":  {`olm: {identity: "system:serviceaccount:a:b' || true || '"}`, "at '/olm/identity'"},
+		"namespaces by pattern":        {`policy: {excludedNamespaces: ["team-*"]}`, "at '/policy/excludedNamespaces/0'"},
+		"every look-up":                {`policy: {lookupRules: [{apiGroups: [""], resources: ["*"], verbs: [get]}]}`, "at '/policy/lookupRules/0/resources/0'"},
+		"every verb":                   {`policy: {lookupRules: [{apiGroups: [""], resources: [secrets], verbs: ["*"]}]}`, "at '/policy/lookupRules/0/verbs/0'"},
+		"every template":               {`ordering: {rules: [{apiGroups: [example.com], resources: ["*"], verbs: [create]}]}`, "at '/ordering/rules/0/resources/0'"},
+		"every group":                  {`ordering: {rules: [{apiGroups: ["*"], resources: [widgets], verbs: [create]}]}`, "at '/ordering/rules/0/apiGroups/0'"},
+		"every verb for templates":     {`ordering: {rules: [{apiGroups: [example.com], resources: [widgets], verbs: ["*"]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"a right to grant rights":       {`ordering: {rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}]}`, "at '/ordering/rules/0/verbs/0'"},
+		"guards that are let go":       {`ordering: {pendingGuards: keep}`, "at '/ordering/pendingGuards': value must be one of 'suspend', 'delete'"},
+		"no unit":                      {"certificates: {selfManaged: {caLifetime: 365d}}", "at '/certificates/selfManaged/caLifetime'"},
+		"no seconds":                   {"drain: {timeout: 2m}", "at '/drain/timeout'"},
+		"another chart's name":         {"replicaCount: 3", "value replicaCount does not exist in this chart: set replicas"},
+		"without a group":              {"failurePolicy: Ignore", "value failurePolicy does not exist in this chart: set webhooks.failurePolicy"},
+		"secrets of the image":         {"image: {pullSecrets: [a]}", "value image.pullSecrets does not exist in this chart: set imagePullSecrets"},
+		"a secret without name":        {"imagePullSecrets: [{secret: a}]", "at '/imagePullSecrets/0'"},
+		"two registries":               {"image: {repository: registry.example/a/b}", "image.repository registry.example/a/b begins with a registry: set image.registry to registry.example, and image.repository to a/b"},
+		"a registry with a scheme":     {"global: {imageRegistry: 'https://mirror.example'}", "at '/global/imageRegistry'"},
+		"an argument without name":     {"extraArgs: [debug]", "at '/extraArgs/0'"},
+		"arguments as one":             {"extraArgs: --log-level=debug", "at '/extraArgs': got string, want array"},
+		"variables as a map":           {"extraEnv: {A: b}", "at '/extraEnv': got object, want array"},
+		"a variable that is a number":  {"extraEnv: [{name: A, value: 1}]", "at '/extraEnv/0/value': got number, want string"},
+		"a variable of the chart":      {"extraEnv: [{name: POD_NAMESPACE, value: a}]", "extraEnv: POD_NAMESPACE is set by the chart"},
+		"an annotation without quotes": {"commonAnnotations: {a: true}", "at '/commonAnnotations/a': got boolean, want string"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +127,7 @@ func TestUserRoles(t *testing.T) {
 	}
 }
 
-// TestApprover looks at the role of those who consent to changes without writing policies. No one has it until it is bound.
+// TestApprover looks at the role of those who consent to changes without writing policies. It grants nothing until it is bound.
 func TestApprover(t *testing.T) {
 	same(t, "rules", one[*rbacv1.ClusterRole](t, defaults, "opgate-approver").Rules, []rbacv1.PolicyRule{
 		{APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"}, Verbs: []string{"get", "list", "watch", "approve"}},
@@ -122,7 +135,33 @@ func TestApprover(t *testing.T) {
 	})
 	for _, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
 		if binding.RoleRef.Name == "opgate-approver" {
-			t.Errorf("ClusterRoleBinding %s gives it to %v", binding.Name, binding.Subjects)
+			t.Errorf("ClusterRoleBinding %s grants it to %v", binding.Name, binding.Subjects)
+		}
+	}
+}
+
+// TestReader looks at the role of those who judge by a cluster: it writes nothing, and reads all that the gate judges by but the contents of
+// bundles. It grants nothing until it is bound.
+func TestReader(t *testing.T) {
+	role := one[*rbacv1.ClusterRole](t, defaults, "opgate-reader")
+	may := func(group, resource string) bool {
+		return slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "list")
+		})
+	}
+	for _, rule := range role.Rules {
+		if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return verb != "get" && verb != "list" }) {
+			t.Errorf("it does more than read: %v", rule)
+		}
+	}
+	for _, kind := range snapshot.Kinds() {
+		if judges := kind.Readers != snapshot.Leader; may(kind.Group, kind.Resource) != judges {
+			t.Errorf("list %s: %t, want %t", kind.Resource, !judges, judges)
+		}
+	}
+	for _, binding := range of[*rbacv1.ClusterRoleBinding](defaults) {
+		if binding.RoleRef.Name == "opgate-reader" {
+			t.Errorf("ClusterRoleBinding %s grants it to %v", binding.Name, binding.Subjects)
 		}
 	}
 }
@@ -174,9 +213,9 @@ func TestFlags(t *testing.T) {
 		t.Fatalf("build opgate: %v\n%s", err, out)
 	}
 	for name, values := range map[string]string{
-		"self-managed": "{defaultNamespace: operators}",
+		"self-managed": "{policy: {defaultNamespace: operators}}",
 		"cert-manager": "certificates: {mode: cert-manager}",
-		"others":       "{approvalMode: deny, ungoverned: hold, log: {level: error, format: console}, backgroundLoop: {enabled: false}, drainDelay: 0s}",
+		"others":       "{policy: {approvalMode: deny, ungoverned: hold, backgroundLoop: {enabled: false}}, log: {level: error, format: console}, drain: {delay: 0s}}",
 		"ordering":     "ordering: {enabled: false, pendingGuards: delete, gatekeeper: true}",
 	} {
 		var args []string
@@ -240,7 +279,7 @@ func TestNotes(t *testing.T) {
 		notes():                                {"kubectl rollout status deployment/opgate --namespace gate", "helm uninstall opgate --namespace gate", "policies and constraints stay", `"strategy":"None"`, "OLM is " + chart.OLM},
 		notes("ordering.pendingGuards=delete"): {"OperatorPolicies, Constraints, Policies and PolicySets from now on", "WARNING: ordering.pendingGuards is delete"},
 		notes("ordering.enabled=false"):        {"OperatorPolicies and Constraints from now on"},
-		notes("crds.keep=false", "failurePolicy=Ignore", "excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: failurePolicy is Ignore", "besides gate: a, b"},
+		notes("crds.keep=false", "webhooks.failurePolicy=Ignore", "policy.excludedNamespaces={a,b}"): {"policies and constraints are deleted as well", "WARNING: webhooks.failurePolicy is Ignore", "besides gate: a, b"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(text, want) {

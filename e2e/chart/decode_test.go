@@ -19,27 +19,6 @@ import (
 	"github.com/opgate/opgate/e2e/chart"
 )
 
-// serviceMonitor is what the chart uses of the Prometheus operator's kind.
-type serviceMonitor struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		Selector  metav1.LabelSelector `json:"selector"`
-		Endpoints []struct {
-			Port     string `json:"port"`
-			Interval string `json:"interval"`
-			Scheme   string `json:"scheme"`
-			Token    string `json:"bearerTokenFile"`
-			TLS      struct {
-				CA struct {
-					Secret corev1.SecretKeySelector `json:"secret"`
-				} `json:"ca"`
-				ServerName string `json:"serverName"`
-			} `json:"tlsConfig"`
-		} `json:"endpoints"`
-	} `json:"spec"`
-}
-
 // objects are what was rendered, by apiVersion, kind and name.
 type objects map[string]metav1.Object
 
@@ -50,6 +29,10 @@ func newObject(apiVersion, kind string) metav1.Object {
 	switch apiVersion + " " + kind {
 	case "v1 Namespace":
 		return &corev1.Namespace{}
+	case "v1 Pod":
+		return &corev1.Pod{}
+	case "v1 ResourceQuota":
+		return &corev1.ResourceQuota{}
 	case "v1 Service":
 		return &corev1.Service{}
 	case "v1 ServiceAccount":
@@ -80,6 +63,12 @@ func newObject(apiVersion, kind string) metav1.Object {
 		return &certmanagerv1.Certificate{}
 	case "monitoring.coreos.com/v1 ServiceMonitor":
 		return &serviceMonitor{}
+	case "monitoring.coreos.com/v1 PodMonitor":
+		return &podMonitor{}
+	case "monitoring.coreos.com/v1 PrometheusRule":
+		return &prometheusRule{}
+	case "v1 ConfigMap":
+		return &corev1.ConfigMap{}
 	}
 	return nil
 }
@@ -164,20 +153,41 @@ func flagsOf(t *testing.T, o objects) map[string][]string {
 	return flags
 }
 
-// hooksOf are all entries of both webhook configurations, as validating ones.
+// withRules returns the rules that pods write into an entry, which must not contain any.
+func withRules(t *testing.T, configuration metav1.Object, name string, own []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+	t.Helper()
+	shipped := map[string][]admissionregistrationv1.RuleWithOperations{}
+	if err := yaml.UnmarshalStrict([]byte(configuration.GetAnnotations()["opgate.io/webhook-rules"]), &shipped); err != nil {
+		t.Fatal(err)
+	}
+	if len(own) > 0 || len(shipped[name]) == 0 {
+		t.Errorf("webhook %s has rules %+v, and %+v in the annotation: want them there, so that it takes effect when a replica is ready", name, own, shipped[name])
+	}
+	return shipped[name]
+}
+
+// hooksOf are all entries of both webhook configurations, as validating ones, with the rules that pods write into them.
 func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhook {
 	t.Helper()
 	var hooks []admissionregistrationv1.ValidatingWebhook
-	for _, m := range one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate").Webhooks {
+	mutating := one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate")
+	for _, m := range mutating.Webhooks {
 		hooks = append(hooks, admissionregistrationv1.ValidatingWebhook{
-			Name: m.Name, ClientConfig: m.ClientConfig, Rules: m.Rules, FailurePolicy: m.FailurePolicy,
+			Name: m.Name, ClientConfig: m.ClientConfig, Rules: withRules(t, mutating, m.Name, m.Rules), FailurePolicy: m.FailurePolicy,
 			NamespaceSelector: m.NamespaceSelector, TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions,
 		})
 	}
-	hooks = append(hooks, one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate").Webhooks...)
+	validating := one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate")
+	for _, v := range validating.Webhooks {
+		v.Rules = withRules(t, validating, v.Name, v.Rules)
+		hooks = append(hooks, v)
+	}
 	want := 16
 	if flagsOf(t, o)["ordering"][0] == "false" {
 		want = 13
+	}
+	if len(flagsOf(t, o)["operator-policy-definition"]) > 0 {
+		want-- // policies are not changed
 	}
 	if len(hooks) != want {
 		t.Fatalf("there are %d webhooks, want %d", len(hooks), want)

@@ -24,6 +24,8 @@ const (
 	// What an overlay adds to the base, and changes in it.
 	certificatesFile = "overlays/cert-manager/certificates.yaml"
 	patchFile        = "overlays/cert-manager/patch.yaml"
+	// What a component adds to an overlay.
+	monitoringFile = "components/monitoring/monitoring.yaml"
 )
 
 // Write brings what is made from the chart, and what the chart has from elsewhere, up to date.
@@ -49,11 +51,11 @@ func Write(ctx context.Context, helm string, checkout repo.Checkout) error {
 
 // Generate makes the files that are made from the chart. The keys are paths below manifests/.
 func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[string]string, error) {
-	base, err := Render(ctx, helm, checkout.Chart(), namespace, "--set", "olm.identity="+OLM)
+	base, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM)
 	if err != nil {
 		return nil, err
 	}
-	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--set", "olm.identity="+OLM+",certificates.mode=cert-manager")
+	certManager, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+",certificates.mode=cert-manager")
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +69,14 @@ func Generate(ctx context.Context, helm string, checkout repo.Checkout) (map[str
 		return nil, err
 	}
 	texts[certificatesFile], texts[patchFile] = added, changes
+	monitored, err := Render(ctx, helm, checkout.Chart(), namespace, "--skip-tests", "--set", "olm.identity="+OLM+
+		",metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true")
+	if err != nil {
+		return nil, err
+	}
+	if texts[monitoringFile], _, err = differences(plain(base), plain(monitored)); err != nil {
+		return nil, err
+	}
 
 	files := map[string]string{}
 	for name, parts := range texts {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/e2e/assets"
@@ -66,7 +67,7 @@ func TestOverlays(t *testing.T) {
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			t.Parallel()
-			documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, args...)
+			documents, err := chart.Render(t.Context(), helm, checkout.Chart(), baseNamespace, append(args, "--skip-tests")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,6 +154,45 @@ func TestKustomizeOLM(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKustomizeReports builds what docs/reports.md shows: the component grants and sets what the chart does with policy.reports.enabled.
+func TestKustomizeReports(t *testing.T) {
+	got, want := withComponent(t, "reports"), mustRender(t, "policy: {reports: {enabled: true}}")
+	same(t, "--reports", flagsOf(t, got)["reports"], flagsOf(t, want)["reports"])
+	same(t, "rules", one[*rbacv1.ClusterRole](t, got, "opgate-reports").Rules, one[*rbacv1.ClusterRole](t, want, "opgate-reports").Rules)
+	same(t, "role", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").RoleRef, one[*rbacv1.ClusterRoleBinding](t, want, "opgate-reports").RoleRef)
+	same(t, "subject", one[*rbacv1.ClusterRoleBinding](t, got, "opgate-reports").Subjects[0].Name, "opgate")
+}
+
+// TestKustomizeMonitoring builds the component for Prometheus and Grafana, and compares it with what the chart makes of the same values.
+func TestKustomizeMonitoring(t *testing.T) {
+	got := withComponent(t, "monitoring")
+	for _, endpoint := range one[*serviceMonitor](t, got, "opgate").Spec.Endpoints {
+		same(t, "port", endpoint, monitorEndpoint{Port: "metrics"})
+	}
+	same(t, "namespaces", one[*serviceMonitor](t, got, "opgate").Spec.NamespaceSelector.MatchNames, []string{baseNamespace})
+	same(t, "alerts", one[*prometheusRule](t, got, "opgate").alerts(), alertsFile(t))
+	same(t, "dashboard", one[*corev1.ConfigMap](t, got, "opgate-dashboard").Data["opgate.json"], string(chartFile(t, "dashboard.json")))
+}
+
+// withComponent builds the overlay self-managed with a component.
+func withComponent(t *testing.T, name string) objects {
+	t.Helper()
+	dir := t.TempDir()
+	relative := func(parts ...string) string {
+		path, err := filepath.Rel(realpath(t, dir), realpath(t, filepath.Join(append([]string{checkout.Manifests()}, parts...)...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" + relative("overlays", "self-managed") +
+		"]\ncomponents: [" + relative("components", name) + "]\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kustomize(t, dir)
 }
 
 // TestKustomizeNamespace shows why docs/install.md advises against another namespace by kustomize: these places keep the name of

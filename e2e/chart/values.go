@@ -46,7 +46,7 @@ func Values(checkout repo.Checkout) ([]Value, error) {
 	if err := json.Unmarshal(text, &root); err != nil {
 		return nil, fmt.Errorf("values.schema.json: %w", err)
 	}
-	delete(root.Properties, "global") // helm's own
+
 	return valuesIn(document.Content[0], root, "")
 }
 
@@ -96,7 +96,7 @@ const readmeHead = `<!-- Made from values.yaml by "make generate": change the co
 
 Installs Opgate: the definitions of OperatorPolicy, Constraint, Policy and PolicySet, the webhook configurations, their pods,
 permissions and certificates.
-[docs/install.md](../../../docs/install.md) says how to install, upgrade and remove it.
+[docs/install.md](../../../docs/install.md) says how to install, upgrade and remove it, and with which versions of Helm.
 
 ` + "```shell" + `
 helm install opgate manifests/chart/opgate --namespace opgate-system --create-namespace

@@ -16,7 +16,7 @@ func admissionCases() []valueCase {
 	return []valueCase{
 		{
 			name:   "failurePolicy Ignore is for those that fail closed",
-			values: "failurePolicy: Ignore",
+			values: "webhooks: {failurePolicy: Ignore}",
 			check: func(t *testing.T, o objects) {
 				for _, hook := range hooksOf(t, o) {
 					same(t, hook.Name, *hook.FailurePolicy, admissionregistrationv1.Ignore)
@@ -25,7 +25,7 @@ func admissionCases() []valueCase {
 		},
 		{
 			name:   "timeoutSeconds",
-			values: "timeoutSeconds: 9",
+			values: "webhooks: {timeoutSeconds: 9}",
 			check: func(t *testing.T, o objects) {
 				for _, hook := range hooksOf(t, o) {
 					same(t, hook.Name, *hook.TimeoutSeconds, 9)
@@ -33,8 +33,30 @@ func admissionCases() []valueCase {
 			},
 		},
 		{
+			name:   "webhook configurations without an owner",
+			values: "webhooks: {ownedByNamespace: false}",
+			check: func(t *testing.T, o objects) {
+				same(t, "--webhooks-owned-by-namespace", flagsOf(t, o)["webhooks-owned-by-namespace"], []string{"false"})
+			},
+		},
+		{
+			name:   "annotations of webhook configurations, besides those that the pods read",
+			values: `{webhooks: {annotations: {admissions.enforcer/disabled: null, opgate.io/webhook-rules: "{}", a: b}}, certificates: {mode: cert-manager}}`,
+			check: func(t *testing.T, o objects) {
+				hooksOf(t, o) // with rules
+				for _, configuration := range []metav1.Object{
+					one[*admissionregistrationv1.MutatingWebhookConfiguration](t, o, "opgate"),
+					one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate"),
+				} {
+					annotations := configuration.GetAnnotations()
+					delete(annotations, "opgate.io/webhook-rules")
+					same(t, "annotations", annotations, map[string]string{"a": "b", "cert-manager.io/inject-ca-from": namespace + "/opgate-webhook"})
+				}
+			},
+		},
+		{
 			name:   "excluded namespaces are named besides our own",
-			values: "excludedNamespaces: [sandbox, gate, kube-system]",
+			values: "policy: {excludedNamespaces: [sandbox, gate, kube-system]}",
 			check: func(t *testing.T, o objects) {
 				for _, hook := range hooksOf(t, o) {
 					same(t, hook.Name, hook.NamespaceSelector, selectorOf(hook, namespace, "sandbox", "kube-system"))
@@ -112,6 +134,12 @@ func TestWebhookDefaults(t *testing.T) {
 		if len(hook.ClientConfig.CABundle) > 0 {
 			t.Errorf("%s has a caBundle, which is filled in at run time", hook.Name)
 		}
+	}
+	for _, configuration := range []metav1.Object{
+		one[*admissionregistrationv1.MutatingWebhookConfiguration](t, defaults, "opgate"),
+		one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, defaults, "opgate"),
+	} {
+		same(t, "whether AKS leaves its selectors alone", configuration.GetAnnotations()["admissions.enforcer/disabled"], "true")
 	}
 	ignored := slices.DeleteFunc(hooksOf(t, defaults), func(h admissionregistrationv1.ValidatingWebhook) bool {
 		return *h.FailurePolicy == admissionregistrationv1.Fail

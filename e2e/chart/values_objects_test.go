@@ -17,7 +17,7 @@ func objectCases() []valueCase {
 	return []valueCase{
 		{
 			name:   "aggregated roles are what is asked for",
-			values: "aggregateRoles: {view: false, edit: true, admin: true}",
+			values: "rbac: {aggregateRoles: {view: false, edit: true, admin: true}}",
 			check: func(t *testing.T, o objects) {
 				for role, want := range map[string]bool{"view": false, "edit": true, "admin": true} {
 					same(t, role, aggregated(t, o, role), want)
@@ -26,7 +26,7 @@ func objectCases() []valueCase {
 		},
 		{
 			name:   "nobody reads constraints unasked",
-			values: "constraintReader: {everybody: false}",
+			values: "rbac: {constraintReader: {everybody: false}}",
 			check: func(t *testing.T, o objects) {
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-constraint-reader")
 				same(t, "role to bind", one[*rbacv1.ClusterRole](t, o, "opgate-constraint-reader"), one[*rbacv1.ClusterRole](t, defaults, "opgate-constraint-reader"))
@@ -86,22 +86,25 @@ networkPolicy:
 			},
 		},
 		{
-			name:   "service monitor",
-			values: "serviceMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}",
+			name:   "quota for the priority class of the pods",
+			values: "{resourceQuota: {create: true, pods: 7}, priorityClassName: system-node-critical}",
 			check: func(t *testing.T, o objects) {
-				monitor := one[*serviceMonitor](t, o, "opgate")
-				same(t, "label", monitor.Labels["release"], "prometheus")
-				same(t, "endpoints", len(monitor.Spec.Endpoints), 1)
-				same(t, "interval", monitor.Spec.Endpoints[0].Interval, "15s")
-				for name, service := range of[*corev1.Service](o) {
-					selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-					if err != nil {
-						t.Fatal(err)
-					}
-					same(t, "whether it scrapes "+name, selector.Matches(labelSet(service.Labels)), name == "opgate-metrics")
-				}
-				same(t, "port", one[*corev1.Service](t, o, "opgate-metrics").Spec.Ports[0].Name, monitor.Spec.Endpoints[0].Port)
+				spec := one[*corev1.ResourceQuota](t, o, "opgate").Spec
+				same(t, "pods", spec.Hard.Pods().String(), "7")
+				same(t, "scopes", spec.ScopeSelector.MatchExpressions, []corev1.ScopedResourceSelectorRequirement{{
+					ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"system-node-critical"},
+				}})
 			},
+		},
+		{
+			name:   "no quota",
+			values: "resourceQuota: {create: false}",
+			check:  func(t *testing.T, o objects) { gone[*corev1.ResourceQuota](t, o, "opgate") },
+		},
+		{
+			name:   "no quota for a class that no cluster limits",
+			values: "priorityClassName: platform",
+			check:  func(t *testing.T, o objects) { gone[*corev1.ResourceQuota](t, o, "opgate") },
 		},
 		{
 			name:   "common labels are everywhere, and change no selector",
@@ -114,6 +117,25 @@ networkPolicy:
 				same(t, "label of pods", deployment.Spec.Template.Labels["team"], "platform")
 				same(t, "name of pods", deployment.Spec.Template.Labels["app.kubernetes.io/name"], "opgate")
 				same(t, "selector", deployment.Spec.Selector, deploymentOf(t, defaults).Spec.Selector)
+				same(t, "component", one[*corev1.Service](t, o, "opgate-metrics").Labels["app.kubernetes.io/component"], "metrics")
+			},
+		},
+		{
+			name: "common annotations are everywhere, and change none that the chart sets",
+			values: "{commonAnnotations: {example.com/owner: platform, helm.sh/resource-policy: none, opgate.io/webhook-rules: none, " +
+				"example.com/role: none}, serviceAccount: {annotations: {example.com/role: '7'}}, certificates: {mode: cert-manager}, " +
+				"metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}",
+			check: func(t *testing.T, o objects) {
+				for key, object := range o {
+					same(t, key, object.GetAnnotations()["example.com/owner"], "platform")
+				}
+				hooksOf(t, o) // with rules
+				same(t, "annotation of the ServiceAccount", one[*corev1.ServiceAccount](t, o, "opgate").Annotations["example.com/role"], "7")
+				same(t, "annotation of the test", one[*corev1.Pod](t, o, "opgate-test").Annotations["helm.sh/hook"], "test")
+				same(t, "annotation of a definition", definitionsOf(t, o)[policyDefinition].Annotations["helm.sh/resource-policy"], "keep")
+				if template := deploymentOf(t, o).Spec.Template; template.Annotations != nil {
+					t.Errorf("pods have annotations %v: they would be replaced when these change", template.Annotations)
+				}
 			},
 		},
 	}

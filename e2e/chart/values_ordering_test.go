@@ -71,7 +71,7 @@ ordering:
 func TestOrderingRights(t *testing.T) {
 	checkOrderingRights(t, defaults, true)
 	gone[*rbacv1.ClusterRole](t, defaults, "opgate-ordering")
-	withoutLoop := mustRender(t, `{backgroundLoop: {enabled: false}, ordering: {gatekeeper: true}}`)
+	withoutLoop := mustRender(t, `{policy: {backgroundLoop: {enabled: false}}, ordering: {gatekeeper: true}}`)
 	gone[*rbacv1.ClusterRole](t, withoutLoop, "opgate-ordering")
 	if !grants(withoutLoop, "opgate-admission", "policies", "watch") {
 		t.Error("without the loop Policies cannot be judged")

@@ -18,17 +18,41 @@ func podCases() []valueCase {
 		{name: "replicas", values: "replicas: 3", check: func(t *testing.T, o objects) {
 			same(t, "replicas", *deploymentOf(t, o).Spec.Replicas, 3)
 		}},
-		{name: "image by tag", values: "image: {repository: registry.example/opgate, tag: v9}", check: func(t *testing.T, o objects) {
-			same(t, "image", container(t, o).Image, "registry.example/opgate:v9")
+		{name: "image by tag", values: "image: {registry: registry.example:5000/mirror, repository: tools/opgate, tag: v9}", check: func(t *testing.T, o objects) {
+			checkImage(t, o, "registry.example:5000/mirror/tools/opgate:v9")
 		}},
+		{name: "image of a registry that is not named", values: "image: {registry: '', repository: registry.example/opgate, tag: v9}", check: func(t *testing.T, o objects) {
+			checkImage(t, o, "registry.example/opgate:v9")
+		}},
+		{name: "image from the mirror of all charts", values: "{global: {imageRegistry: mirror.example}, image: {registry: registry.example, tag: v9}}",
+			check: func(t *testing.T, o objects) { checkImage(t, o, "mirror.example/opgate/opgate:v9") }},
 		{name: "image by digest, whatever the tag", values: "image: {tag: v9, digest: '" + digest + "'}", check: func(t *testing.T, o objects) {
-			same(t, "image", container(t, o).Image, "ghcr.io/opgate/opgate@"+digest)
+			checkImage(t, o, "ghcr.io/opgate/opgate@"+digest)
 		}},
-		{name: "image from a private registry", values: "image: {pullPolicy: Always, pullSecrets: [one, two]}", check: func(t *testing.T, o objects) {
+		{name: "image from a private registry", values: "{image: {pullPolicy: Always}, imagePullSecrets: [one, two]}", check: func(t *testing.T, o objects) {
 			same(t, "pull policy", container(t, o).ImagePullPolicy, corev1.PullAlways)
 			same(t, "pull secrets", podOf(t, o).ImagePullSecrets, []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}})
 		}},
-		{name: "time to stop", values: "{drainDelay: 10s, drainTimeout: 30s}", check: func(t *testing.T, o objects) {
+		{name: "pull secrets in either spelling, and those of all charts", values: "{imagePullSecrets: [one, {name: two}], global: {imagePullSecrets: [{name: one}, three]}}",
+			check: func(t *testing.T, o objects) {
+				want := []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}, {Name: "three"}}
+				same(t, "pull secrets", podOf(t, o).ImagePullSecrets, want)
+				same(t, "pull secrets of the test", one[*corev1.Pod](t, o, "opgate-test").Spec.ImagePullSecrets, want)
+			}},
+		{name: "further arguments come last", values: "extraArgs: [--log-level=error, '--client-cn=a: b']", check: func(t *testing.T, o objects) {
+			args := container(t, o).Args
+			same(t, "arguments", args[len(args)-2:], []string{"--log-level=error", "--client-cn=a: b"})
+		}},
+		{name: "further variables", values: "extraEnv: [{name: HTTPS_PROXY, value: 'http://proxy:3128'}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]",
+			check: func(t *testing.T, o objects) {
+				env := container(t, o).Env
+				same(t, "variables", env[len(env)-2:], []corev1.EnvVar{
+					{Name: "HTTPS_PROXY", Value: "http://proxy:3128"},
+					{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+				})
+				same(t, "variables of the chart", env[:len(env)-2], container(t, defaults).Env)
+			}},
+		{name: "time to stop", values: "drain: {delay: 10s, timeout: 30s}", check: func(t *testing.T, o objects) {
 			same(t, "grace period", *podOf(t, o).TerminationGracePeriodSeconds, 65) // 20 s of it for requests under way
 		}},
 		{name: "ports", values: "ports: {webhook: 10250, metrics: 10251, health: 10252}", check: func(t *testing.T, o objects) {
@@ -90,7 +114,8 @@ topologySpreadConstraints:
   - {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}
   - {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}`, check: func(t *testing.T, o objects) {
 			pod := podOf(t, o)
-			same(t, "node selector", pod.NodeSelector, map[string]string{"pool": "infra"})
+			same(t, "node selector", pod.NodeSelector, map[string]string{"kubernetes.io/os": "linux", "pool": "infra"})
+			same(t, "node selector of the test", one[*corev1.Pod](t, o, "opgate-test").Spec.NodeSelector, pod.NodeSelector)
 			same(t, "tolerations", pod.Tolerations, []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}})
 			same(t, "preferred nodes", len(pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution), 1)
 			same(t, "spread", len(pod.TopologySpreadConstraints), 2)
@@ -98,6 +123,13 @@ topologySpreadConstraints:
 			same(t, "pods that are spread", pod.TopologySpreadConstraints[1].LabelSelector.MatchLabels, map[string]string{"a": "b"})
 		}},
 	}
+}
+
+// checkImage checks that the server and the test run an image.
+func checkImage(t *testing.T, o objects, want string) {
+	t.Helper()
+	same(t, "image", container(t, o).Image, want)
+	same(t, "image of the test", one[*corev1.Pod](t, o, "opgate-test").Spec.Containers[0].Image, want)
 }
 
 // memoryLimitOf is the resource that OPGATE_MEMORY_LIMIT comes from, "" where it is not set.
@@ -115,6 +147,7 @@ func memoryLimitOf(t *testing.T, o objects) string {
 func TestPodDefaults(t *testing.T) {
 	deployment, pod := deploymentOf(t, defaults), podOf(t, defaults)
 	same(t, "replicas", *deployment.Spec.Replicas, 2)
+	same(t, "node selector", pod.NodeSelector, map[string]string{"kubernetes.io/os": "linux"})
 	rolling := deployment.Spec.Strategy.RollingUpdate
 	if deployment.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || rolling.MaxUnavailable.IntValue() != 0 || rolling.MaxSurge.IntValue() != 1 {
 		t.Errorf("strategy is %+v", deployment.Spec.Strategy)

@@ -25,16 +25,16 @@ var orderingDefinitions = []string{"policies.policy.open-cluster-management.io",
 // serverCases are values that say what the server does.
 func serverCases() []valueCase {
 	return []valueCase{
-		flagCase("approvalMode", "deny", "approval-mode"),
-		flagCase("backstop", "audit", "backstop"),
-		flagCase("ungoverned", "hold", "ungoverned"),
-		flagCase("escapes", "remove", "escapes"),
-		flagCase("defaultNamespace", "operators", "operator-policy-default-namespace"),
-		flagCase("statusHistoryLength", "3", "operator-policy-status-history-length"),
+		flagCase("policy.approvalMode", "deny", "approval-mode"),
+		flagCase("policy.backstop", "audit", "backstop"),
+		flagCase("policy.ungoverned", "hold", "ungoverned"),
+		flagCase("policy.escapes", "remove", "escapes"),
+		flagCase("policy.defaultNamespace", "operators", "operator-policy-default-namespace"),
+		flagCase("policy.statusHistoryLength", "3", "operator-policy-status-history-length"),
 		flagCase("log.level", "debug", "log-level"),
 		flagCase("log.format", "console", "log-format"),
-		flagCase("drainDelay", "20s", "drain-delay"),
-		flagCase("drainTimeout", "30s", "drain-timeout"),
+		flagCase("drain.delay", "20s", "drain-delay"),
+		flagCase("drain.timeout", "30s", "drain-timeout"),
 		flagCase("certificates.selfManaged.caLifetime", "720h", "ca-lifetime"),
 		flagCase("certificates.selfManaged.certificateLifetime", "24h", "certificate-lifetime"),
 		flagCase("certificates.selfManaged.caOverlap", "1h30m", "ca-overlap"),
@@ -53,7 +53,7 @@ webhooks:
 		},
 		{
 			name:   "metrics with names for those who may read them",
-			values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}",
+			values: "metrics: {secure: true, serviceMonitor: {enabled: true}}",
 			check: func(t *testing.T, o objects) {
 				same(t, "--metrics-secure", flagsOf(t, o)["metrics-secure"], []string{"true"})
 				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-metrics").Rules, []rbacv1.PolicyRule{
@@ -61,6 +61,9 @@ webhooks:
 				})
 				same(t, "rules of readers", one[*rbacv1.ClusterRole](t, o, "opgate-metrics-reader").Rules, []rbacv1.PolicyRule{
 					{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}},
+				})
+				same(t, "rules for the log level", one[*rbacv1.ClusterRole](t, o, "opgate-log-level").Rules, []rbacv1.PolicyRule{
+					{NonResourceURLs: []string{"/debug/log-level"}, Verbs: []string{"get", "put"}},
 				})
 				endpoint := one[*serviceMonitor](t, o, "opgate").Spec.Endpoints[0]
 				same(t, "scheme", endpoint.Scheme, "https")
@@ -70,7 +73,7 @@ webhooks:
 		},
 		{
 			name:   "without the loop there are fewer permissions",
-			values: "backgroundLoop: {enabled: false}",
+			values: "policy: {backgroundLoop: {enabled: false}}",
 			check: func(t *testing.T, o objects) {
 				same(t, "--background-loop", flagsOf(t, o)["background-loop"], []string{"false"})
 				gone[*rbacv1.ClusterRole](t, o, "opgate-loop")
@@ -87,7 +90,7 @@ webhooks:
 		},
 		{
 			name:   "without the backstop there are fewer permissions",
-			values: "backstop: off", // which is false, without quotes
+			values: "policy: {backstop: off}", // which is false, without quotes
 			check: func(t *testing.T, o objects) {
 				same(t, "--backstop", flagsOf(t, o)["backstop"], []string{"off"})
 				gone[*rbacv1.ClusterRole](t, o, "opgate-backstop")
@@ -96,16 +99,41 @@ webhooks:
 		},
 		{
 			name:   "without consent there are fewer permissions",
-			values: "consent: {enabled: false}",
+			values: "policy: {consent: {enabled: false}}",
 			check: func(t *testing.T, o objects) {
 				gone[*rbacv1.ClusterRole](t, o, "opgate-contents")
 				gone[*rbacv1.ClusterRoleBinding](t, o, "opgate-contents")
 			},
 		},
 		{
+			name:   "reports",
+			values: "policy: {reports: {enabled: true}}",
+			check: func(t *testing.T, o objects) {
+				same(t, "--reports", flagsOf(t, o)["reports"], []string{"true"})
+				same(t, "rules", one[*rbacv1.ClusterRole](t, o, "opgate-reports").Rules, []rbacv1.PolicyRule{
+					{APIGroups: []string{"openreports.io"}, Resources: []string{"reports"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+					{
+						APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"},
+						ResourceNames: []string{"opgate-reports"}, Verbs: []string{"list", "watch"},
+					},
+				})
+				one[*rbacv1.ClusterRoleBinding](t, o, "opgate-reports")
+			},
+		},
+		{
+			name:   "reports need the loop",
+			values: "policy: {reports: {enabled: true}, backgroundLoop: {enabled: false}}",
+			check: func(t *testing.T, o objects) {
+				gone[*rbacv1.ClusterRole](t, o, "opgate-reports")
+				if flags := flagsOf(t, o)["reports"]; len(flags) > 0 {
+					t.Errorf("--reports=%q", flags)
+				}
+			},
+		},
+		{
 			name: "look-ups of templates",
 			values: `
-templates:
+policy:
   lookupRules:
     - {apiGroups: [""], resources: [configmaps], resourceNames: [versions], verbs: [get, list, watch]}`,
 			check: func(t *testing.T, o objects) {

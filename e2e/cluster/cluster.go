@@ -32,10 +32,11 @@ type Cluster struct {
 	users    map[User]*account
 	masters  client.Client // system:masters: for the harness itself, never for a test
 
-	mu    sync.Mutex
-	gates []*Gate
-	loop  bool // whether one of them had a loop
-	ends  []func() error
+	mu      sync.Mutex
+	gates   []*Gate
+	loop    bool // whether one of them had a loop
+	reports bool // whether one of them wrote Reports
+	ends    []func() error
 	// secureMetrics is whether one of them had these.
 	secureMetrics bool
 
@@ -79,9 +80,10 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	definitions, own := olmCRDs(), c.checkout.CRDs()
+	definitions, olm := olmCRDs()
+	own := c.checkout.CRDs()
 	if opts.WithoutOLM {
-		definitions = nil
+		definitions, olm = nil, ""
 	}
 	if opts.Bare {
 		own = ""
@@ -89,7 +91,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if opts.OpenShift != "" {
 		definitions = append(definitions, clusterVersions())
 	}
-	if err := installCRDs(ctx, c.plane.masters(), own, definitions); err != nil {
+	if err := installCRDs(ctx, c.plane.masters(), definitions, own, olm); err != nil {
 		return err
 	}
 	if opts.OpenShift != "" {

@@ -73,6 +73,13 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 		}
 		server.Configure().Set("admission-control-config-file", config)
 	}
+	if opts.Node && !opts.WebhookClient {
+		config, err := writeQuotaConfig(dir)
+		if err != nil {
+			return nil, fmt.Errorf("start control plane: %w", err)
+		}
+		server.Configure().Set("admission-control-config-file", config)
+	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)
 		if err != nil {

@@ -11,21 +11,23 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/opgate/opgate/e2e/assets"
 )
 
 // InstallOLM creates OLM's resource definitions where Options left them out, and waits until all are served.
 func (c *Cluster) InstallOLM(ctx context.Context) error {
-	options := envtest.CRDInstallOptions{CRDs: olmCRDs(), MaxTime: componentTimeout}
-	if _, err := envtest.InstallCRDs(c.plane.masters(), options); err != nil {
-		return fmt.Errorf("install CRDs: %w", errors.Join(err, ctx.Err()))
-	}
-	return nil
+	definitions, dir := olmCRDs()
+	return installCRDs(ctx, c.plane.masters(), definitions, dir)
 }
 
-// installCRDs creates resource definitions and those in dir, if it is given, and waits until all are served.
-func installCRDs(ctx context.Context, config *rest.Config, dir string, definitions []*apiextensionsv1.CustomResourceDefinition) error {
-	options := envtest.CRDInstallOptions{CRDs: definitions, MaxTime: componentTimeout}
-	if dir != "" {
+// installCRDs creates resource definitions and those in the directories that are given, and waits until all are served.
+func installCRDs(ctx context.Context, config *rest.Config, definitions []*apiextensionsv1.CustomResourceDefinition, dirs ...string) error {
+	options := envtest.CRDInstallOptions{CRDs: definitions, MaxTime: componentTimeout, ErrorIfPathMissing: true}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
 		manifests, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 		if err != nil {
 			return fmt.Errorf("install CRDs: %w", err)
@@ -33,7 +35,7 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string, definitio
 		if len(manifests) == 0 {
 			return fmt.Errorf("install CRDs: no *.yaml in %s: %w", dir, os.ErrNotExist)
 		}
-		options.Paths, options.ErrorIfPathMissing = []string{dir}, true
+		options.Paths = append(options.Paths, dir)
 	}
 	if _, err := envtest.InstallCRDs(config, options); err != nil {
 		return fmt.Errorf("install CRDs: %w", errors.Join(err, ctx.Err()))
@@ -41,8 +43,12 @@ func installCRDs(ctx context.Context, config *rest.Config, dir string, definitio
 	return nil
 }
 
-// olmCRDs are the resource definitions of OLM, as its own API module publishes them.
-func olmCRDs() []*apiextensionsv1.CustomResourceDefinition {
+// olmCRDs are the resource definitions of OLM: those that its own API module publishes, or those in the directory of the OLM that
+// assets.OLMVariable names.
+func olmCRDs() (definitions []*apiextensionsv1.CustomResourceDefinition, dir string) {
+	if dir = assets.OLMCRDs(); dir != "" {
+		return nil, dir
+	}
 	return []*apiextensionsv1.CustomResourceDefinition{
 		crds.CatalogSource(),
 		crds.ClusterServiceVersion(),
@@ -52,5 +58,5 @@ func olmCRDs() []*apiextensionsv1.CustomResourceDefinition {
 		crds.OperatorCondition(),
 		crds.OperatorGroup(),
 		crds.Subscription(),
-	}
+	}, ""
 }

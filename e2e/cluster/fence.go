@@ -22,6 +22,9 @@ const fenceTimeout = speed.Wait
 // fenceLabel marks the one object that a fence stops.
 const fenceLabel = "e2e.opgate.io/fence"
 
+// WaitForWebhooks waits until the API server acts on every webhook configuration written so far.
+func (c *Cluster) WaitForWebhooks(ctx context.Context) error { return waitForWebhooks(ctx, c.masters) }
+
 // waitForWebhooks waits until the API server acts on every webhook configuration written so far.
 //
 // The API server watches the configurations of a kind, and sees them in the order in which they were written. So a

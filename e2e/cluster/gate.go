@@ -35,7 +35,10 @@ type GateOptions struct {
 	Loop bool
 	// SecureMetrics serves metrics by HTTPS, with names of policies, to those who may get them.
 	SecureMetrics bool
-	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then.
+	// Reports is whether Opgate writes Reports of OpenReports. InstallReports adds the definitions and the rights.
+	Reports bool
+	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then. The webhooks are in effect, as after a
+	// replica that has been ready.
 	Unready bool
 	// OLMIdentity is OLM's user name for Opgate and the webhook configurations. Default: OLMUserName.
 	OLMIdentity string
@@ -123,6 +126,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		"--drain-delay", "0s",
 		"--drain-timeout", "0s",
 		"--metrics-secure=" + strconv.FormatBool(opts.SecureMetrics),
+		"--reports=" + strconv.FormatBool(opts.Reports),
 		"--background-loop=" + strconv.FormatBool(opts.Loop),
 		"--namespace", OpgateNamespace,
 		"--olm-identity", opts.OLMIdentity,
@@ -144,7 +148,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 		}
 	}
 	c.gates = append(c.gates, gate)
-	c.loop = c.loop || opts.Loop
+	c.loop, c.reports = c.loop || opts.Loop, c.reports || opts.Reports
 	c.secureMetrics = c.secureMetrics || opts.SecureMetrics
 	return gate, nil
 }
@@ -160,7 +164,7 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) e
 	if err := c.installConversion(ctx, gate.WebhookURL(), gate.ca); err != nil {
 		return err
 	}
-	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.ca, olm: opts.OLMIdentity}); err != nil {
+	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.ca, olm: opts.OLMIdentity, inEffect: opts.Unready}); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.log, "the API server asks opgate")

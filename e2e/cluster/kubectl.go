@@ -67,6 +67,30 @@ func (c *Cluster) RunOpgate(ctx context.Context, command Command) (Result, error
 	return result, nil
 }
 
+// RunPlugin runs the real kubectl with opgate as its plugin, as users do: Args begin with "opgate". The default of the kubeconfig is
+// Kubeconfig. An exit code other than 0 is a result, as for Run.
+func (c *Cluster) RunPlugin(ctx context.Context, kubeconfig string, command Command) (Result, error) {
+	plugins := filepath.Join(c.dir, "plugins")
+	if err := os.MkdirAll(plugins, 0o700); err != nil {
+		return Result{}, err
+	}
+	for _, name := range []string{"kubectl-opgate", "kubectl_complete-opgate"} {
+		if err := os.Symlink(c.Opgate(), filepath.Join(plugins, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return Result{}, err
+		}
+	}
+	if kubeconfig == "" {
+		kubeconfig = c.Kubeconfig()
+	}
+	// What the caller sets comes last, and wins: PATH may name another plugin.
+	command.Env = append([]string{"KUBECONFIG=" + kubeconfig, "PATH=" + plugins + string(os.PathListSeparator) + os.Getenv("PATH")}, command.Env...)
+	result, err := c.execute(ctx, c.assets.Kubectl(), command)
+	if err != nil {
+		return result, fmt.Errorf("kubectl opgate: %w", err)
+	}
+	return result, nil
+}
+
 // home is the home directory of executed programs. It is not the user's: their ~/.kube, kuberc, plugins, charts and
 // environment have no effect.
 func (c *Cluster) home() string { return filepath.Join(c.dir, "home") }

@@ -89,6 +89,13 @@ func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	if c.secureMetrics {
 		also = append(also, MetricsRules()...)
 	}
+	if c.reports {
+		reports, err := reportsRules()
+		if err != nil {
+			return nil, err
+		}
+		also = append(also, reports...)
+	}
 	rules, err := shippedRules(roles...)
 	return append(rules, also...), err
 }

@@ -140,7 +140,11 @@ func (c *Cluster) states(ctx context.Context) (map[string]state, error) {
 func stateOf(ctx context.Context, c client.Client, kind *snapshot.Kind) (state, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersionKind)
-	if err := c.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: kind.Selector}}); err != nil {
+	options := &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: kind.Selector}}
+	if kind.Named != "" {
+		options.Namespace, options.Raw.FieldSelector = OpgateNamespace, "metadata.name="+kind.Named
+	}
+	if err := c.List(ctx, list, options); err != nil {
 		return state{}, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	s := state{listed: list.ResourceVersion, count: len(list.Items)}

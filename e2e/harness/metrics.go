@@ -26,7 +26,13 @@ func (e *Env) NewScraper(t testing.TB, name string, may bool) string {
 
 // Scrape reads metrics with a token, or without one.
 func (e *Env) Scrape(ctx context.Context, token string) (code int, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.Gate.MetricsURL(), nil)
+	return e.Request(ctx, http.MethodGet, "/metrics", token, "")
+}
+
+// Request sends a request to the server of metrics, with a token or without one.
+func (e *Env) Request(ctx context.Context, method, path, token, content string) (code int, body string, err error) {
+	target := strings.TrimSuffix(e.Gate.MetricsURL(), "/metrics") + path
+	request, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(content))
 	if err != nil {
 		return 0, "", err
 	}

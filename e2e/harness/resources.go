@@ -56,6 +56,7 @@ var (
 		"Policy":                Policies,
 		"PolicySet":             policySets,
 		"Namespace":             namespaces,
+		"ConfigMap":             {Version: "v1", Resource: "configmaps"},
 	}
 )
 

@@ -67,6 +67,9 @@ func FindBase(ctx context.Context, ref string, log io.Writer) (Base, error) {
 	}}, nil
 }
 
+// Pulled returns the name of the base and the digest that it had, "" for Scratch.
+func (b Base) Pulled() (name string, digest v1.Hash) { return b.name, b.digest }
+
 // annotations name the base, as the OCI image specification wants it.
 func (b Base) annotations() map[string]string {
 	if b.name == "" {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -26,16 +25,18 @@ func TestInstall(t *testing.T) {
 	t.Parallel()
 	s := startSite(t)
 
-	// Nothing can start yet: no node has the image.
-	s.helm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", quick+",image.repository=registry.invalid/opgate")
-	t.Run("without a ready pod nothing else is locked", func(t *testing.T) { s.wantOnlyOursLocked(t) })
-
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.repository="+repository, "--wait")
+	s.install(t)
 	namespace := s.govern(t)
 	t.Run("it judges", func(t *testing.T) {
 		s.wantGate(t, namespace)
 		harness.WantRefused(t, s.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"apply", "-f", "-"},
 			harness.DeniedBy, "OperatorPolicy policies/"+namespace, "(subscription/catalog)")
+	})
+	t.Run("helm test", func(t *testing.T) {
+		for _, step := range shellSteps(t, "../../docs/install.md", "helm test opgate") {
+			s.shell(t, step)
+		}
+		s.wantVerified(t)
 	})
 	t.Run("it converts", func(t *testing.T) {
 		got := s.admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
@@ -66,32 +67,6 @@ func TestInstall(t *testing.T) {
 	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
 	s.wantNothingForbidden(t)
 	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
-}
-
-// wantOnlyOursLocked checks that with webhooks that do not answer, the API server accepts everything but what Opgate judges.
-func (s *site) wantOnlyOursLocked(t *testing.T) {
-	namespace := s.NewNamespace(t)
-	harness.Eventually(t, "what nobody judges is refused", func(ctx context.Context) error {
-		err := s.attempt(ctx, tries(namespace)[0])
-		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-			return fmt.Errorf("got %w", err)
-		}
-		return nil
-	})
-	for _, object := range []*unstructured.Unstructured{
-		harness.Object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: free, namespace: %s}}`, namespace),
-		harness.Object(`{apiVersion: v1, kind: Secret, metadata: {name: free, namespace: kube-system}}`),
-		harness.Object(`{apiVersion: v1, kind: Namespace, metadata: {name: free}}`),
-		harness.Object(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: free, namespace: %s}, spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}}}`, namespace),
-		harness.Object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: free}}`),
-		harness.Object(`{apiVersion: operators.coreos.com/v2, kind: OperatorCondition, metadata: {name: free, namespace: %s}}`, namespace),
-		// Ours, in the one namespace that is never judged.
-		harness.Object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {name: free, namespace: %s}, spec: {name: etcd, source: a, sourceNamespace: olm}}`, cluster.OpgateNamespace),
-	} {
-		if result, err := s.Kubectl(t.Context(), cluster.Admin, harness.AsJSON(t, object), "create", "--dry-run=server", "-f", "-"); err != nil || result.ExitCode != 0 {
-			t.Errorf("%s %s: %s (%v)", object.GetKind(), object.GetName(), result.Stderr, err)
-		}
-	}
 }
 
 // overwrite damages what the pods have filled in.
@@ -136,7 +111,7 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
 	s.underLoad(t, namespace, func() {
 		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", quick, "--wait")
 	})

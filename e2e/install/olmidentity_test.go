@@ -86,6 +86,8 @@ func TestA1ChartFindsOLM(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses(t, "OLM was not found: there is no Deployment olm-operator")
+		refuses(t, "On a hosted control plane (HyperShift, ROSA HCP, ARO HCP), set olm.identity to the user that OLM authenticates as: system:admin")
+		renders(t, "system:admin", "", "--set", "olm.identity=system:admin")
 		renders(t, cluster.OLMUserName, "", "--set", "olm.identity="+cluster.OLMUserName)
 	})
 }

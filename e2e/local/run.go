@@ -55,7 +55,11 @@ func Run(ctx context.Context, log io.Writer, opts Options) (err error) {
 			return err
 		}
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: l.run(), Log: out})
+	plane, err := assets.Find(ctx, assets.Options{Log: out, AnyPatch: true})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Assets: plane, Dir: l.run(), Log: out})
 	if err != nil {
 		return err
 	}

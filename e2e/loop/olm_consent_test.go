@@ -10,10 +10,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -62,8 +63,14 @@ const rebuilt = "rebuilt"
 
 // loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
 func loopConsent(t *testing.T) {
-	e := startLoopOLM(t, cluster.GateOptions{Loop: true}, []olm.Package{
+	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, []olm.Package{
 		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"),
+	}, func(e *harness.Env) {
+		for _, install := range []func(context.Context) error{e.InstallReports, e.GrantReports} {
+			if err := install(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 	if _, err := e.OLM.AddCatalog(t.Context(), rebuilt,
 		growing("vessel", "vesseloperator", false, "*", "impersonate"), growing("anchor", "anchoroperator", true, "*", "impersonate")); err != nil {
@@ -101,6 +108,7 @@ func heldUpgrade(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured, 
 		t.Fatalf("the refusal names no digest: %s", refusal)
 	}
 	wantSameDiff(t, e, plan, digest)
+	wantShown(t, e, plan, p, csv, digest)
 	return plan, digest
 }
 
@@ -122,36 +130,12 @@ func approve(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, d
 	return got.Stdout + got.Stderr
 }
 
-// wantSameDiff compares a plan by opgate diff, on the cluster and from files.
-func wantSameDiff(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, digest string) {
-	t.Helper()
-	dump := strings.Join([]string{
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "installplans,clusterserviceversions,subscriptions.operators.coreos.com", "-n", plan.GetNamespace(), "-o", "yaml"),
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "configmaps", "-n", cluster.OLMNamespace, "-l", "olm.managed=true", "-o", "yaml"),
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "customresourcedefinitions,clusterroles,clusterrolebindings,priorityclasses", "-o", "yaml"),
-	}, "\n---\n")
-	name := plan.GetNamespace() + "/" + plan.GetName()
-	var texts []string
-	for _, args := range [][]string{{"diff", name}, {"diff", name, "-f", "-"}} {
-		got, err := e.RunOpgate(t.Context(), cluster.Command{Args: args, Stdin: dump})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.ExitCode != 1 || !strings.Contains(got.Stdout, digest) || !strings.Contains(got.Stdout, "3 differences") {
-			t.Errorf("opgate %s ends with exit code %d: %s%s\nwant 3 differences and digest %s", args, got.ExitCode, got.Stdout, got.Stderr, digest)
-		}
-		texts = append(texts, got.Stdout)
-	}
-	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
-		t.Errorf("the cluster and its files differ: (-cluster +files)\n%s", diff)
-	}
-}
-
 // upgradeReviewed follows a package from its first version to its last one.
 func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	namespace, second := e.NewNamespace(t), e.NewNamespace(t)
 	p := consentPolicy(namespace, pkg, csv)
-	_, digest := heldUpgrade(t, e, p, csv)
+	plan, digest := heldUpgrade(t, e, p, csv)
+	wantEvent(t, e, plan, "Warning Held opgate "+csv+".v0.9.4 is held by OperatorPolicy policies/"+p.GetName()+" (plan/consent): accept "+digest+" in ")
 
 	// Other contents of the same name have another digest, so that they are held all the same.
 	other := harness.WithField(consentPolicy(second, pkg, csv, digest), rebuilt, "spec", "subscription", "source")
@@ -159,8 +143,12 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	if otherDigest == digest {
 		t.Errorf("a version that asks for more has the same digest %s", digest)
 	}
+	began := time.Now()
 	e.Edit(t, p, fmt.Sprintf(`{"spec":{"consent":{"accepted":["%s"]}}}`, digest))
+	waitForApproval(t, e, plan)
+	t.Logf("%s was approved within %s of the digest in the policy", plan.GetName(), time.Since(began).Round(time.Millisecond))
 	e.WaitForCSV(t, namespace, csv+".v0.9.4")
+	wantEvent(t, e, plan, "Normal Approved opgate consent to "+csv+".v0.9.4 "+digest+" by spec.consent.accepted of OperatorPolicy policies/"+p.GetName()+" (plan/consent); ")
 	// The next version changes nothing, so it is not reviewed.
 	e.WaitForCSV(t, namespace, csv+".v0.9.5")
 	waitForPolicy(t, e, p, is(compliant), has(csv+".v0.9.5"))
@@ -168,8 +156,21 @@ func upgradeReviewed(t *testing.T, e *harness.OLMEnv, pkg, csv string) {
 	// The definition, which both namespaces share, has lost its version by now: what is left of the change has a digest of its own.
 	refusal := approve(t, e, otherPlan, otherDigest, 1, "(plan/consent)", "secrets")
 	approve(t, e, otherPlan, digestPattern.FindString(refusal), 0, "approved, with consent to "+digestPattern.FindString(refusal))
+	wantEvent(t, e, otherPlan, `Normal Approved opgate by user "admin"; consent to `+csv+".v0.9.4 "+digestPattern.FindString(refusal)+` by annotation opgate.io/consent of user "admin"`)
 	e.WaitForCSV(t, second, csv+".v0.9.5")
 	waitForPolicy(t, e, other, is(compliant), has(csv+".v0.9.5"))
+}
+
+// wantEvent waits until kubectl describe shows an event on a plan that begins with a text.
+func wantEvent(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, begins string) {
+	t.Helper()
+	e.Eventually(t, "see the event on "+plan.GetName(), func(ctx context.Context) error {
+		lines, err := eventsOf(ctx, e.Env, plan.GetNamespace(), "installplan", plan.GetName())
+		if err == nil && !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, begins) }) {
+			err = fmt.Errorf("there are\n%s\nwant %s", strings.Join(lines, "\n"), begins)
+		}
+		return err
+	})
 }
 
 // editedAfterApproval edits what OLM unpacked between the approval and the installation.

@@ -33,6 +33,7 @@ var controllers = []string{
 	"job-controller",
 	"namespace-controller",
 	"replicaset-controller",
+	"resourcequota-controller",
 	"serviceaccount-controller",
 }
 

@@ -30,9 +30,12 @@ type Container struct {
 	Kubeconfig string
 }
 
-// Opgate is the program that runs in place of Opgate's image.
+// Opgate is the program that runs in place of Opgate's image. Commands other than serve listen nowhere.
 func Opgate(path string) Program {
 	return Program{Path: path, Args: func(c Container) []string {
+		if args := c.Pod.Spec.Containers[0].Args; len(args) == 0 || args[0] != "serve" {
+			return nil
+		}
 		return []string{
 			"--kubeconfig", c.Kubeconfig,
 			"--webhook-bind-address", c.Addresses["webhook"],

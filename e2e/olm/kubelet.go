@@ -33,11 +33,13 @@ type kubelet struct {
 	// config is that of the client, who may impersonate others.
 	config *rest.Config
 	images *images
-	log    io.Writer
-	stop   func()
+	// node is whether a node runs the pods of Deployments.
+	node bool
+	log  io.Writer
+	stop func()
 }
 
-func startKubelet(ctx context.Context, config *rest.Config, images *images, log io.Writer) (*kubelet, error) {
+func startKubelet(ctx context.Context, config *rest.Config, images *images, node bool, log io.Writer) (*kubelet, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,7 @@ func startKubelet(ctx context.Context, config *rest.Config, images *images, log 
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = managedLabel + "=true"
 	}))
-	k := &kubelet{client: client, config: config, images: images, log: log, stop: func() { cancel(); factory.Shutdown() }}
+	k := &kubelet{client: client, config: config, images: images, node: node, log: log, stop: func() { cancel(); factory.Shutdown() }}
 	for _, informer := range []cache.SharedInformer{factory.Apps().V1().Deployments().Informer(), factory.Batch().V1().Jobs().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { k.observe(ctx, object) },
@@ -78,7 +80,7 @@ func (k *kubelet) observe(ctx context.Context, object any) {
 
 // run writes the status of the pods of a Deployment.
 func (k *kubelet) run(ctx context.Context, deployment *appsv1.Deployment) error {
-	if deployment.Status.ObservedGeneration == deployment.Generation {
+	if k.node || deployment.Status.ObservedGeneration == deployment.Generation {
 		return nil
 	}
 	deployment.Status = deploymentStatus(Outcome(deployment.Spec.Template.Annotations[outcomeAnnotation]), *deployment.Spec.Replicas)
@@ -150,8 +152,11 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	if _, err := configMaps.Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	created := job.CreationTimestamp
-	job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &created, CompletionTime: &created}
+	started := &job.CreationTimestamp
+	if job.Status.StartTime != nil { // by the controller of Jobs, where one runs
+		started = job.Status.StartTime
+	}
+	job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: started, CompletionTime: started}
 	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
 		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
 	}

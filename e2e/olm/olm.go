@@ -43,6 +43,8 @@ type Options struct {
 	Packages []Package
 	// WithoutPackageServer leaves PackageManifests unregistered in the API server.
 	WithoutPackageServer bool
+	// Node is whether a node runs the pods of operators. Default: every Deployment has the status that its Package says.
+	Node bool
 	// Log receives progress lines. Default: none.
 	Log io.Writer
 }
@@ -111,7 +113,7 @@ func (o *OLM) start(ctx context.Context, opts Options) error {
 	if o.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if o.kubelet, err = startKubelet(ctx, config, &o.images, o.log); err != nil {
+	if o.kubelet, err = startKubelet(ctx, config, &o.images, opts.Node, o.log); err != nil {
 		return err
 	}
 	kubeconfig, err := o.writeKubeconfig()
@@ -242,8 +244,8 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
 			return o.cluster.StartCompanion(ctx, "olm", variables, o.assets.Operator, "--namespace", cluster.OLMNamespace,
-				// It logs elsewhere, but leftover processes are distinguished by the directory in their arguments.
-				"--log_dir", filepath.Join(o.cluster.Dir(), "olm"))
+				// No namespace has that name, but leftover processes are distinguished by the directory in their arguments.
+				"--protectedCopiedCSVNamespaces", filepath.Join(o.cluster.Dir(), "olm"))
 		},
 	}} {
 		if err := o.add(operator).run(ctx); err != nil {

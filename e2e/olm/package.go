@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // Channel is the only channel of a package by default.
@@ -62,6 +63,8 @@ type Package struct {
 	Deprecated Deprecations
 	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
 	Pods Outcome
+	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML. Default: none.
+	Bundles map[string]map[string][]byte
 }
 
 // Property is one of a bundle. Value is what becomes its JSON.
@@ -135,6 +138,9 @@ func (p Package) plural() string { return strings.ToLower(p.Owns) + "s" }
 
 // manifests are the objects of a version, by file name. OLM itself fills in which version it replaces.
 func (p Package) manifests(release string) map[string][]byte {
+	if made := p.Bundles[release]; made != nil {
+		return made
+	}
 	p = p.release(release)
 	manifests := map[string][]byte{"clusterserviceversion.json": mustEncode(p.clusterServiceVersion(release))}
 	if p.Owns != "" {
@@ -146,8 +152,14 @@ func (p Package) manifests(release string) map[string][]byte {
 	return manifests
 }
 
-// clusterServiceVersion is an operator of one Deployment.
+// clusterServiceVersion is an operator of one Deployment, or that of a bundle which was made elsewhere.
 func (p Package) clusterServiceVersion(release string) *operatorsv1alpha1.ClusterServiceVersion {
+	for _, manifest := range p.Bundles[release] {
+		csv := &operatorsv1alpha1.ClusterServiceVersion{}
+		if err := yaml.Unmarshal(manifest, csv); err == nil && csv.Kind == operatorsv1alpha1.ClusterServiceVersionKind {
+			return csv
+		}
+	}
 	csv := &operatorsv1alpha1.ClusterServiceVersion{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion,

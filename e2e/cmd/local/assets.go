@@ -15,8 +15,8 @@ func newAssetsCommand() *cobra.Command {
 		Use:   "assets",
 		Short: "Get the binaries of the control plane and print where they are",
 		Long: `Find or build kube-apiserver, etcd and kubectl, and print the directory that they are in. With --olm, build OLM's
-operators and its catalog server as well, with --install what an installation is tested with: kube-controller-manager, helm and
-cert-manager. These stay in the cache, where tests find them.
+operators and its catalog server as well, with --install what an installation is tested with: kube-controller-manager, helm,
+cert-manager and Prometheus. These stay in the cache, where tests find them.
 
 "go test" hides progress and has a time limit, so this is called before it:
 
@@ -43,7 +43,7 @@ cert-manager. These stay in the cache, where tests find them.
 		},
 	}
 	cmd.Flags().BoolVar(&olm, "olm", false, "get OLM's binaries as well")
-	cmd.Flags().BoolVar(&install, "install", false, "get kube-controller-manager, helm and cert-manager as well")
+	cmd.Flags().BoolVar(&install, "install", false, "get kube-controller-manager, helm, cert-manager and Prometheus as well")
 	return cmd
 }
 
@@ -54,6 +54,12 @@ func findInstall(ctx context.Context, options assets.Options) error {
 	if _, err := assets.FindHelm(ctx, options); err != nil {
 		return err
 	}
-	_, err := assets.FindCertManager(ctx, options)
+	if _, err := assets.FindHelm3(ctx, options); err != nil { // after Helm 4, with which it shares most packages
+		return err
+	}
+	if _, err := assets.FindCertManager(ctx, options); err != nil {
+		return err
+	}
+	_, err := assets.FindPrometheus(ctx, options)
 	return err
 }

@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// servers is the first argument that makes the test's binary one of the servers.
+const servers = "opgate-bench-server"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == servers {
+		if err := Serve(context.Background(), os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func options(t *testing.T) Options {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Program: []string{program, servers}, Rounds: 1, Policies: []int{1, 20}, Reviews: 1, Revision: "v0 <&>", Now: time.Now}
+}
+
+// TestRun runs one round of a few reviews, which Opgate has to allow, after one of each size that it has to deny. It looks at no time.
+func TestRun(t *testing.T) {
+	report, err := Run(t.Context(), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"S": 4 << 10, "M": 84 << 10, "L": 2458 << 10}
+	var rows []string
+	for _, row := range report.Rows {
+		rows = append(rows, row.Size+" "+row.Server)
+		if row.Body < want[row.Size] || row.Body > want[row.Size]*5/4+1024 {
+			t.Errorf("a body of size %s has %d bytes, want about %d", row.Size, row.Body, want[row.Size])
+		}
+		if row.CPU <= 0 || row.Allocations <= 0 || row.Allocated <= 0 || row.P50 <= 0 || row.P99 < row.P50 || row.OfEmpty.Estimate <= 0 {
+			t.Errorf("something was not measured: %+v", row)
+		}
+	}
+	var every []string
+	for _, size := range SizeNames() {
+		for _, server := range []string{"TLS echo", "empty webhook", "typed decode", "Opgate, 1 policy", "Opgate, 20 policies"} {
+			every = append(every, size+" "+server)
+		}
+	}
+	if !slices.Equal(rows, every) {
+		t.Errorf("rows %q, want %q", rows, every)
+	}
+	if len(report.Goals) != 9 {
+		t.Errorf("%d goals, want 9", len(report.Goals))
+	}
+	for _, goal := range report.Goals {
+		if goal.Met || goal.Got.High != nil {
+			t.Errorf("one round has no interval: %+v", goal)
+		}
+	}
+	outputs(t, report)
+}
+
+// outputs writes a report in each form.
+func outputs(t *testing.T, report *Report) {
+	t.Helper()
+	var table, data, plot bytes.Buffer
+	if err := errors.Join(report.Table(&table), report.JSON(&data), report.SVG(&plot)); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(table.String(), "not known"); n != len(report.Goals) {
+		t.Errorf("the table has %d goals that are not known, want %d:\n%s", n, len(report.Goals), table.String())
+	}
+	var read Report
+	if err := json.Unmarshal(data.Bytes(), &read); err != nil || len(read.Rows) != len(report.Rows) {
+		t.Errorf("%d rows in JSON, %v", len(read.Rows), err)
+	}
+	bars := 0
+	for d := xml.NewDecoder(&plot); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the plot is not XML: %v", err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "g" {
+			bars++
+		}
+	}
+	if bars != len(report.Rows) {
+		t.Errorf("%d bars, want %d", bars, len(report.Rows))
+	}
+}
+
+// TestVerdictsAreCompared has a server that does not refuse what Opgate does, in the place of Opgate.
+func TestVerdictsAreCompared(t *testing.T) {
+	size := sizeNamed("S")
+	if err := size.build(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := start(t.Context(), kind{floor: empty}, options(t).Program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.end()
+	if err := s.check(t.Context(), size); err != nil {
+		t.Error(err)
+	}
+	s.kind = kind{policies: 1}
+	if err := s.check(t.Context(), size); err == nil || !strings.Contains(err.Error(), "want allowed false") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for want, edit := range map[string]func(*Options){
+		`"XL" is not one of S, M, L`: func(o *Options) { o.Sizes = []string{"S", "XL"} },
+		"0 rounds":                   func(o *Options) { o.Rounds = 0 },
+		"0 policies":                 func(o *Options) { o.Policies = []int{0} },
+		"-1 reviews":                 func(o *Options) { o.Reviews = -1 },
+		"Program and Now":            func(o *Options) { o.Now = nil },
+	} {
+		o := options(t)
+		edit(&o)
+		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %s", err, want)
+		}
+	}
+}
+
+// TestServerThatDoesNotStart has its log in the error.
+func TestServerThatDoesNotStart(t *testing.T) {
+	_, err := start(t.Context(), kind{floor: "cache"}, options(t).Program)
+	if err == nil || !strings.Contains(err.Error(), `"cache" is neither`) {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,265 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// opgate runs kubectl with the plugin, and expects an exit code.
+func opgate(t *testing.T, e *harness.Env, kubeconfig string, exitCode int, args ...string) cluster.Result {
+	t.Helper()
+	got, err := e.RunPlugin(t.Context(), kubeconfig, cluster.Command{Args: append([]string{"opgate"}, args...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ExitCode != exitCode {
+		t.Fatalf("kubectl opgate %s ends with exit code %d, want %d: %s%s", strings.Join(args, " "), got.ExitCode, exitCode, got.Stdout, got.Stderr)
+	}
+	return got
+}
+
+// listedPlan is the part of the output of pending that tests read.
+type listedPlan struct {
+	Namespace, Name, Decision string
+	Reasons                   []struct{ Rule, Source, Message string }
+}
+
+func pendingJSON(t *testing.T, e *harness.Env, kubeconfig string, args ...string) map[string]listedPlan {
+	t.Helper()
+	var plans []listedPlan
+	got := opgate(t, e, kubeconfig, 0, append([]string{"pending", "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(got.Stdout), &plans); err != nil {
+		t.Fatalf("%v: %s", err, got.Stdout)
+	}
+	byName := map[string]listedPlan{}
+	for _, p := range plans {
+		byName[p.Name] = p
+	}
+	return byName
+}
+
+// TestPlugin lists plans and asks why, by the real kubectl, and compares with what the gate answers.
+func TestPlugin(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	policy := e.Put(t, harness.OperatorPolicy(namespace))
+	e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
+	e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
+	e.Sync(t)
+
+	table := opgate(t, e, "", 0, "pending", "-n", namespace).Stdout
+	for _, line := range []string{
+		`NAMESPACE +PLAN +OPERATORS +VERDICT +RULE +AGE`,
+		namespace + ` +allowed +etcdoperator\.v\S+ +Allow \(outdated\) +- +\d+s`,
+		namespace + ` +forbidden +etcdoperator\.v\S+ +Deny \(outdated\) +plan/version +\d+s`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(table) {
+			t.Errorf("no line %s in\n%s", line, table)
+		}
+	}
+	if strings.Contains(table, "\x1b") {
+		t.Errorf("colors without a terminal:\n%q", table)
+	}
+
+	// The words are those of the gate.
+	plans := pendingJSON(t, e, "")
+	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" || len(plans["forbidden"].Reasons) != 1 {
+		t.Fatalf("got %+v", plans)
+	}
+	approve := []string{"patch", "installplan", "forbidden", "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	harness.WantRefused(t, e.Cluster, cluster.Admin, "", approve, plans["forbidden"].Reasons[0].Message)
+
+	harness.WantTexts(t, opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "wide").Stdout, plans["forbidden"].Reasons[0].Message)
+	var fromYAML []listedPlan
+	if err := yaml.Unmarshal([]byte(opgate(t, e, "", 0, "pending", "-n", namespace, "-o", "yaml").Stdout), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if len(fromYAML) != 2 || !reflect.DeepEqual(fromYAML[1], plans["forbidden"]) {
+		t.Errorf("in YAML: %+v", fromYAML)
+	}
+
+	// The edit that why proposes is made as it stands there, and is enough.
+	opgate(t, e, "", 0, "why", "installplan", namespace+"/allowed")
+	why := opgate(t, e, "", 1, "why", "ip", namespace+"/forbidden").Stdout
+	harness.WantTexts(t, why, "Deny installplan "+namespace+"/forbidden", "denied", "plan/version", "OperatorPolicy policies/"+policy.GetName(),
+		plans["forbidden"].Reasons[0].Message)
+	command := regexp.MustCompile(`kubectl (patch \S+ \S+ -n \S+ --type=json) -p '(.*)'`).FindStringSubmatch(why)
+	if command == nil {
+		t.Fatalf("no edit in\n%s", why)
+	}
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", append(strings.Fields(command[1]), "-p", command[2])...)
+	opgate(t, e, "", 0, "why", "installplan", namespace+"/forbidden")
+	e.Sync(t)
+	opgate(t, e, "", 0, "approve", namespace+"/forbidden")
+	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden", "by opgate-approve")
+	harness.WantTexts(t, opgate(t, e, "", 0, "why", "operatorpolicy", "policies/"+policy.GetName()).Stdout, "(operatorpolicy/pending)", namespace+"/allowed")
+	opgate(t, e, "", 2, "why", "installplan", namespace+"/missing")
+}
+
+// TestPluginDocument compares what docs/plugin.md shows with what is printed for sample plan-version-deny.
+func TestPluginDocument(t *testing.T) {
+	e := harness.Shared(t)
+	const namespace = "bookshop"
+	e.EnsureNamespace(t, namespace, true)
+	sample, err := os.ReadFile("../../manifests/samples/plan-version-deny.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(sample), "plan-version-deny", namespace), "\n---\n") {
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		switch u.GetKind() {
+		case "", "Namespace":
+			continue
+		case "Subscription":
+			status := u.Object["status"].(map[string]any)
+			status["installPlanRef"] = map[string]any{"name": "install-x7k2p", "namespace": namespace}
+		}
+		e.Put(t, &u)
+	}
+	e.Sync(t)
+	text, err := os.ReadFile("../../docs/plugin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeless := func(s string) string { // times differ, and with them the width of no column
+		s = regexp.MustCompile(`\d+(m|s)\n`).ReplaceAllString(s, "AGE\n")
+		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(s, "TIME")
+	}
+	shown := regexp.MustCompile(`(?m)^\$ kubectl opgate (pending|why|history)(.*)\n((?s:.*?))^\x60\x60\x60`).FindAllStringSubmatch(string(text), -1)
+	if len(shown) != 3 {
+		t.Fatalf("%d commands are shown", len(shown))
+	}
+	for _, m := range shown {
+		exitCode := 0
+		if m[1] == "why" {
+			exitCode = 1
+		}
+		got := opgate(t, e, "", exitCode, append([]string{m[1]}, strings.Fields(m[2])...)...)
+		if timeless(got.Stdout) != timeless(m[3]) {
+			t.Errorf("%s%s prints\n%s\nthe document shows\n%s", m[1], m[2], got.Stdout, m[3])
+		}
+	}
+}
+
+// TestPluginResolvesTemplates judges by a policy whose versions are looked up.
+func TestPluginResolvesTemplates(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "configmap", namespace, "-n", "policies", "--from-literal=etcd="+harness.AllowedCSV)
+	t.Cleanup(func() {
+		_, _ = e.Kubectl(context.WithoutCancel(t.Context()), cluster.Admin, "", "delete", "configmap", namespace, "-n", "policies") // only tidies up
+	})
+	policy := harness.OperatorPolicy(namespace)
+	policy.Object["spec"].(map[string]any)["versions"] = []any{`{{ fromConfigMap "policies" "` + namespace + `" "etcd" }}`}
+	e.Put(t, policy)
+	e.Put(t, harness.InstallPlan(namespace, "allowed", harness.AllowedVersion))
+	e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
+	plans := pendingJSON(t, e, "", "-n", namespace)
+	if plans["allowed"].Decision != "Allow" || plans["forbidden"].Decision != "Deny" {
+		t.Errorf("got %+v", plans)
+	}
+}
+
+// TestPluginJudgesByContents asks about a change that a policy holds, which is read from the contents of the plan.
+func TestPluginJudgesByContents(t *testing.T) {
+	e := harness.Shared(t)
+	namespace, plan := reviewedPlan(t, e)
+	approve := []string{"patch", "installplan", plan, "-n", namespace, "--type=merge", "--patch", `{"spec":{"approved":true}}`}
+	var refused string
+	harness.Eventually(t, "have the change reviewed", func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Admin, "", approve...)
+		if err == nil && !strings.Contains(result.Stderr, "(plan/consent)") {
+			err = fmt.Errorf("kubectl wrote %q", result.Stderr)
+		}
+		refused = result.Stderr
+		return err
+	})
+	got := pendingJSON(t, e, "", "-n", namespace)[plan]
+	if len(got.Reasons) == 0 || !strings.Contains(refused, got.Reasons[0].Message) {
+		t.Errorf("the plugin says %+v, the gate %q", got, refused)
+	}
+	harness.WantTexts(t, opgate(t, e, "", 1, "why", "installplan", namespace+"/"+plan).Stdout, "to spec.consent.accepted", "--type=json")
+}
+
+// TestPluginHostileNames prints names that plans may have, and terminals would obey.
+func TestPluginHostileNames(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	e.Put(t, harness.OperatorPolicy(namespace))
+	plan := harness.InstallPlan(namespace, "hostile", harness.ForbiddenVersion)
+	const name = "etcd\x1b]0;owned\x07\x1b[2Jv\u009b31m\u202e"
+	if err := unstructured.SetNestedStringSlice(plan.Object, []string{name}, "spec", "clusterServiceVersionNames"); err != nil {
+		t.Fatal(err)
+	}
+	e.Put(t, plan)
+	e.Sync(t)
+	for _, args := range [][]string{{"pending", "-n", namespace}, {"pending", "-n", namespace, "-o", "wide"}, {"pending", "-n", namespace, "-o", "json"},
+		{"pending", "-n", namespace, "-o", "yaml"}} {
+		got := opgate(t, e, "", 0, args...)
+		if !strings.Contains(got.Stdout, "owned") || strings.ContainsAny(got.Stdout, "\x1b\x07\u009b\u202e") {
+			t.Errorf("%v prints %q", args, got.Stdout)
+		}
+	}
+	got := opgate(t, e, "", 1, "why", "installplan", namespace+"/hostile")
+	if strings.ContainsAny(got.Stdout, "\x1b\x07\u009b\u202e") {
+		t.Errorf("why prints %q", got.Stdout)
+	}
+}
+
+// TestPluginUnreachable asks a server that does not answer.
+func TestPluginUnreachable(t *testing.T) {
+	e := harness.Shared(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(kubeconfig, &rest.Config{Host: "https://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"history", "etcd"}, {"tree"}} {
+		harness.WantTexts(t, opgate(t, e, kubeconfig, 2, args...).Stderr, "https://127.0.0.1:1 of the current context cannot be reached", "connection refused")
+	}
+}
+
+// TestPluginCompletes asks kubectl for completions, which it gets from kubectl_complete-opgate.
+func TestPluginCompletes(t *testing.T) {
+	e := harness.Shared(t)
+	namespace := e.NewNamespace(t)
+	e.Put(t, harness.InstallPlan(namespace, "waiting", harness.AllowedVersion))
+	e.Put(t, harness.Subscription(namespace, "etcd", harness.GoodCatalog, "Manual"))
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{namespace + "/waiting", []string{"approve", namespace}},
+		{namespace + "/waiting", []string{"diff", ""}},
+		{namespace + "/waiting", []string{"why", "installplan", ""}},
+		{namespace + "/etcd", []string{"why", "subscription", namespace}},
+		{"operatorpolicy", []string{"why", ""}},
+		{namespace, []string{"pending", "-n", ""}},
+		{"etcd", []string{"history", ""}},
+		{"plan/version\t", []string{"explain", "plan/"}},
+	} {
+		got, err := e.RunPlugin(t.Context(), "", cluster.Command{Args: append([]string{"__complete", "opgate"}, tc.args...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains("\n"+got.Stdout, "\n"+tc.want) {
+			t.Errorf("%v is completed with\n%s%s\nwant %q in it", tc.args, got.Stdout, got.Stderr, tc.want)
+		}
+	}
+}
