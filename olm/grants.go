@@ -37,7 +37,7 @@ func (r *StepResource) Grants() *Grants {
 		return r.Manifest.grants
 	}
 	raw := *r.Manifest.text
-	g := &Grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest}
+	g := &Grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest()}
 	if len(raw) > maxListBytes {
 		g.why = fmt.Sprintf("has %d bytes, more than the %d that are read", len(raw), maxListBytes)
 		return g

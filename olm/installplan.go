@@ -135,7 +135,8 @@ func (p *InstallPlan) ContentsDigest() [sha256.Size]byte {
 	for i := range p.Status.Steps {
 		s := &p.Status.Steps[i]
 		r := &s.Resource
-		add('s', s.Resolving, r.Group, r.Version, r.Kind, r.Name, string(r.Manifest.Digest[:]))
+		manifest := r.Manifest.Digest()
+		add('s', s.Resolving, r.Group, r.Version, r.Kind, r.Name, string(manifest[:]))
 	}
 	for i := range p.Status.BundleLookups {
 		l := &p.Status.BundleLookups[i]
@@ -147,6 +148,15 @@ func (p *InstallPlan) ContentsDigest() [sha256.Size]byte {
 // Trim removes from a stored plan all steps that judging does not read, and the texts of their manifests. Explaining a failed plan needs
 // all steps.
 func (p *InstallPlan) Trim() {
+	for i := range p.Status.Steps {
+		r := &p.Status.Steps[i].Resource
+		if r.IsRBAC() {
+			r.Manifest.grants = r.Grants()
+		}
+		r.Manifest.inline = r.Kind == KindClusterServiceVersion && r.Inline()
+		r.Manifest.subscription = r.Subscription()
+		r.Manifest.digest, r.Manifest.text = r.Manifest.Digest(), nil
+	}
 	contents := p.ContentsDigest()
 	p.contents = &contents
 	p.Status.Message = text.Truncate(p.Status.Message, maxMessage)
@@ -155,14 +165,5 @@ func (p *InstallPlan) Trim() {
 			return s.Resource.Kind != KindClusterServiceVersion && s.Resource.Kind != KindSubscription && !s.Resource.IsRBAC() && !s.WritesDefinition()
 		})
 		p.Status.Steps = append([]Step(nil), read...) // else the array of all steps stays
-	}
-	for i := range p.Status.Steps {
-		r := &p.Status.Steps[i].Resource
-		if r.IsRBAC() {
-			r.Manifest.grants = r.Grants()
-		}
-		r.Manifest.inline = r.Kind == KindClusterServiceVersion && r.Inline()
-		r.Manifest.subscription = r.Subscription()
-		r.Manifest.text = nil
 	}
 }

@@ -27,12 +27,12 @@ func (s *Step) WritesCSV(name string) bool {
 	return s.Resource.Kind == KindClusterServiceVersion && s.Resource.Name == name
 }
 
-// SameStep reports whether two steps write the same object in the same way. It compares the digest of the manifest, not what was read of
-// it.
+// SameStep reports whether two steps write the same object in the same way. It compares the manifests as written, not what was read of them.
 func SameStep(a, b Step) bool {
-	for _, m := range []*Manifest{&a.Resource.Manifest, &b.Resource.Manifest} {
-		m.Spec, m.text, m.inline, m.grants, m.subscription = nil, nil, false, nil, nil
+	if !a.Resource.Manifest.same(&b.Resource.Manifest) {
+		return false
 	}
+	a.Resource.Manifest, b.Resource.Manifest = Manifest{}, Manifest{}
 	return a == b
 }
 
@@ -50,8 +50,6 @@ type StepResource struct {
 // Manifest is what is kept of a step's manifest, which may be hundreds of kilobytes of JSON inside a JSON string: its digest, to detect a
 // change, and the bundle properties of a ClusterServiceVersion.
 type Manifest struct {
-	// Digest is the SHA-256 of the manifest as written in the object's JSON.
-	Digest [sha256.Size]byte
 	// Properties is annotation operatorframework.io/properties of the object in the manifest, and AuthorProperties
 	// its annotation olm.properties.
 	Properties, AuthorProperties string
@@ -60,23 +58,40 @@ type Manifest struct {
 	// Unreadable is set if the manifest should have properties and does not decode.
 	Unreadable bool
 
-	// text is the manifest as written in the object's JSON, until Trim; inline, grants and subscription are what Trim read of it.
+	// text is the manifest as written in the object's JSON, until Trim; digest, inline, grants and subscription are what Trim read of it.
 	text         *[]byte
+	digest       [sha256.Size]byte
 	inline       bool
 	grants       *Grants
 	subscription *Subscription
 }
 
-// UnmarshalJSON keeps the text, which is a part of a review's body that nothing changes, and its digest. It decodes the
+// UnmarshalJSON keeps the text, which is a part of a review's body that nothing changes. It decodes the
 // manifest only if the annotation occurs, which is in ClusterServiceVersions and hardly anywhere else.
 func (m *Manifest) UnmarshalJSON(raw []byte) error {
-	*m = Manifest{Digest: sha256.Sum256(raw), text: &raw}
+	*m = Manifest{text: &raw}
 	// The second half alone is found faster, since its first byte is rare.
 	if _, after, _ := strings.Cut(PropertiesAnnotation, "/"); !bytes.Contains(raw, []byte("/"+after)) || !bytes.Contains(raw, []byte(PropertiesAnnotation)) {
 		return nil
 	}
 	m.Unreadable = m.read(raw) != nil // it holds the plan; the rest of the object is read nevertheless
 	return nil
+}
+
+// Digest returns the SHA-256 of the manifest as written in the object's JSON; zeros if there is none.
+func (m *Manifest) Digest() [sha256.Size]byte {
+	if m.text == nil {
+		return m.digest
+	}
+	return sha256.Sum256(*m.text)
+}
+
+// same reports whether both manifests are written with the same bytes.
+func (m *Manifest) same(o *Manifest) bool {
+	if m.text != nil && o.text != nil {
+		return bytes.Equal(*m.text, *o.text)
+	}
+	return m.Digest() == o.Digest()
 }
 
 // Text returns the manifest, or "" after Trim and if it is no JSON string.

@@ -1,14 +1,12 @@
 package inflight
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,11 +65,17 @@ type Body struct {
 	budget         *Budget
 	address        string
 	reserved, work int64
+	buffer         *[]byte // of JSON, nil if it is not pooled
 }
 
-// Close releases the reservations.
+// Close releases the reservations, and the memory of JSON for other bodies.
 func (b *Body) Close() {
 	b.EndWork()
+	if b.buffer != nil {
+		b.JSON = nil
+		putBuffer(b.buffer)
+		b.buffer = nil
+	}
 	b.budget.bodies.release(b.address, b.reserved)
 	b.reserved = 0
 }
@@ -121,9 +125,6 @@ func (b *Budget) RejectBusy(w http.ResponseWriter) {
 	http.Error(w, "opgate is busy: "+ErrBusy.Error(), http.StatusTooManyRequests)
 }
 
-// firstParts pools buffers of firstPart bytes: the content is copied once the size of the body is known.
-var firstParts = sync.Pool{New: func() any { return new([firstPart]byte) }}
-
 // receive reads in two parts: a client that has sent the first has all of the rest reserved at once, so that bodies that were
 // read in half do not wait for one another.
 func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
@@ -141,28 +142,28 @@ func (b *Body) receive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	deadline(c, firstTimeout)
-	part := firstParts.Get().(*[firstPart]byte)
-	defer firstParts.Put(part)
-	n, err := io.ReadFull(from, part[:first])
-	text := part[:n]
+	b.buffer = getBuffer(first)
+	text := (*b.buffer)[:first]
+	n, err := io.ReadFull(from, text)
 	if rest := length - first; err == nil && rest > 0 {
 		if err := b.reserve(r.Context(), rest); err != nil {
 			return err
 		}
 		deadline(c, restTimeout+time.Duration(rest)*time.Second/restRate)
-		text = make([]byte, length)
-		copy(text, part[:])
+		whole := getBuffer(length)
+		text = (*whole)[:length]
+		copy(text, *b.buffer)
+		putBuffer(b.buffer)
+		b.buffer = whole
 		var more int
 		more, err = io.ReadFull(from, text[n:])
-		text = text[:n+more]
-	} else {
-		text = bytes.Clone(text)
+		n += more
 	}
 	if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && (declared || !ended) {
 		// The deadline stays: the server would wait for the rest of the body before it closes the connection.
 		return fmt.Errorf("read the body: %w", err)
 	}
-	b.JSON = text
+	b.JSON = text[:n]
 	_ = c.SetReadDeadline(time.Time{})
 	return nil
 }

@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,6 +125,30 @@ func TestA3SilentClients(t *testing.T) {
 	}
 	until("clients that wait are rejected", func() bool { return rejected.Load() > 0 })
 	until("all that was reserved is given back", func() bool { return budget.bodies.used() == 0 })
+}
+
+// TestBuffersAreNotShared: each body keeps its text until it is closed, while others are read into buffers that were used before.
+func TestBuffersAreNotShared(t *testing.T) {
+	budget := NewBudget(prometheus.NewRegistry())
+	var wait sync.WaitGroup
+	for i := range 8 {
+		wait.Go(func() {
+			text := bytes.Repeat([]byte{'a' + byte(i)}, firstPart/2<<(i%4))
+			for range 200 {
+				r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text))
+				body := budget.For(r)
+				if err := body.Read(httptest.NewRecorder(), r); err != nil {
+					t.Error(err)
+				}
+				runtime.Gosched()
+				if !bytes.Equal(body.JSON, text) {
+					t.Errorf("the body of %d times %q has changed", len(text), text[0])
+				}
+				body.Close()
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // TestRead reads bodies of all sizes, announced and not.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"math"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -33,4 +34,25 @@ func TestLimitMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGrowthPercent: the heap grows by half, and by 32 MiB at least.
+func TestGrowthPercent(t *testing.T) {
+	for live, want := range map[uint64]int{0: 3200, 8 << 20: 400, 64 << 20: 50, 1 << 30: 50} {
+		if got := growthPercent(live); got != want {
+			t.Errorf("%d bytes in use: the heap grows by %d%%, want %d%%", live, got, want)
+		}
+	}
+}
+
+// TestPace: after a collection the heap grows as what is in use then demands.
+func TestPace(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	pace()
+	kept := make([]byte, 256<<20)
+	for debug.SetGCPercent(-1) != gcPercent { // it returns the value that it replaces
+		runtime.GC()
+		runtime.Gosched()
+	}
+	runtime.KeepAlive(kept)
 }
