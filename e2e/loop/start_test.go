@@ -1,0 +1,46 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+// BenchmarkFirstDenial reports the time from the start of the process to its first correct denial, by way of the API server, with N
+// policies, each with its namespace and what the loop has made for it: the median and the longest, in ms. Run it with -benchtime 10x.
+func BenchmarkFirstDenial(b *testing.B) {
+	for _, policies := range []int{1, 1_000} {
+		b.Run(fmt.Sprintf("policies=%d", policies), func(b *testing.B) {
+			e := startSpeed(b, policies)
+			e.settle(b)
+			foreign := harness.Subscription(e.namespaces[policies-1], "foreign", harness.ForeignCatalog, "Manual")
+			var took []float64
+			for b.Loop() {
+				e.Restart(b, cluster.GateOptions{Loop: true, SecureMetrics: true, Unready: true})
+				var denied time.Time
+				harness.Eventually(b, "the first denial", func(ctx context.Context) error {
+					err := e.Admin.Create(ctx, foreign.DeepCopy(), crclient.DryRunAll)
+					if err == nil || !strings.Contains(err.Error(), "(subscription/catalog)") {
+						return fmt.Errorf("got %w", err)
+					}
+					denied = time.Now()
+					return nil
+				})
+				e.settle(b)
+				started := e.processMetrics(b, e.Scraper)["process_start_time_seconds"]
+				took = append(took, float64(denied.UnixMilli())-started*1000)
+			}
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2], "p50-ms")
+			b.ReportMetric(took[len(took)-1], "max-ms")
+		})
+	}
+}
