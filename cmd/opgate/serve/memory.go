@@ -44,11 +44,11 @@ func limitMemory() error {
 func pace() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	debug.SetGCPercent(growthPercent(live[0].Value.Uint64()))
+	debug.SetGCPercent(growthPercent(float64(live[0].Value.Uint64())))
 	// The collector finds that there is no use for it, and calls pace.
 	type cycle struct{ _ *byte }
 	runtime.AddCleanup(&cycle{}, func(struct{}) { pace() }, struct{}{})
 }
 
 // growthPercent is how much a heap with so many bytes in use grows, relative to these.
-func growthPercent(live uint64) int { return int(max(gcPercent, gcGrowth*100/max(live, 1<<20))) }
+func growthPercent(live float64) int { return int(max(gcPercent, gcGrowth*100/max(live, 1<<20))) }
