@@ -107,12 +107,13 @@ func checkIdentity(t *testing.T, o objects, username, account string) {
 			conditions++
 			if want := map[string]string{
 				"olm": isOLM, "not-olm": "!(" + isOLM + ")", "not-generated": "!(" + isOLM + ") || request.operation != 'CREATE'",
+				"not-pending": "!(" + isOLM + ") || request.operation != 'CREATE' || object.?spec.?approved.orValue(true) != false",
 			}[condition.Name]; expression != want {
 				t.Errorf("%s: condition %s is\n%s\nwant\n%s", hook.Name, condition.Name, expression, want)
 			}
 		}
 	}
-	same(t, "conditions about who writes", conditions, 8)
+	same(t, "conditions about who writes", conditions, 9)
 	for _, rule := range one[*rbacv1.ClusterRole](t, o, "opgate-admission").Rules {
 		if slices.Contains(rule.Resources, "serviceaccounts") {
 			same(t, "accounts that may be read", rule.ResourceNames, []string{account})

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -119,6 +120,11 @@ func TestHostedControlPlane(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		if got := olm.Must(t, harness.Request{Method: http.MethodPatch, Path: start.Path, ContentType: start.ContentType, Body: []byte(`{"status":{"message":"by OLM"}}`)}); !got.OK() {
+			t.Errorf("got %s", got)
+		}
+		// Neither is sent to Opgate. A plan that is born approved is.
+		create.Body = bytes.Replace(create.Body, []byte(`"approved":false`), []byte(`"approved":true`), 1)
+		if got := olm.Must(t, create); !strings.Contains(got.Refused, "(plan/born-approved)") {
 			t.Errorf("got %s", got)
 		}
 		_, body, err := harness.GetURL(t.Context(), e.Gate.MetricsURL())

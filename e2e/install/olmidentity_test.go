@@ -31,8 +31,8 @@ func TestA1ChartFindsOLM(t *testing.T) {
 		for want, times := range map[string]int{
 			"--olm-identity=" + identity + "\n":                  1,
 			"--olm-namespace-uid=" + uid + "\n":                  1,
-			"request.userInfo.username == '" + identity + "' &&": 8,
-			"request.userInfo.username":                          8,
+			"request.userInfo.username == '" + identity + "' &&": 9,
+			"request.userInfo.username":                          9,
 			"OLM is " + identity + ".":                           1,
 		} {
 			if n := strings.Count(got.Stdout, want); n != times {

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,20 +137,34 @@ func withoutPackageServer(t *testing.T, e *harness.OLMEnv) {
 
 // opgateAway stops Opgate while OLM continues, first with webhooks whose calls fail, and then without any.
 func opgateAway(t *testing.T, e *harness.OLMEnv) {
-	namespace, past := e.NewNamespace(t), e.NewNamespace(t)
+	namespace, free, past := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)
 	p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", harness.Etcd2, harness.Etcd4), harness.Etcd2, "spec", "subscription", "startingCSV")
-	e.Apply(t, p)
-	e.Eventually(t, "see the installation begin", func(ctx context.Context) error {
-		_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx, harness.Etcd2, metav1.GetOptions{})
-		return err
-	})
+	// Its Subscription is Automatic, so that plans are born approved.
+	all := harness.WithField(harness.GroupedPolicy(free, "etcd"), harness.Etcd2, "spec", "subscription", "startingCSV")
+	e.Apply(t, p, all)
+	for _, in := range []string{namespace, free} {
+		e.Eventually(t, "see the installation begin", func(ctx context.Context) error {
+			_, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(in).Get(ctx, harness.Etcd2, metav1.GetOptions{})
+			return err
+		})
+	}
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	e.WaitForCSV(t, namespace, harness.Etcd2)
+	e.WaitForCSV(t, free, harness.Etcd2)
+	e.Eventually(t, "see OLM plan the upgrade that has to be approved", func(ctx context.Context) error {
+		plans, err := e.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && !slices.ContainsFunc(plans.Items, func(plan unstructured.Unstructured) bool {
+			return strings.Contains(fmt.Sprint(plan.Object["spec"]), harness.Etcd4) && strings.Contains(fmt.Sprint(plan.Object["status"]), "RequiresApproval")
+		}) {
+			err = fmt.Errorf("there are %d plans, none for it", len(plans.Items))
+		}
+		return err
+	})
 	// OLM reports the error, and then waits for its next resync, in a quarter of an hour.
-	e.Eventually(t, "see OLM fail to plan the upgrade", func(ctx context.Context) error {
-		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+	e.Eventually(t, "see OLM fail to plan the other", func(ctx context.Context) error {
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(free).Get(ctx, "etcd", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -161,7 +176,8 @@ func opgateAway(t *testing.T, e *harness.OLMEnv) {
 	start := time.Now()
 	e.Restart(t, cluster.GateOptions{Loop: true})
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-	t.Logf("the upgrade was installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
+	waitForPolicy(t, e, all, is(compliant), has(harness.Etcd4))
+	t.Logf("the upgrades were installed %s after Opgate was started again", time.Since(start).Round(100*time.Millisecond))
 
 	// As if a user had uninstalled it.
 	if _, err := e.Gate.Stop(); err != nil {

@@ -49,6 +49,7 @@ func loopOperators(t *testing.T) {
 		"an operator refuses its upgrade, break-glass":             upgradeForced,
 		"an allow-list":                                            allowList,
 		"an account that OLM installs as":                          installsAsAccount,
+		"calls avoided":                                            callsAvoided,
 	})
 	t.Run("an operator that is installed for all namespaces, without copies", func(t *testing.T) { withoutCopies(t, e) })
 	t.Run("without a package server", func(t *testing.T) { withoutPackageServer(t, e) })
