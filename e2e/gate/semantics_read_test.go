@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/google/go-cmp/cmp"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/harness"
@@ -57,12 +56,14 @@ func planFields(ours *olm.InstallPlan, own *operatorsv1alpha1.InstallPlan) (got,
 	var steps, ownSteps []any
 	for _, s := range ours.Status.Steps {
 		r := s.Resource
-		steps = append(steps, []any{s.Resolving, s.Status, s.Optional, r.Group, r.Version, r.Kind, r.Name, r.CatalogName, r.CatalogNamespace, r.Manifest.Text()})
+		steps = append(steps, []any{s.Resolving, s.Status, s.Optional, r.Group, r.Version, r.Kind, r.Name, r.CatalogName,
+			r.CatalogNamespace, r.Manifest.Text()})
 	}
 	got["steps"] = steps
 	want = fields{
 		"name": own.Name, "uid": string(own.UID), "names": own.Spec.ClusterServiceVersionNames, "approval": string(own.Spec.Approval),
-		"approved": own.Spec.Approved, "generation": int64(own.Spec.Generation), "phase": string(own.Status.Phase), "message": own.Status.Message,
+		"approved": own.Spec.Approved, "generation": int64(own.Spec.Generation), "phase": string(own.Status.Phase),
+		"message": own.Status.Message,
 		"account": [2]string{}, "override": own.Annotations["opgate.io/override-reason"],
 	}
 	if account := own.Status.AttenuatedServiceAccountRef; account != nil {
@@ -82,7 +83,8 @@ func planFields(ours *olm.InstallPlan, own *operatorsv1alpha1.InstallPlan) (got,
 			s = &operatorsv1alpha1.Step{}
 		}
 		r := s.Resource
-		ownSteps = append(ownSteps, []any{s.Resolving, string(s.Status), s.Optional, r.Group, r.Version, r.Kind, r.Name, r.CatalogSource, r.CatalogSourceNamespace, r.Manifest})
+		ownSteps = append(ownSteps, []any{s.Resolving, string(s.Status), s.Optional, r.Group, r.Version, r.Kind, r.Name, r.CatalogSource,
+			r.CatalogSourceNamespace, r.Manifest})
 	}
 	want["steps"] = ownSteps
 	return got, want
@@ -99,13 +101,18 @@ func csvFields(ours *olm.CSV, own *operatorsv1alpha1.ClusterServiceVersion) (got
 	}
 	strategy := own.Spec.InstallStrategy.StrategySpec
 	return fields{
-			"name": ours.Metadata.Name, "uid": ours.Metadata.UID, "kube": ours.Spec.MinKubeVersion, "properties": ours.Metadata.Annotations.Properties,
-			"author": ours.Metadata.Annotations.AuthorProperties, "copied from": ours.Metadata.Labels.CopiedFrom, "error": []any{errCluster, errPermissions, errConversions},
+			"name": ours.Metadata.Name, "uid": ours.Metadata.UID, "kube": ours.Spec.MinKubeVersion,
+			"properties": ours.Metadata.Annotations.Properties,
+			"author":     ours.Metadata.Annotations.AuthorProperties, "copied from": ours.Metadata.Labels.CopiedFrom,
+			"error":               []any{errCluster, errPermissions, errConversions},
 			"cluster permissions": clusterPermissions, "permissions": permissions, "conversions": conversions,
 		}, fields{
-			"name": own.Name, "uid": string(own.UID), "kube": own.Spec.MinKubeVersion, "properties": own.Annotations["operatorframework.io/properties"],
-			"author": own.Annotations["olm.properties"], "copied from": own.Labels["olm.copiedFrom"], "error": []any{error(nil), error(nil), error(nil)},
-			"cluster permissions": permissionsOf(strategy.ClusterPermissions), "permissions": permissionsOf(strategy.Permissions), "conversions": ownConversions,
+			"name": own.Name, "uid": string(own.UID), "kube": own.Spec.MinKubeVersion,
+			"properties": own.Annotations["operatorframework.io/properties"],
+			"author":     own.Annotations["olm.properties"], "copied from": own.Labels["olm.copiedFrom"],
+			"error":               []any{error(nil), error(nil), error(nil)},
+			"cluster permissions": permissionsOf(strategy.ClusterPermissions), "permissions": permissionsOf(strategy.Permissions),
+			"conversions": ownConversions,
 		}
 }
 
