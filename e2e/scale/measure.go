@@ -2,6 +2,7 @@ package scale
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -75,7 +76,9 @@ func (s *site) create(ctx context.Context, as dynamic.Interface, resource schema
 	if resource != packageManifests { // whose status is no subresource here
 		delete(u.Object, "status")
 	}
-	return as.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	return again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return as.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	})
 }
 
 // status writes the status of an object as in testdata, as OLM.
@@ -84,8 +87,13 @@ func (s *site) status(ctx context.Context, resource schema.GroupVersionResource,
 	if err != nil {
 		return err
 	}
-	u.Object["status"] = full.Object["status"]
-	_, err = s.olm.Resource(resource).Namespace(u.GetNamespace()).UpdateStatus(ctx, u, metav1.UpdateOptions{})
+	patch, err := json.Marshal(map[string]any{"status": full.Object["status"]})
+	if err != nil {
+		return err
+	}
+	_, err = again(ctx, s, func() (*unstructured.Unstructured, error) { // whatever Opgate has written meanwhile
+		return s.olm.Resource(resource).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	})
 	return err
 }
 
@@ -131,14 +139,18 @@ func (s *site) newPlan(ctx context.Context, namespace, name, version string, sub
 	}
 	status = u.Object["status"]
 	delete(u.Object, "status")
-	plan, err = s.olm.Resource(installPlans).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
+	plan, err = again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return s.olm.Resource(installPlans).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
+	})
 	return plan, status, err
 }
 
 // require writes the status by which a plan requires approval.
 func (s *site) require(ctx context.Context, plan *unstructured.Unstructured, status any) error {
 	plan.Object["status"] = status
-	_, err := s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan, metav1.UpdateOptions{})
+	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan, metav1.UpdateOptions{})
+	})
 	return err
 }
 
@@ -270,9 +282,9 @@ func (s *site) rest(ctx context.Context) error {
 	m.Resident, m.Peak = after.Resident, after.Peak
 	metrics, err := s.scrape(ctx)
 	m.Heap = int64(metrics["go_memstats_heap_inuse_bytes"])
-	for name, value := range metrics {
-		if state := regexp.MustCompile(`^opgate_backstop_active\{state="([a-z-]+)"\}$`).FindStringSubmatch(name); state != nil && value == 1 {
-			s.row.Backstop = state[1]
+	for name := range metrics {
+		if state := regexp.MustCompile(`^opgate_backstop_active\{state="([a-z-]+)"\}$`).FindStringSubmatch(name); state != nil {
+			s.row.Backstop = state[1] // there is a sample of the present state alone
 		}
 	}
 	return err
@@ -311,7 +323,9 @@ func (s *site) events(ctx context.Context) error {
 	began := s.Now()
 	err = s.each(ctx, s.Events, writers, func(ctx context.Context, i int) error {
 		patch := fmt.Appendf(nil, `{"status":{"lastUpdated":%q}}`, s.Now().UTC().Add(time.Duration(i)*time.Second).Format(time.RFC3339))
-		_, err := s.olm.Resource(subscriptions).Namespace(s.names[i%len(s.names)]).Patch(ctx, subscription, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+			return s.olm.Resource(subscriptions).Namespace(s.names[i%len(s.names)]).Patch(ctx, subscription, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		})
 		return err
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -149,7 +150,9 @@ func (s *site) propagation(ctx context.Context) error {
 	}
 	edit := func(name, version string) error {
 		patch := fmt.Appendf(nil, `{"spec":{"versions":["etcdoperator.v%s"]}}`, version)
-		_, err := s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+			return s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		})
 		return err
 	}
 	took := make([][]time.Duration, len(askers))

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -209,6 +210,23 @@ func (s *site) each(ctx context.Context, n, atOnce int, do func(ctx context.Cont
 	running.Wait()
 	return context.Cause(ctx)
 }
+
+// again repeats a request that fails because the API server, or Opgate, does not answer in time: a machine may be that busy.
+func again[T any](ctx context.Context, s *site, do func() (T, error)) (T, error) {
+	for began := s.Now(); ; {
+		result, err := do()
+		busy := apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+		if !busy || s.Now().Sub(began) > busyTimeout {
+			return result, err
+		}
+		if err := s.pause(ctx, time.Second); err != nil {
+			return result, err
+		}
+	}
+}
+
+// busyTimeout bounds again.
+const busyTimeout = 2 * time.Minute
 
 // settle waits until Opgate sends no requests.
 func (s *site) settle(ctx context.Context) error {
