@@ -19,15 +19,13 @@ func TestScale(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	row, err := scale.Measure(t.Context(), harness.StartCluster(t, scale.ClusterOptions()), n, scale.Options{
-		Edits: n, Events: n, Approvals: n, Rest: time.Second, Settled: 2 * time.Second, MemoryLimit: harness.ContainerMemory, Now: time.Now,
+		Edits: n, Events: n, Approvals: n, Rest: time.Second, Settled: time.Second, MemoryLimit: harness.ContainerMemory, Now: time.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, requests := range map[string]int{"patch operatorpolicies/status": n, "create validatingadmissionpolicies": 1} {
-		if row.Requests[what] < requests {
-			t.Errorf("%d requests %q for %d policies, want at least %d: %v", row.Requests[what], what, n, requests, row.Requests)
-		}
+	if got := row.Requests["patch operatorpolicies/status"]; got < n {
+		t.Errorf("%d statuses were written for %d policies: %v", got, n, row.Requests)
 	}
 	if row.Backstop != "enforced" {
 		t.Errorf("the backstop is %q", row.Backstop)
