@@ -91,6 +91,12 @@ bench: ## Measure what a review costs, relative to servers that do less, and pri
 	@mkdir -p bin
 	cd e2e && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
 
+.PHONY: scale
+scale: ## Measure Opgate with 100, 1,000 and 10,000 namespaces on real API servers (about an hour); SCALE_FLAGS=--help lists flags; report and plots in bin/scale.json and .svg
+	@mkdir -p bin
+	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
+		go run ./cmd/scale --revision='$(VERSION)' --json='$(CURDIR)/bin/scale.json' --svg='$(CURDIR)/bin/scale.svg' $(SCALE_FLAGS)
+
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check

@@ -116,6 +116,7 @@ var commands = []struct {
 	{document: "docs/plugin.md", begins: "$ kubectl opgate tree", tests: []string{"TestTreeOfSample"}},
 	{document: "docs/plugin.md", begins: "kubectl create clusterrolebinding", tests: []string{"TestPluginRights"}},
 	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
+	{document: "docs/scale.md", begins: "make scale", why: "measures for an hour; TestScale runs it on three namespaces"},
 	{document: "docs/sources.md", begins: "kubectl get pods -n olm -l olm.catalogSource", tests: []string{"TestMovedTag"}},
 }
 

@@ -85,7 +85,8 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 		if err != nil {
 			return nil, fmt.Errorf("start control plane: %w", err)
 		}
-		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditLog(dir))
+		// One file: the log of a large cluster exceeds the 100 MB after which another one would begin.
+		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditLog(dir)).Set("audit-log-maxsize", "4096")
 	}
 
 	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd")}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -252,3 +253,50 @@ func (g *Gate) PeakMemory() (int64, error) {
 	}
 	return 0, errors.New("there is no VmHWM in the status of the process")
 }
+
+// Usage is what a process has used.
+type Usage struct {
+	// CPU is its time in user mode and in the kernel.
+	CPU time.Duration
+	// Resident is its memory now, Peak is the most that it has had since it started; both in bytes.
+	Resident, Peak int64
+}
+
+// Usage returns what the process has used.
+func (g *Gate) Usage() (Usage, error) {
+	var u Usage
+	pid := g.process.cmd.Process.Pid
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kib); err == nil {
+			u.Peak = kib << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
+			u.Resident = kib << 10
+		}
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return u, err
+	}
+	// The name of the program, in parentheses, is the second field; user and system time are the fourteenth and the fifteenth.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return u, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return u, err
+		}
+		u.CPU += time.Duration(ticks) * (time.Second / ticksPerSecond)
+	}
+	return u, nil
+}
+
+// ticksPerSecond is the unit of CPU times in /proc, on every architecture that Go supports.
+const ticksPerSecond = 100

@@ -1,0 +1,457 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// writers is how many objects are written at the same time.
+const writers = 16
+
+// reportTimeout bounds the time until every policy has a status.
+const reportTimeout = 30 * time.Minute
+
+// setUp creates the catalog, and the namespaces with what OLM and its users have written in each. Opgate does not run yet, so that no
+// review slows this down.
+func (s *site) setUp(ctx context.Context) error {
+	if _, err := s.create(ctx, s.admin, definitions, "CustomResourceDefinition", ""); err != nil {
+		return err
+	}
+	catalog, err := s.create(ctx, s.admin, catalogSources, "CatalogSource", "")
+	if err != nil {
+		return err
+	}
+	if err := s.status(ctx, catalogSources, catalog, "CatalogSource", "", "", ""); err != nil {
+		return err
+	}
+	for { // until the new kind is served
+		_, err := s.create(ctx, s.admin, packageManifests, "PackageManifest", "")
+		if err == nil {
+			break
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if err := s.pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return s.createNamespaces(ctx)
+}
+
+// startLeader starts the first replica.
+func (s *site) startLeader(ctx context.Context) error {
+	began := s.Now()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	s.row.StartSeconds = s.Now().Sub(began).Seconds()
+	return s.settle(ctx)
+}
+
+// create creates the object of a kind in testdata.
+func (s *site) create(ctx context.Context, as dynamic.Interface, resource schema.GroupVersionResource, kind, namespace string) (*unstructured.Unstructured, error) {
+	u, err := objectOf(kind, namespace, allowed, firstPlan)
+	if err != nil {
+		return nil, err
+	}
+	if resource != packageManifests { // whose status is no subresource here
+		delete(u.Object, "status")
+	}
+	return again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return as.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	})
+}
+
+// status writes the status of an object as in testdata, as OLM.
+func (s *site) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, kind, namespace, version, plan string) error {
+	full, err := objectOf(kind, namespace, version, plan)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"status": full.Object["status"]})
+	if err != nil {
+		return err
+	}
+	_, err = again(ctx, s, func() (*unstructured.Unstructured, error) { // whatever Opgate has written meanwhile
+		return s.olm.Resource(resource).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	})
+	return err
+}
+
+// createNamespaces creates them, and what OLM and its users have written in each.
+func (s *site) createNamespaces(ctx context.Context) error {
+	began := s.Now()
+	err := s.each(ctx, len(s.names), writers, func(ctx context.Context, i int) error {
+		name := s.names[i]
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		if _, err := s.admin.Resource(namespaces).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if _, err := s.create(ctx, s.admin, operatorGroups, "OperatorGroup", name); err != nil {
+			return err
+		}
+		sub, err := s.create(ctx, s.admin, subscriptions, "Subscription", name)
+		if err != nil {
+			return err
+		}
+		if err := s.propose(ctx, name, firstPlan, refused, sub); err != nil {
+			return err
+		}
+		return s.status(ctx, subscriptions, sub, "Subscription", name, refused, firstPlan)
+	})
+	s.row.SetupSeconds = s.Now().Sub(began).Seconds()
+	return err
+}
+
+// propose writes a plan that requires approval.
+func (s *site) propose(ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured) error {
+	plan, status, err := s.newPlan(ctx, namespace, name, version, sub)
+	if err != nil {
+		return err
+	}
+	return s.require(ctx, plan, status)
+}
+
+// newPlan writes a plan without its status, as OLM does first.
+func (s *site) newPlan(ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured) (plan *unstructured.Unstructured, status any, err error) {
+	u, err := planOf(namespace, name, version, sub)
+	if err != nil {
+		return nil, nil, err
+	}
+	status = u.Object["status"]
+	delete(u.Object, "status")
+	plan, err = again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return s.olm.Resource(installPlans).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
+	})
+	return plan, status, err
+}
+
+// require writes the status by which a plan requires approval.
+func (s *site) require(ctx context.Context, plan *unstructured.Unstructured, status any) error {
+	plan.Object["status"] = status
+	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan, metav1.UpdateOptions{})
+	})
+	return err
+}
+
+// createPolicies creates a policy for each namespace, and waits until each has a status.
+func (s *site) createPolicies(ctx context.Context) error {
+	before, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	reports, stop, err := s.follow(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	began := s.Now()
+	var mu sync.Mutex
+	created := map[string]time.Time{}
+	err = s.each(ctx, len(s.names), writers, func(ctx context.Context, i int) error {
+		if _, err := s.create(ctx, s.admin, policies, "OperatorPolicy", s.names[i]); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		created[s.names[i]] = s.Now()
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p := &s.row.Policies
+	p.WrittenSeconds = s.Now().Sub(began).Seconds()
+	if err := reports.wait(ctx, s, len(s.names)); err != nil {
+		return err
+	}
+	var took []time.Duration
+	var last time.Time
+	for name, at := range reports.at {
+		took = append(took, max(0, at.Sub(created[name])))
+		if at.After(last) {
+			last = at
+		}
+	}
+	p.ReportedSeconds = last.Sub(began).Seconds()
+	p.PerSecond = float64(len(s.names)) / p.ReportedSeconds
+	p.P50, p.P99 = percentile(took, 50).Seconds(), percentile(took, 99).Seconds()
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	after, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	p.CPU = (after.CPU - before.CPU).Seconds() / float64(len(s.names))
+	s.row.Requests, _, err = s.log.since(began)
+	for _, count := range s.row.Requests {
+		p.Requests += float64(count) / float64(len(s.names))
+	}
+	return err
+}
+
+// reports are the instants at which policies had a status for the first time, by name.
+type reports struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (r *reports) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.at)
+}
+
+// wait waits until a number of policies has a status.
+func (r *reports) wait(ctx context.Context, s *site, n int) error {
+	for began := s.Now(); r.count() < n; {
+		if err := s.pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+		if s.Now().Sub(began) > reportTimeout {
+			return fmt.Errorf("%d of %d policies have a status after %s", r.count(), n, reportTimeout)
+		}
+	}
+	return nil
+}
+
+// follow watches the status of policies.
+func (s *site) follow(ctx context.Context) (_ *reports, stop func(), err error) {
+	ctx, stop = context.WithCancel(ctx)
+	r := &reports{at: map[string]time.Time{}}
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.admin, policies, policyNamespace, 0, cache.Indexers{}, nil).Informer()
+	note := func(obj any) {
+		u := obj.(*unstructured.Unstructured)
+		observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+		state, _, _ := unstructured.NestedString(u.Object, "status", "compliant")
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, known := r.at[u.GetName()]; !known && observed == u.GetGeneration() && state != "" {
+			r.at[u.GetName()] = s.Now()
+		}
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		stop()
+		return nil, nil, ctx.Err()
+	}
+	return r, stop, nil
+}
+
+// rest measures the first replica while nothing happens.
+func (s *site) rest(ctx context.Context) error {
+	before, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	if err := s.pause(ctx, s.Rest); err != nil {
+		return err
+	}
+	after, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	s.row.RestCPU = (after.CPU - before.CPU).Seconds() / s.Rest.Seconds()
+	m := &s.row.Leader
+	m.Resident, m.Peak = after.Resident, after.Peak
+	metrics, err := s.scrape(ctx)
+	m.Heap = int64(metrics["go_memstats_heap_inuse_bytes"])
+	for name := range metrics {
+		if state := regexp.MustCompile(`^opgate_backstop_active\{state="([a-z-]+)"\}$`).FindStringSubmatch(name); state != nil {
+			s.row.Backstop = state[1] // there is a sample of the present state alone
+		}
+	}
+	return err
+}
+
+// scrape returns the metrics of the first replica, by name and labels.
+func (s *site) scrape(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.replicas[0].MetricsURL(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read the metrics: %s (%w)", response.Status, err)
+	}
+	metrics := map[string]float64{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+(?:\{[^}]*\})?) (\S+)$`).FindAllStringSubmatch(string(body), -1) {
+		if metrics[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
+			return nil, fmt.Errorf("read the metrics: %w", err)
+		}
+	}
+	return metrics, nil
+}
+
+// events writes the status of Subscriptions, as OLM does when it has read its catalogs again, and measures what the first replica does.
+func (s *site) events(ctx context.Context) error {
+	before, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	began := s.Now()
+	err = s.each(ctx, s.Events, writers, func(ctx context.Context, i int) error {
+		patch := fmt.Appendf(nil, `{"status":{"lastUpdated":%q}}`, s.Now().UTC().Add(time.Duration(i)*time.Second).Format(time.RFC3339))
+		_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+			return s.olm.Resource(subscriptions).Namespace(s.names[i%len(s.names)]).Patch(ctx, subscription, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	took := s.Now().Sub(began)
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	after, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	idle := s.row.RestCPU * (s.Now().Sub(began) - took).Seconds()
+	s.row.EventCPU = max(0, (after.CPU-before.CPU).Seconds()-idle) / float64(s.Events)
+	return nil
+}
+
+// startSecond starts another replica while all policies are there.
+func (s *site) startSecond(ctx context.Context) error {
+	began := s.Now()
+	if err := s.start(ctx); err != nil {
+		return err
+	}
+	s.row.SecondSeconds = s.Now().Sub(began).Seconds()
+	return s.settle(ctx)
+}
+
+// approvals writes plans that the policies allow, all at once, and measures how long after each the loop has approved it.
+func (s *site) approvals(ctx context.Context) error {
+	n := min(s.Approvals, len(s.names))
+	plans, statuses := make([]*unstructured.Unstructured, n), make([]any, n)
+	err := s.each(ctx, n, writers, func(ctx context.Context, i int) error {
+		namespace := s.names[i]
+		sub, err := s.olm.Resource(subscriptions).Namespace(namespace).Get(ctx, subscription, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if plans[i], statuses[i], err = s.newPlan(ctx, namespace, secondPlan, allowed, sub); err != nil {
+			return err
+		}
+		return s.status(ctx, subscriptions, sub, "Subscription", namespace, allowed, secondPlan)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	before, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	began := s.Now()
+	if err := s.each(ctx, n, n, func(ctx context.Context, i int) error { return s.require(ctx, plans[i], statuses[i]) }); err != nil {
+		return err
+	}
+	s.row.Approvals.WrittenSeconds = s.Now().Sub(began).Seconds()
+	var took []time.Duration
+	var last time.Time
+	for len(took) < n {
+		if err := s.pause(ctx, time.Second); err != nil {
+			return err
+		}
+		if s.Now().Sub(began) > settleTimeout {
+			return fmt.Errorf("%d of %d plans are approved after %s", len(took), n, settleTimeout)
+		}
+		if took, last, err = s.approved(began); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	after, err := s.replicas[0].Usage()
+	if err != nil {
+		return err
+	}
+	counts, _, err := s.log.since(began)
+	a := &s.row.Approvals
+	a.Plans, a.LastSeconds = n, last.Sub(began).Seconds()
+	a.P50, a.P99 = percentile(took, 50).Seconds(), percentile(took, 99).Seconds()
+	a.CPU = (after.CPU - before.CPU).Seconds() / float64(n)
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		a.Requests += float64(counts[what]) / float64(n)
+	}
+	return err
+}
+
+// approved returns how long after OLM's write each plan was approved, and when the last one was, by the audit log.
+func (s *site) approved(since time.Time) (took []time.Duration, last time.Time, err error) {
+	if err := s.log.read(); err != nil {
+		return nil, last, err
+	}
+	required, approved := map[string]time.Time{}, map[string]time.Time{}
+	for i := range s.log.requests {
+		r := &s.log.requests[i]
+		if r.Object.Resource != installPlans.Resource || r.Object.Name != secondPlan || r.Received.Before(since) {
+			continue
+		}
+		switch {
+		case r.Object.Subresource == "status":
+			required[r.Object.Namespace] = r.Answered
+		case r.byOpgate() && r.Verb == "patch" && r.Response.Code == http.StatusOK:
+			approved[r.Object.Namespace] = r.Answered
+		}
+	}
+	for namespace, at := range approved {
+		if from, ok := required[namespace]; ok {
+			took = append(took, max(0, at.Sub(from)))
+			if at.After(last) {
+				last = at
+			}
+		}
+	}
+	return took, last, nil
+}
+
+// memory measures both replicas at the end.
+func (s *site) memory(context.Context) error {
+	for i, to := range []*Memory{&s.row.LeaderAtEnd, &s.row.Second} {
+		u, err := s.replicas[i].Usage()
+		if err != nil {
+			return err
+		}
+		to.Resident, to.Peak = u.Resident, u.Peak
+	}
+	return nil
+}
