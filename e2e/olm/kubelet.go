@@ -2,6 +2,7 @@ package olm
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -133,7 +134,8 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 	}
 	// The API server authorizes and admits this as the Job's own account.
 	config := rest.CopyConfig(k.config)
-	config.Impersonate.UserName = "system:serviceaccount:" + job.Namespace + ":" + job.Spec.Template.Spec.ServiceAccountName
+	accountName := cmp.Or(job.Spec.Template.Spec.ServiceAccountName, "default") // OLM v0.28 names none; the API server sets this one for pods
+	config.Impersonate.UserName = "system:serviceaccount:" + job.Namespace + ":" + accountName
 	account, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
