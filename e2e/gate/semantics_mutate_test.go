@@ -2,7 +2,6 @@ package gate
 
 import (
 	"encoding/json"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ func parse(t *testing.T, body string) *node {
 	var value func() *node
 	value = func() *node {
 		token, err := decoder.Token()
-		if err != nil && err != io.EOF {
+		if err != nil {
 			t.Fatal(err)
 		}
 		delim, ok := token.(json.Delim)

@@ -42,7 +42,7 @@ func TestStoredAsJudged(t *testing.T) {
 	e.Put(t, harness.Object(presentPolicy, s.free))
 	e.Sync(t)
 	s.recorder = startRecorder(t, e, s.free)
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(rand.NewPCG(1, 2)) // the same mutations in every run
 	for _, w := range writes {
 		t.Run(w.name, func(t *testing.T) {
 			stored, bodies := 0, w.bodies(t)
