@@ -16,9 +16,9 @@ const (
 	// gcPercent makes the collector run when the heap has grown by half. Most of the heap is the snapshot, which lives for long: with
 	// the default, which lets it double, a third of the memory of a large cluster would be garbage.
 	gcPercent = 50
-	// gcGrowth is what the heap grows by at least, in bytes. Half of a small heap is the garbage of a few dozen reviews of plans: a fifth
+	// gcGrowth is what the heap grows by at least, in bytes. Half of a small heap is the garbage of two reviews of the largest plans: a fifth
 	// of the CPU time of reviews was the collector's.
-	gcGrowth = 32 << 20
+	gcGrowth = 16 << 20
 )
 
 // limitMemory sets how often the runtime collects, unless GOGC does, and its soft memory limit, so that it collects before the process

@@ -36,9 +36,9 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// TestGrowthPercent: the heap grows by half, and by 32 MiB at least.
+// TestGrowthPercent: the heap grows by half, and by 16 MiB at least.
 func TestGrowthPercent(t *testing.T) {
-	for live, want := range map[float64]int{0: 3200, 8 << 20: 400, 64 << 20: 50, 1 << 30: 50} {
+	for live, want := range map[float64]int{0: 1600, 8 << 20: 200, 64 << 20: 50, 1 << 30: 50} {
 		if got := growthPercent(live); got != want {
 			t.Errorf("%.0f bytes in use: the heap grows by %d%%, want %d%%", live, got, want)
 		}
