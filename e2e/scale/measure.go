@@ -264,8 +264,25 @@ func (s *site) follow(ctx context.Context) (_ *reports, stop func(), err error) 
 	return r, stop, nil
 }
 
-// rest measures the first replica while nothing happens.
+// rest measures the first replica while nothing happens, once it has stored what the policies compile to.
 func (s *site) rest(ctx context.Context) error {
+	for began := s.Now(); s.row.Backstop == "" || s.row.Backstop == "pending"; {
+		if s.Now().Sub(began) > reportTimeout {
+			return fmt.Errorf("the backstop is %q after %s", s.row.Backstop, reportTimeout)
+		}
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+		metrics, err := s.scrape(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range metrics {
+			if state := backstopState.FindStringSubmatch(name); state != nil {
+				s.row.Backstop = state[1] // there is a sample of the present state alone
+			}
+		}
+	}
 	before, err := s.replicas[0].Usage()
 	if err != nil {
 		return err
@@ -282,13 +299,11 @@ func (s *site) rest(ctx context.Context) error {
 	m.Resident, m.Peak = after.Resident, after.Peak
 	metrics, err := s.scrape(ctx)
 	m.Heap = int64(metrics["go_memstats_heap_inuse_bytes"])
-	for name := range metrics {
-		if state := regexp.MustCompile(`^opgate_backstop_active\{state="([a-z-]+)"\}$`).FindStringSubmatch(name); state != nil {
-			s.row.Backstop = state[1] // there is a sample of the present state alone
-		}
-	}
 	return err
 }
+
+// backstopState matches the metric of the state of the admission policies.
+var backstopState = regexp.MustCompile(`^opgate_backstop_active\{state="([a-z-]+)"\}$`)
 
 // scrape returns the metrics of the first replica, by name and labels.
 func (s *site) scrape(ctx context.Context) (map[string]float64, error) {

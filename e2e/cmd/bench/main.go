@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -19,7 +21,7 @@ func main() { os.Exit(cli.Run(context.Background(), newCommand())) }
 
 func newCommand() *cobra.Command {
 	o := bench.Options{Now: time.Now}
-	var jsonFile, svgFile string
+	var jsonFile, svgFile, profiles string
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a review costs, and print which goals are met",
@@ -36,7 +38,7 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 			if err != nil {
 				return err
 			}
-			o.Program = []string{program, "serve"}
+			o.Program = []string{program, "serve", "--cpu-profiles=" + profiles}
 			o.Progress = func(round, of int) { fmt.Fprintf(c.ErrOrStderr(), "round %d of %d\n", round, of) }
 			report, err := bench.Run(c.Context(), o)
 			if err != nil {
@@ -59,13 +61,28 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 	c.Flags().StringVar(&o.Revision, "revision", "", "what is measured, for the report")
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")
 	c.Flags().StringVar(&svgFile, "svg", "", "file to write a plot to")
+	c.PersistentFlags().StringVar(&profiles, "cpu-profiles", "", "directory to write a CPU profile of each server to, for \"go tool pprof\"")
 	c.AddCommand(&cobra.Command{
 		Use: "serve FLOOR|POLICIES", Short: "Be one of the servers", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return bench.Serve(c.Context(), args, c.InOrStdin(), c.OutOrStdout())
+			return profiled(profiles, args[0], func() error { return bench.Serve(c.Context(), args, c.InOrStdin(), c.OutOrStdout()) })
 		},
 	})
 	return c
+}
+
+// profiled writes a CPU profile of what runs, unless there is no directory for it.
+func profiled(directory, name string, run func() error) error {
+	if directory == "" {
+		return run()
+	}
+	return write(filepath.Join(directory, strings.ReplaceAll(name, " ", "-")+".pprof"), func(w io.Writer) error {
+		if err := pprof.StartCPUProfile(w); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+		return run()
+	})
 }
 
 // write writes a file, unless there is no name for it.
