@@ -18,6 +18,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/olm"
 )
 
 // TestMonitoring scrapes a running gate that has approved a plan, holds another one and was overridden: every documented metric is there,
@@ -119,6 +120,10 @@ spec: {constraints: '[{"type": "olm.constraint", "value": {"failureMessage": "mu
 	e.Propose(t, namespaces["overridden"], "urgent", harness.ForbiddenVersion)
 	e.Propose(t, namespaces["allowed"], "good", harness.AllowedVersion)
 	e.WaitApproved(t, namespaces["allowed"], "good")
+	// OLM is seen when it writes a ClusterServiceVersion; its plans are not sent before they are approved.
+	csv := harness.WithField(harness.Object(presentCSV, e.NewNamespace(t)),
+		`{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}]}`, "metadata", "annotations", olm.PropertiesAnnotation)
+	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, csv), "create", "-f", "-")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespaces["overridden"], "urgent", "--type=merge",
 		"--patch", `{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	want(t, p, `sum(opgate_decisions_total{kind="installplan"}) > 0`)
