@@ -5,7 +5,7 @@ import "sync"
 // buffers pools the memory of bodies, by size: firstPart, twice that and so on. Larger bodies are rare and would keep memory from the
 // rest of the process. A buffer takes up to twice what is reserved for its body, and at least firstPart, which the number of connections
 // bounds.
-var buffers [5]sync.Pool
+var buffers [7]sync.Pool
 
 // getBuffer returns a buffer of at least n bytes, with any content.
 func getBuffer(n int64) *[]byte {
