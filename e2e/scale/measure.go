@@ -2,13 +2,10 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,9 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 )
@@ -65,93 +60,6 @@ func (s *site) startLeader(ctx context.Context) error {
 	}
 	s.row.StartSeconds = s.Now().Sub(began).Seconds()
 	return s.settle(ctx)
-}
-
-// create creates the object of a kind in testdata.
-func (s *site) create(ctx context.Context, as dynamic.Interface, resource schema.GroupVersionResource, kind, namespace string) (*unstructured.Unstructured, error) {
-	u, err := objectOf(kind, namespace, allowed, firstPlan)
-	if err != nil {
-		return nil, err
-	}
-	if resource != packageManifests { // whose status is no subresource here
-		delete(u.Object, "status")
-	}
-	return again(ctx, s, func() (*unstructured.Unstructured, error) {
-		return as.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
-	})
-}
-
-// status writes the status of an object as in testdata, as OLM.
-func (s *site) status(ctx context.Context, resource schema.GroupVersionResource, u *unstructured.Unstructured, kind, namespace, version, plan string) error {
-	full, err := objectOf(kind, namespace, version, plan)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"status": full.Object["status"]})
-	if err != nil {
-		return err
-	}
-	_, err = again(ctx, s, func() (*unstructured.Unstructured, error) { // whatever Opgate has written meanwhile
-		return s.olm.Resource(resource).Namespace(u.GetNamespace()).Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	})
-	return err
-}
-
-// createNamespaces creates them, and what OLM and its users have written in each.
-func (s *site) createNamespaces(ctx context.Context) error {
-	began := s.Now()
-	err := s.each(ctx, len(s.names), writers, func(ctx context.Context, i int) error {
-		name := s.names[i]
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
-		if _, err := s.admin.Resource(namespaces).Create(ctx, u, metav1.CreateOptions{}); err != nil {
-			return err
-		}
-		if _, err := s.create(ctx, s.admin, operatorGroups, "OperatorGroup", name); err != nil {
-			return err
-		}
-		sub, err := s.create(ctx, s.admin, subscriptions, "Subscription", name)
-		if err != nil {
-			return err
-		}
-		if err := s.propose(ctx, name, firstPlan, refused, sub); err != nil {
-			return err
-		}
-		return s.status(ctx, subscriptions, sub, "Subscription", name, refused, firstPlan)
-	})
-	s.row.SetupSeconds = s.Now().Sub(began).Seconds()
-	return err
-}
-
-// propose writes a plan that requires approval.
-func (s *site) propose(ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured) error {
-	plan, status, err := s.newPlan(ctx, namespace, name, version, sub)
-	if err != nil {
-		return err
-	}
-	return s.require(ctx, plan, status)
-}
-
-// newPlan writes a plan without its status, as OLM does first.
-func (s *site) newPlan(ctx context.Context, namespace, name, version string, sub *unstructured.Unstructured) (plan *unstructured.Unstructured, status any, err error) {
-	u, err := planOf(namespace, name, version, sub)
-	if err != nil {
-		return nil, nil, err
-	}
-	status = u.Object["status"]
-	delete(u.Object, "status")
-	plan, err = again(ctx, s, func() (*unstructured.Unstructured, error) {
-		return s.olm.Resource(installPlans).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{})
-	})
-	return plan, status, err
-}
-
-// require writes the status by which a plan requires approval.
-func (s *site) require(ctx context.Context, plan *unstructured.Unstructured, status any) error {
-	plan.Object["status"] = status
-	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
-		return s.olm.Resource(installPlans).Namespace(plan.GetNamespace()).UpdateStatus(ctx, plan, metav1.UpdateOptions{})
-	})
-	return err
 }
 
 // createPolicies creates a policy for each namespace, and waits until each has a status.
@@ -367,96 +275,6 @@ func (s *site) startSecond(ctx context.Context) error {
 	}
 	s.row.SecondSeconds = s.Now().Sub(began).Seconds()
 	return s.settle(ctx)
-}
-
-// approvals writes plans that the policies allow, all at once, and measures how long after each the loop has approved it.
-func (s *site) approvals(ctx context.Context) error {
-	n := min(s.Approvals, len(s.names))
-	plans, statuses := make([]*unstructured.Unstructured, n), make([]any, n)
-	err := s.each(ctx, n, writers, func(ctx context.Context, i int) error {
-		namespace := s.names[i]
-		sub, err := s.olm.Resource(subscriptions).Namespace(namespace).Get(ctx, subscription, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if plans[i], statuses[i], err = s.newPlan(ctx, namespace, secondPlan, allowed, sub); err != nil {
-			return err
-		}
-		return s.status(ctx, subscriptions, sub, "Subscription", namespace, allowed, secondPlan)
-	})
-	if err != nil {
-		return err
-	}
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	before, err := s.replicas[0].Usage()
-	if err != nil {
-		return err
-	}
-	began := s.Now()
-	if err := s.each(ctx, n, n, func(ctx context.Context, i int) error { return s.require(ctx, plans[i], statuses[i]) }); err != nil {
-		return err
-	}
-	s.row.Approvals.WrittenSeconds = s.Now().Sub(began).Seconds()
-	var took []time.Duration
-	var last time.Time
-	for len(took) < n {
-		if err := s.pause(ctx, time.Second); err != nil {
-			return err
-		}
-		if s.Now().Sub(began) > settleTimeout {
-			return fmt.Errorf("%d of %d plans are approved after %s", len(took), n, settleTimeout)
-		}
-		if took, last, err = s.approved(began); err != nil {
-			return err
-		}
-	}
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	after, err := s.replicas[0].Usage()
-	if err != nil {
-		return err
-	}
-	counts, _, err := s.log.since(began)
-	a := &s.row.Approvals
-	a.Plans, a.LastSeconds = n, last.Sub(began).Seconds()
-	a.P50, a.P99 = percentile(took, 50).Seconds(), percentile(took, 99).Seconds()
-	a.CPU = (after.CPU - before.CPU).Seconds() / float64(n)
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		a.Requests += float64(counts[what]) / float64(n)
-	}
-	return err
-}
-
-// approved returns how long after OLM's write each plan was approved, and when the last one was, by the audit log.
-func (s *site) approved(since time.Time) (took []time.Duration, last time.Time, err error) {
-	if err := s.log.read(); err != nil {
-		return nil, last, err
-	}
-	required, approved := map[string]time.Time{}, map[string]time.Time{}
-	for i := range s.log.requests {
-		r := &s.log.requests[i]
-		if r.Object.Resource != installPlans.Resource || r.Object.Name != secondPlan || r.Received.Before(since) {
-			continue
-		}
-		switch {
-		case r.Object.Subresource == "status":
-			required[r.Object.Namespace] = r.Answered
-		case r.byOpgate() && r.Verb == "patch" && r.Response.Code == http.StatusOK:
-			approved[r.Object.Namespace] = r.Answered
-		}
-	}
-	for namespace, at := range approved {
-		if from, ok := required[namespace]; ok {
-			took = append(took, max(0, at.Sub(from)))
-			if at.After(last) {
-				last = at
-			}
-		}
-	}
-	return took, last, nil
 }
 
 // memory measures both replicas at the end.

@@ -47,10 +47,10 @@ in random order. A goal is met where the whole 95% interval over the rounds is.`
 			if err := report.Table(c.OutOrStdout()); err != nil {
 				return err
 			}
-			if err := write(jsonFile, report.JSON); err != nil {
+			if err := cli.WriteFile(jsonFile, report.JSON); err != nil {
 				return err
 			}
-			return write(svgFile, report.SVG)
+			return cli.WriteFile(svgFile, report.SVG)
 		},
 	}
 	c.Flags().IntVar(&o.Rounds, "rounds", 7, "how often each server has its turn; intervals need two")
@@ -76,27 +76,11 @@ func profiled(directory, name string, run func() error) error {
 	if directory == "" {
 		return run()
 	}
-	return write(filepath.Join(directory, strings.ReplaceAll(name, " ", "-")+".pprof"), func(w io.Writer) error {
+	return cli.WriteFile(filepath.Join(directory, strings.ReplaceAll(name, " ", "-")+".pprof"), func(w io.Writer) error {
 		if err := pprof.StartCPUProfile(w); err != nil {
 			return err
 		}
 		defer pprof.StopCPUProfile()
 		return run()
 	})
-}
-
-// write writes a file, unless there is no name for it.
-func write(name string, content func(io.Writer) error) error {
-	if name == "" {
-		return nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := content(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }

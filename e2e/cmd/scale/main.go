@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -38,7 +37,7 @@ edited, with a second replica, and plans require approval, all at once.`,
 			if report == nil {
 				return err
 			}
-			return errors.Join(err, report.Table(c.OutOrStdout()), write(jsonFile, report.JSON), write(svgFile, report.SVG))
+			return errors.Join(err, report.Table(c.OutOrStdout()), cli.WriteFile(jsonFile, report.JSON), cli.WriteFile(svgFile, report.SVG))
 		},
 	}
 	c.Flags().IntSliceVar(&o.Namespaces, "namespaces", []int{100, 1_000, 10_000}, "numbers of namespaces to measure")
@@ -54,20 +53,4 @@ edited, with a second replica, and plans require approval, all at once.`,
 	c.Flags().StringVar(&jsonFile, "json", "", "file to write the report to as JSON")
 	c.Flags().StringVar(&svgFile, "svg", "", "file to write plots to")
 	return c
-}
-
-// write writes a file, unless there is no name for it.
-func write(name string, content func(io.Writer) error) error {
-	if name == "" {
-		return nil
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := content(file); err != nil {
-		_ = file.Close()
-		return err
-	}
-	return file.Close()
 }

@@ -4,6 +4,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -27,4 +28,20 @@ func Run(ctx context.Context, root *cobra.Command) int {
 		return 1
 	}
 	return 0
+}
+
+// WriteFile writes a file, unless there is no name for it.
+func WriteFile(name string, content func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := content(file); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
 }
