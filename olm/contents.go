@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // schemaDefaults are the defaults in the schema of ClusterServiceVersions, by field and parent field: the API server stores them if the
@@ -108,7 +110,7 @@ func (d *digester) value(parent, key []byte) (digest [sha256.Size]byte, nothing 
 // text reads a string and returns what it stands for.
 func (d *digester) text() []byte {
 	start := d.at
-	d.at = endOfText(d.raw, start+1) + 1
+	d.at = jsonsize.EndOfString(d.raw, start) + 1
 	quoted := d.raw[start:d.at]
 	if bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) {
 		return quoted[1 : len(quoted)-1]

@@ -1,10 +1,13 @@
 package olm
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // TestContentsDigest compares the manifest of a plan with what the API server stores.
@@ -81,7 +84,16 @@ func unique(s string) bool {
 		return false
 	}
 	raw, err := json.Marshal(value)
-	return err == nil && CountValues(raw) == CountValues([]byte(s))
+	if err != nil {
+		return false
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, []byte(s)) != nil {
+		return false
+	}
+	want, _ := jsonsize.Measure(compact.Bytes())
+	got, _ := jsonsize.Measure(raw)
+	return got == want
 }
 
 // plain decodes JSON without null fields.

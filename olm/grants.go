@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // grantKinds are the kinds of RBAC. OLM writes a step's object by the step's field kind, whatever the manifest says.
@@ -47,7 +48,7 @@ func (r *StepResource) Grants() *Grants {
 		g.why = "cannot be read"
 		return g
 	}
-	if n := CountValues([]byte(text)); n > maxListValues {
+	if n, _ := jsonsize.Measure([]byte(text)); n > maxListValues {
 		g.why = fmt.Sprintf("has %d values, more than the %d that are read", n, maxListValues)
 		return g
 	}

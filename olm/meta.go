@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Labels and annotations that OLM, or authors of bundles, set.
@@ -46,7 +47,7 @@ const maxOwnerValues = 256
 
 // UnmarshalJSON counts the values first.
 func (o *Owners) UnmarshalJSON(raw []byte) error {
-	if CountValues(raw) > maxOwnerValues {
+	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues {
 		*o = nil
 		return nil
 	}

@@ -1,9 +1,11 @@
 package olm
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // OperatorGroup is what rules read of operators.coreos.com/v1 OperatorGroup.
@@ -25,7 +27,7 @@ type targets struct{ any, all bool }
 
 // UnmarshalJSON treats a list that is too long as all namespaces.
 func (t *targets) UnmarshalJSON(raw []byte) error {
-	if CountValues(raw) > maxGroupValues {
+	if n, _ := jsonsize.Measure(raw); n > maxGroupValues {
 		*t = targets{any: true, all: true}
 		return nil
 	}
@@ -54,9 +56,9 @@ func (s *groupSelector) UnmarshalJSON(raw []byte) error {
 // values reports whether a JSON value contains others.
 type values bool
 
-// UnmarshalJSON counts the values.
+// UnmarshalJSON only looks for what is between the brackets.
 func (v *values) UnmarshalJSON(raw []byte) error {
-	*v = CountValues(raw) > 0
+	*v = (raw[0] == '[' || raw[0] == '{') && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
 	return nil
 }
 

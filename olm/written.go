@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // WrittenCatalogSource is a CatalogSource in a review.
@@ -113,7 +114,7 @@ type namespaceNames []string
 
 // UnmarshalJSON treats a list that is too long as all namespaces.
 func (n *namespaceNames) UnmarshalJSON(raw []byte) error {
-	if CountValues(raw) > maxGroupValues {
+	if held, _ := jsonsize.Measure(raw); held > maxGroupValues {
 		*n = namespaceNames{""}
 		return nil
 	}
@@ -129,7 +130,7 @@ type writtenSelector struct {
 // UnmarshalJSON treats a selector that is too large as one that differs from every other.
 func (s *writtenSelector) UnmarshalJSON(raw []byte) error {
 	*s = writtenSelector{any: true, digest: sha256.Sum256(raw)}
-	if CountValues(raw) > maxGroupValues {
+	if n, _ := jsonsize.Measure(raw); n > maxGroupValues {
 		return nil
 	}
 	var selector metav1.LabelSelector

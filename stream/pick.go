@@ -9,7 +9,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/internal/jsonsize"
 )
 
 // Fields are the members of an object to store: with nil the whole member, else only those fields of it.
@@ -51,7 +51,8 @@ func Pick(raw []byte, fields Fields) map[string]any {
 
 // member decodes a member that is stored as a whole.
 func member(raw []byte) any {
-	large := len(raw) > maxMemberBytes || olm.CountValues(raw) > maxMemberValues
+	held, _ := jsonsize.Measure(raw)
+	large := len(raw) > maxMemberBytes || held > maxMemberValues
 	if raw[0] == '"' {
 		large = len(raw) > maxTextBytes
 	}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 )
 
 // Limits of what is read of one bundle, which comes from any catalog, or from a ConfigMap that a tenant may write. Contents beyond a limit
@@ -13,7 +13,7 @@ import (
 const (
 	// maxBytes bounds all manifests of a bundle, after decompression. A ConfigMap holds 1 MiB, which compresses manifests some ten times.
 	maxBytes = 16 << 20
-	// maxValues bounds their JSON values, as olm.CountValues counts them.
+	// maxValues bounds their JSON values, as jsonsize.Measure counts them.
 	maxValues = 1 << 20
 	// maxObjects bounds the number of objects.
 	maxObjects = 4096
@@ -39,10 +39,11 @@ func checkSize(manifests []json.RawMessage) error {
 		if size += len(raw); size > maxBytes {
 			return fmt.Errorf("the manifests have more than the %d bytes that are read", maxBytes)
 		}
-		if values += olm.CountValues(raw); values > maxValues {
+		held, depth := jsonsize.Measure(raw)
+		if values += held; values > maxValues {
 			return fmt.Errorf("the manifests have more than the %d values that are read", maxValues)
 		}
-		if depth := olm.Depth(raw); depth > maxDepth {
+		if depth > maxDepth {
 			return fmt.Errorf("manifest %d is nested %d levels deep, at most %d are read", i, depth, maxDepth)
 		}
 	}

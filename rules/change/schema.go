@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/crdify/pkg/validations"
 	"sigs.k8s.io/crdify/pkg/validations/property"
 
+	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -64,7 +65,8 @@ func (left *budget) compareSchemas(was, is *definitionVersion) ([]string, error)
 		return nil, nil
 	}
 	for _, raw := range []json.RawMessage{was.Schema, is.Schema} {
-		if left.bytes -= len(raw) * olm.Depth(raw); left.bytes < 0 {
+		_, depth := jsonsize.Measure(raw)
+		if left.bytes -= len(raw) * depth; left.bytes < 0 {
 			return []string{tooLarge}, nil
 		}
 	}

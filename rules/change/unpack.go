@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -29,7 +30,7 @@ const (
 // configmap of operator-registry): data, or binaryData if the annotation says so; of each entry the first document; and only entries with
 // a kind, which those of the bundle's metadata do not have. An entry that is not YAML or JSON is an error, although OLM skips it.
 func Unpack(configMap []byte) ([]json.RawMessage, error) {
-	if n := olm.CountValues(configMap); n > maxObjects || len(configMap) > maxBytes {
+	if n, _ := jsonsize.Measure(configMap); n > maxObjects || len(configMap) > maxBytes {
 		return nil, fmt.Errorf("the ConfigMap has %d values in %d bytes, at most %d values in %d bytes are read", n, len(configMap), maxObjects, maxBytes)
 	}
 	var object struct {

@@ -1,0 +1,71 @@
+// Package jsonsize measures a JSON text without decoding it, so that one which would take too much memory is refused before it becomes
+// values.
+package jsonsize
+
+import "bytes"
+
+// What a byte of JSON outside of strings is.
+const (
+	other = iota
+	quote
+	comma
+	opening
+	closing
+)
+
+var classes = [256]uint8{'"': quote, ',': comma, '{': opening, '[': opening, '}': closing, ']': closing}
+
+// Measure returns how many values a JSON text holds, at any depth: elements of lists and members of objects, without the text's own value;
+// and how deep lists and objects are nested. It is exact for JSON without white space in empty lists and objects, each of which counts as one
+// value otherwise. For what is not JSON it counts at least what a decoder finds before the fault. It takes about a nanosecond per byte.
+func Measure(text []byte) (values, depth int) {
+	level := 0
+	for i := 0; i < len(text); i++ {
+		switch classes[text[i]] {
+		case quote:
+			i = EndOfString(text, i)
+		case comma:
+			values++
+		case opening:
+			// The first value has no comma before it.
+			if next := i + 1; next == len(text) || classes[text[next]] != closing {
+				values++
+			}
+			level++
+			depth = max(depth, level)
+		case closing:
+			level--
+		}
+	}
+	return values, depth
+}
+
+// EndOfString returns the index of the quote that ends the string which begins at an index, or the length of the text.
+func EndOfString(text []byte, begin int) int {
+	// Most strings end soon, and long ones are skipped faster from quote to quote.
+	const soon = 24
+	i := begin + 1
+	for end := min(len(text), i+soon); i < end; i++ {
+		switch text[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	for begin = i; i < len(text); i++ {
+		next := bytes.IndexByte(text[i:], '"')
+		if next < 0 {
+			break
+		}
+		i += next
+		escapes := i
+		for escapes > begin && text[escapes-1] == '\\' {
+			escapes--
+		}
+		if (i-escapes)%2 == 0 {
+			return i
+		}
+	}
+	return len(text)
+}

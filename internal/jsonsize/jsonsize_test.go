@@ -1,0 +1,159 @@
+package jsonsize_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/opgate/opgate/internal/jsonsize"
+)
+
+func TestMeasure(t *testing.T) {
+	type size struct{ values, depth int }
+	for text, want := range map[string]size{
+		``:                             {0, 0},
+		`null`:                         {0, 0},
+		`[]`:                           {0, 1},
+		`{}`:                           {0, 1},
+		`[ ]`:                          {1, 1},
+		`[1]`:                          {1, 1},
+		`[{},{}]`:                      {2, 2},
+		`[[],[[]]]`:                    {3, 3},
+		`{"a":[1,2],"b":{"c":""}}`:     {5, 2},
+		`"a,b{[,"`:                     {0, 0},
+		`["a,b","[{,"]`:                {2, 1},
+		`["\"",","]`:                   {2, 1},
+		`["\\",","]`:                   {2, 1},
+		`["\\\",",","]`:                {2, 1},
+		`["\",{","\\",","]`:            {3, 1},
+		`["\\\",[","\\\\",1]`:          {3, 1},
+		`{"a":"\\\\"}`:                 {1, 1},
+		`["`:                           {1, 1},
+		`"not closed \" , [`:           {0, 0},
+		`[[[`:                          {3, 3},
+		strings.Repeat("[],", 1_000):   {1_000, 1},
+		strings.Repeat("[[],", 1_000):  {2_000, 1_001},
+		strings.Repeat("[", 10_000):    {10_000, 10_000},
+		strings.Repeat(`{"a":`, 1_000): {1_000, 1_000},
+	} {
+		if values, depth := jsonsize.Measure([]byte(text)); values != want.values || depth != want.depth {
+			t.Errorf("%.30s has %d values and %d levels, want %d and %d", text, values, depth, want.values, want.depth)
+		}
+	}
+}
+
+// TestMeasureEscapes has backslashes and quotes at every distance from the begin of a string.
+func TestMeasureEscapes(t *testing.T) {
+	for before := range 140 {
+		for backslashes := range 70 {
+			text := `["` + strings.Repeat("x", before) + strings.Repeat(`\\`, backslashes) + `\",[{",1]`
+			if values, depth := jsonsize.Measure([]byte(text)); values != 2 || depth != 1 {
+				t.Fatalf("%s has %d values and %d levels, want 2 and 1", text, values, depth)
+			}
+		}
+	}
+}
+
+// FuzzMeasure compares it with a byte-by-byte loop, and with what a decoder finds: never fewer values, never less deep.
+func FuzzMeasure(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":[1,"\"",{"b":null}]}`, `["\\",[[{}]]]`, `"\u0022,"`, `{"a,b":{"c[":"]"}}`, `[ {	} ]`, `\"[,`, "\xff[\"\xc3\\\"",
+		strings.Repeat(`{"manifest":"{\"kind\":\"A\"}","list":[[],{}]},`, 20),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		values, depth := jsonsize.Measure([]byte(text))
+		if wantValues, wantDepth := slow(text); values != wantValues || depth != wantDepth {
+			t.Errorf("%q has %d values and %d levels, byte by byte %d and %d", text, values, depth, wantValues, wantDepth)
+		}
+		var decoded any
+		if json.Unmarshal([]byte(text), &decoded) != nil {
+			return
+		}
+		// An object with a name given twice has fewer members when it is decoded.
+		if wantValues, wantDepth := held(decoded); values < wantValues || depth < wantDepth {
+			t.Errorf("%q has %d values and %d levels, a decoder finds %d and %d", text, values, depth, wantValues, wantDepth)
+		}
+	})
+}
+
+// slow measures byte by byte.
+func slow(text string) (values, depth int) {
+	level := 0
+	inText := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inText && c == '\\':
+			i++
+		case c == '"':
+			inText = !inText
+		case inText:
+		case c == ',':
+			values++
+		case c == '[', c == '{':
+			level++
+			depth = max(depth, level)
+			if next := i + 1; next == len(text) || text[next] != ']' && text[next] != '}' {
+				values++
+			}
+		case c == ']', c == '}':
+			level--
+		}
+	}
+	return values, depth
+}
+
+func held(value any) (values, depth int) {
+	var elements []any
+	switch v := value.(type) {
+	case []any:
+		elements = v
+	case map[string]any:
+		for _, element := range v {
+			elements = append(elements, element)
+		}
+	default:
+		return 0, 0
+	}
+	for _, element := range elements {
+		v, d := held(element)
+		values, depth = values+1+v, max(depth, d)
+	}
+	return values, depth + 1
+}
+
+// BenchmarkMeasure has the check of UTF-8, which every body passes as well, as floor.
+func BenchmarkMeasure(b *testing.B) {
+	quoted := func(text string) string {
+		data, err := json.Marshal(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return string(data)
+	}
+	property := `"property":{"description":"Human-readable message that says what was observed, and when it changed last.","type":"string"},`
+	const step = `{"status":"Unknown","resource":{"kind":"ConfigMap","manifest":%s}},`
+	for name, body := range map[string]string{
+		"text":       strings.Repeat(fmt.Sprintf(step, quoted(strings.Repeat("some words of a manifest, ", 150))), 300),
+		"manifests":  strings.Repeat(fmt.Sprintf(step, quoted(strings.Repeat(property, 30))), 300),
+		"properties": strings.Repeat(property, 10_000),
+		"fields":     strings.Repeat(`"f:label1000":{"f:value":{}},`, 40_000),
+	} {
+		text := []byte("[" + body + "{}]")
+		for what, do := range map[string]func(){
+			"measure": func() { jsonsize.Measure(text) },
+			"floor":   func() { utf8.Valid(text) },
+		} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					do()
+				}
+			})
+		}
+	}
+}
