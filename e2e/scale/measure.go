@@ -107,6 +107,7 @@ func (s *site) createPolicies(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
+	p.IdleSeconds = (s.Now().Sub(began) - s.Settled).Seconds()
 	after, err := s.replicas[0].Usage()
 	if err != nil {
 		return err

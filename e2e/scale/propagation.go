@@ -143,52 +143,28 @@ func (a *asker) until(ctx context.Context, s *site, review []byte, want bool, si
 }
 
 // propagation edits one policy after another, and measures how long after the API server's answer each replica refuses what it allowed before.
+//
+// The first edit is measured apart. The start of a replica changes the CustomResourceDefinition here, since each replica of the harness has
+// an authority and an address of its own. Then the API server ends all watches of policies, and reads all of them again in each version before
+// it serves new ones.
 func (s *site) propagation(ctx context.Context) error {
 	askers, err := s.askers(ctx)
 	if err != nil {
 		return err
 	}
-	edit := func(name, version string) error {
-		patch := fmt.Appendf(nil, `{"spec":{"versions":["etcdoperator.v%s"]}}`, version)
-		_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
-			return s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-		})
+	first, err := s.edit(ctx, askers, s.names[0])
+	if err != nil {
 		return err
 	}
+	s.row.FirstEditSeconds = slices.Max(first).Seconds()
 	took := make([][]time.Duration, len(askers))
 	for i := range s.Edits {
-		name := s.names[i*len(s.names)/max(s.Edits, 1)%len(s.names)]
-		review, err := approvalOf(name)
+		each, err := s.edit(ctx, askers, s.names[i*len(s.names)/s.Edits%len(s.names)])
 		if err != nil {
 			return err
 		}
-		for _, version := range []string{"0.9.1", allowed} {
-			if version != allowed { // it must be allowed before
-				for _, a := range askers {
-					if _, err := a.until(ctx, s, review, true, s.Now()); err != nil {
-						return err
-					}
-				}
-			}
-			if err := edit(name, version); err != nil {
-				return err
-			}
-			written := s.Now()
-			var asked sync.WaitGroup
-			failures := make([]error, len(askers))
-			for r, a := range askers {
-				asked.Go(func() {
-					d, err := a.until(ctx, s, review, version == allowed, written)
-					failures[r] = err
-					if version != allowed {
-						took[r] = append(took[r], d)
-					}
-				})
-			}
-			asked.Wait()
-			if err := errors.Join(failures...); err != nil {
-				return fmt.Errorf("policy %s: %w", name, err)
-			}
+		for r := range askers {
+			took[r] = append(took[r], each[r])
 		}
 	}
 	for _, of := range took {
@@ -196,4 +172,49 @@ func (s *site) propagation(ctx context.Context) error {
 			Most: percentile(of, 100).Seconds()})
 	}
 	return nil
+}
+
+// edit makes a policy allow another version than its plan has, and that version again. It returns how long after the API server's answer to
+// the first of both each replica refused.
+func (s *site) edit(ctx context.Context, askers []*asker, name string) ([]time.Duration, error) {
+	review, err := approvalOf(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.judged(ctx, askers, review, true); err != nil {
+		return nil, err
+	}
+	if err := s.allow(ctx, name, "0.9.1"); err != nil {
+		return nil, err
+	}
+	refused, err := s.judged(ctx, askers, review, false)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", name, err)
+	}
+	if err := s.allow(ctx, name, allowed); err != nil {
+		return nil, err
+	}
+	_, err = s.judged(ctx, askers, review, true)
+	return refused, err
+}
+
+// allow makes a policy allow one version.
+func (s *site) allow(ctx context.Context, name, version string) error {
+	patch := fmt.Appendf(nil, `{"spec":{"versions":["etcdoperator.v%s"]}}`, version)
+	_, err := again(ctx, s, func() (*unstructured.Unstructured, error) {
+		return s.admin.Resource(policies).Namespace(policyNamespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	})
+	return err
+}
+
+// judged asks all replicas until each gives the wanted answer, and returns how long each took.
+func (s *site) judged(ctx context.Context, askers []*asker, review []byte, want bool) ([]time.Duration, error) {
+	began := s.Now()
+	took, failures := make([]time.Duration, len(askers)), make([]error, len(askers))
+	var asked sync.WaitGroup
+	for i, a := range askers {
+		asked.Go(func() { took[i], failures[i] = a.until(ctx, s, review, want, began) })
+	}
+	asked.Wait()
+	return took, errors.Join(failures...)
 }

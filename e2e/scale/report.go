@@ -36,7 +36,9 @@ type Row struct {
 		// WrittenSeconds is until the last policy was created, ReportedSeconds until the last one had a status, both from the first creation.
 		WrittenSeconds  float64 `json:"writtenSeconds"`
 		ReportedSeconds float64 `json:"reportedSeconds"`
-		PerSecond       float64 `json:"perSecond"`
+		// IdleSeconds is until Opgate was idle: until then the API server may still read policies in the other version.
+		IdleSeconds float64 `json:"idleSeconds"`
+		PerSecond   float64 `json:"perSecond"`
 		// P50 and P99 are from the answer to the creation of a policy until its first status.
 		P50 float64 `json:"p50Seconds"`
 		P99 float64 `json:"p99Seconds"`
@@ -57,6 +59,8 @@ type Row struct {
 	EventCPU float64 `json:"eventCPUSeconds"`
 	// SecondSeconds is the same for the second replica, with all policies.
 	SecondSeconds float64 `json:"secondReplicaSeconds"`
+	// FirstEditSeconds is until both replicas judge by the first edit after the CustomResourceDefinition changed.
+	FirstEditSeconds float64 `json:"firstEditSeconds"`
 	// Propagation is that of edits to each replica, the leader first.
 	Propagation []Propagation `json:"propagation"`
 	Approvals   struct {
@@ -149,6 +153,7 @@ func (r *Report) Table(w io.Writer) error {
 	line("---", func(*Row) string { return "---" })
 	number("policies created, in s", "%.1f", func(row *Row) float64 { return row.Policies.WrittenSeconds })
 	number("until each has a status, in s", "%.1f", func(row *Row) float64 { return row.Policies.ReportedSeconds })
+	number("until Opgate is idle, in s", "%.1f", func(row *Row) float64 { return row.Policies.IdleSeconds })
 	number("policies a second", "%.0f", func(row *Row) float64 { return row.Policies.PerSecond })
 	line("a policy's first status, p50 and p99, in s", func(row *Row) string { return fmt.Sprintf("%.2f, %.2f", row.Policies.P50, row.Policies.P99) })
 	number("requests of Opgate for a policy", "%.2f", func(row *Row) float64 { return row.Policies.Requests })
@@ -164,6 +169,7 @@ func (r *Report) Table(w io.Writer) error {
 	line("start of a replica without policies, with all of them, in s", func(row *Row) string {
 		return fmt.Sprintf("%.1f, %.1f", row.StartSeconds, row.SecondSeconds)
 	})
+	number("an edit reaches both after the CustomResourceDefinition changed, in s", "%.1f", func(row *Row) float64 { return row.FirstEditSeconds })
 	for i, replica := range []string{"the leader", "the second replica"} {
 		line("an edit reaches "+replica+", p50, p99 and most, in ms", func(row *Row) string {
 			if i >= len(row.Propagation) {

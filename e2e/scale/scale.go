@@ -25,10 +25,11 @@ type Options struct {
 	// Edits is how many policies are edited to measure propagation, Events how many Subscriptions OLM writes to measure what an event costs,
 	// Approvals how many plans require approval at once, at most one in each namespace. Defaults: 200, 1,000, 1,000.
 	Edits, Events, Approvals int
-	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request when it counts as idle.
+	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request and used hardly any CPU time when
+	// it counts as idle.
 	// Defaults: 30 s, 10 s.
 	Rest, Settled time.Duration
-	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes, and the limit of its private memory. Default: none.
+	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes. It is not killed beyond. Default: none.
 	MemoryLimit uint64
 	// Backstop is Opgate's mode. Default: that of the chart, enforce.
 	Backstop string
@@ -180,7 +181,8 @@ func Measure(ctx context.Context, c *cluster.Cluster, n int, o Options) (*Row, e
 
 // start starts a replica.
 func (s *site) start(ctx context.Context) error {
-	gate, err := s.StartOpgate(ctx, cluster.GateOptions{Loop: true, MemoryLimit: s.MemoryLimit, Args: []string{"--backstop=" + s.Backstop}})
+	gate, err := s.StartOpgate(ctx, cluster.GateOptions{Loop: true, MemoryLimit: s.MemoryLimit, MayExceedMemoryLimit: true,
+		Args: []string{"--backstop=" + s.Backstop}})
 	if err == nil {
 		s.replicas = append(s.replicas, gate)
 	}
@@ -228,28 +230,57 @@ func again[T any](ctx context.Context, s *site, do func() (T, error)) (T, error)
 // busyTimeout bounds again.
 const busyTimeout = 2 * time.Minute
 
-// settle waits until Opgate sends no requests.
+// settle waits until Opgate sends no requests and answers none.
 func (s *site) settle(ctx context.Context) error {
 	began := s.Now()
-	for {
+	busy := began
+	cpu, err := s.cpu()
+	if err != nil {
+		return err
+	}
+	for since := began; ; {
 		if err := s.pause(ctx, time.Second); err != nil {
 			return err
 		}
+		used, err := s.cpu()
+		if err != nil {
+			return err
+		}
+		if now := s.Now(); used-cpu > time.Duration(idleShare*float64(now.Sub(since))) {
+			busy = now
+		}
+		cpu, since = used, s.Now()
 		_, last, err := s.log.since(began.Add(-s.Settled))
 		if err != nil {
 			return err
 		}
-		if idle := s.Now().Sub(last); idle >= s.Settled && s.Now().Sub(began) >= s.Settled {
+		if s.Now().Sub(last) >= s.Settled && s.Now().Sub(busy) >= s.Settled {
 			return nil
 		}
 		if s.Now().Sub(began) > settleTimeout {
-			return fmt.Errorf("opgate still sends requests after %s", settleTimeout)
+			return fmt.Errorf("opgate is still busy after %s", settleTimeout)
 		}
 	}
 }
 
-// settleTimeout bounds settle.
-const settleTimeout = 20 * time.Minute
+const (
+	// settleTimeout bounds settle.
+	settleTimeout = 20 * time.Minute
+	// idleShare is how much of a core replicas use at most when they are idle, for each second.
+	idleShare = 0.1
+)
+
+// cpu returns the CPU time of all replicas.
+func (s *site) cpu() (sum time.Duration, err error) {
+	for _, replica := range s.replicas {
+		usage, err := replica.Usage()
+		if err != nil {
+			return 0, err
+		}
+		sum += usage.CPU
+	}
+	return sum, nil
+}
 
 // pause lets time pass.
 func (s *site) pause(ctx context.Context, d time.Duration) error {

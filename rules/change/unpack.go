@@ -17,7 +17,6 @@ import (
 
 	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
-	"github.com/opgate/opgate/olm"
 )
 
 // The annotation by which the unpack Job says that binaryData has the manifests, and its value.
