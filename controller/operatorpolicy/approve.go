@@ -15,6 +15,7 @@ import (
 
 // approvals are the results for the pending plans of a namespace.
 type approvals struct {
+	// byPlan are those of plans that are not approved.
 	byPlan map[string]compliance.Approval
 	// done are the plans that were approved.
 	done []*olm.InstallPlan
@@ -47,9 +48,9 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			case err == nil:
 				log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents", consentTexts(judged.Verdict.Consents))
 				r.reportApproval(plan, &judged.Verdict)
-				a.Done = true
 				metrics.approved(plan)
 				all.done = append(all.done, plan)
+				continue
 			case apply.Outdated(err):
 				all.stale = true
 				continue

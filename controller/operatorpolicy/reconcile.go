@@ -46,20 +46,24 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{}, nil
 	}
-	// Approve first: approvals are latency-sensitive, the rest only updates status.
+	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an approved plan enqueues behind
+	// the others.
 	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := r.reportHolds(namespace, approvals.held)
-	if approvals.stale {
+	if len(approvals.done) > 0 {
 		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+	}
+	if approvals.stale {
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	if approvals.lagging { // a status of what a moment will change would be outdated at once
-		return reconcile.Result{RequeueAfter: backstopRetry}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+		return reconcile.Result{RequeueAfter: backstopRetry}, err
 	}
 	if len(ns.Policies()) == 0 {
-		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
+		return reconcile.Result{RequeueAfter: again}, err
 	}
 	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
-	return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed, r.writer.Approved(ctx, approvals.done))
+	return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)
 }
 
 // evaluateAll evaluates all policies of a namespace.

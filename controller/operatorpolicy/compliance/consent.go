@@ -11,7 +11,7 @@ import (
 func (e *evaluation) reviewed(plan *olm.InstallPlan) string {
 	review := e.Rules.Review(plan, e.Namespace)
 	var parts []string
-	if e.approved(plan) {
+	if plan.Spec.Approved {
 		for _, c := range review.Consents {
 			parts = append(parts, "consent: "+c.String())
 		}

@@ -63,10 +63,8 @@ func TestConsentInStatus(t *testing.T) {
 			actions: manual,
 		},
 		{
-			name: "the plan is approved in this reconciliation",
-			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), accepted), func(in *Input) {
-				in.Approvals["install-b"] = Approval{Done: true}
-			}},
+			name:  "the plan was approved a moment ago",
+			given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval, func(p *olm.InstallPlan) { approved(p) }), accepted)},
 			says: map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved; consent: etcd.v1.3.0 " + digest +
 				" by spec.consent.accepted of OperatorPolicy policies/etcd-policy"},
 			actions: manual,

@@ -53,11 +53,6 @@ func TestSubscriptionConditions(t *testing.T) {
 			want: map[string]string{TypeInstallPlanPending: absent},
 		},
 		{
-			name: "R-ST-16 the plan was approved in this reconciliation", given: []given{enforced, upgrading(waiting, "install-b"), pending,
-				func(in *Input) { in.Approvals["install-b"] = Approval{Done: true} }},
-			want: map[string]string{TypeInstallPlanPending: absent},
-		},
-		{
 			name: "R-ST-16 the plan is in a later phase", given: []given{upgrading(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"), "install-b"), pending},
 			want: map[string]string{TypeInstallPlanPending: absent},
 		},

@@ -107,15 +107,11 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
 		{
-			name: "9.7 the plan was approved a moment ago", given: []given{enforced, upgrading(waiting, "install-b"), config(nonCompliantUpgrades),
-				func(in *Input) { in.Approvals["install-b"] = Approval{Done: true} }},
+			name: "9.7 the plan was approved a moment ago", given: []given{enforced,
+				upgrading(approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b"), config(nonCompliantUpgrades)},
 			want:    map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
 			says:    map[string]string{TypeInstallPlan: "the InstallPlan shop/install-b for etcd.v1.3.0 was approved"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
-		},
-		{
-			name: "the plan is approved already", given: []given{upgrading(approved(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")), "install-b")},
-			want: map[string]string{TypeInstallPlan: "True InstallPlanApproved"},
 		},
 		{
 			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),

@@ -119,11 +119,6 @@ func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 	})
 }
 
-// approved reports whether a plan is approved, maybe in this reconciliation.
-func (e *evaluation) approved(plan *olm.InstallPlan) bool {
-	return plan.Spec.Approved || e.Approvals[plan.Metadata.Name].Done
-}
-
 // pending is for a plan in phase RequiresApproval.
 func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
@@ -132,7 +127,7 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	}
 	current := text.Name(sub.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
-	if e.approved(plan) {
+	if plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list permits (R-OP-13).

@@ -125,9 +125,7 @@ type CatalogSource struct {
 
 // Approval is the result for a plan that the rules let the loop approve.
 type Approval struct {
-	// Done reports whether the approval is stored.
-	Done bool
-	// Problem is why it is not.
+	// Problem is why a plan that may be approved is not.
 	Problem string
 	// Blockers are the ClusterServiceVersions of the plan that prevent its approval, and why, as complete
 	// sentences; empty if none does.

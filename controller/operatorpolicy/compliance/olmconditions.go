@@ -72,7 +72,7 @@ func (e *evaluation) applies(c *SubscriptionCondition) bool {
 		return sub.InstallPlan != "" && plan == nil
 	case TypeInstallPlanPending: // its reason is the phase
 		return plan != nil && (c.Reason == plan.Status.Phase || c.Reason == reasonNotYetReconciled && plan.Status.Phase == "") &&
-			(c.Reason != olm.PhaseRequiresApproval || !e.approved(plan))
+			(c.Reason != olm.PhaseRequiresApproval || !plan.Spec.Approved)
 	case TypeInstallPlanFailed:
 		return plan != nil && plan.Status.Phase == olm.PhaseFailed
 	case TypeBundleUnpacking, TypeBundleUnpackFailed:
