@@ -268,7 +268,8 @@ func (s *site) events(ctx context.Context) error {
 	return nil
 }
 
-// startSecond starts another replica while all policies are there.
+// startSecond starts another replica while all policies are there. This changes the CustomResourceDefinition, since each replica of the harness
+// has an authority and an address of its own: the API server ends all watches of policies, and reads them again in each version.
 func (s *site) startSecond(ctx context.Context) error {
 	began := s.Now()
 	if err := s.start(ctx); err != nil {

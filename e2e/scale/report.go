@@ -59,8 +59,6 @@ type Row struct {
 	EventCPU float64 `json:"eventCPUSeconds"`
 	// SecondSeconds is the same for the second replica, with all policies.
 	SecondSeconds float64 `json:"secondReplicaSeconds"`
-	// FirstEditSeconds is until both replicas judge by the first edit after the CustomResourceDefinition changed.
-	FirstEditSeconds float64 `json:"firstEditSeconds"`
 	// Propagation is that of edits to each replica, the leader first.
 	Propagation []Propagation `json:"propagation"`
 	Approvals   struct {
@@ -169,7 +167,6 @@ func (r *Report) Table(w io.Writer) error {
 	line("start of a replica without policies, with all of them, in s", func(row *Row) string {
 		return fmt.Sprintf("%.1f, %.1f", row.StartSeconds, row.SecondSeconds)
 	})
-	number("an edit reaches both after the CustomResourceDefinition changed, in s", "%.1f", func(row *Row) float64 { return row.FirstEditSeconds })
 	for i, replica := range []string{"the leader", "the second replica"} {
 		line("an edit reaches "+replica+", p50, p99 and most, in ms", func(row *Row) string {
 			if i >= len(row.Propagation) {
