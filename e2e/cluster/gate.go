@@ -38,6 +38,9 @@ type GateOptions struct {
 	SecureMetrics bool
 	// Reports is whether Opgate writes Reports of OpenReports. InstallReports adds the definitions and the rights.
 	Reports bool
+	// Replaces is an earlier process, which has ended. The new one has its address and certificate, as pods have those of their Service.
+	// Otherwise the API server reads all policies again, since the CustomResourceDefinition names both.
+	Replaces *Gate
 	// Unready makes StartOpgate return before Opgate is ready: it refuses all reviews then. The webhooks are in effect, as after a
 	// replica that has been ready.
 	Unready bool
@@ -55,14 +58,14 @@ type GateOptions struct {
 
 // Gate is a process that runs "opgate serve".
 type Gate struct {
-	cluster *Cluster
-	process *process
-	webhook string // host:port
-	ca      []byte // PEM
-	health  string
-	metrics string
-	secure  bool // metrics by HTTPS
-	client  *http.Client
+	cluster     *Cluster
+	process     *process
+	webhook     string // host:port
+	certificate servingCertificate
+	health      string
+	metrics     string
+	secure      bool // metrics by HTTPS
+	client      *http.Client
 }
 
 // StartOpgate runs Opgate as a process of its own with TLS, waits until it is ready, points the webhook configurations of
@@ -101,10 +104,6 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	certificate, err := writeServingCertificate(dir)
-	if err != nil {
-		return nil, err
-	}
 	addresses, err := freeAddresses(ctx, 3)
 	if err != nil {
 		return nil, err
@@ -112,18 +111,22 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	gate := &Gate{
 		cluster: c,
 		webhook: addresses[0],
-		ca:      certificate.ca,
 		health:  addresses[1],
 		metrics: addresses[2],
 		secure:  opts.SecureMetrics,
 		client:  &http.Client{Timeout: requestTimeout},
 	}
+	if earlier := opts.Replaces; earlier != nil {
+		gate.webhook, gate.certificate = earlier.webhook, earlier.certificate
+	} else if gate.certificate, err = writeServingCertificate(dir); err != nil {
+		return nil, err
+	}
 	args := append([]string{
 		"serve",
 		"--kubeconfig", c.OpgateKubeconfig(),
 		"--webhook-bind-address", gate.webhook,
-		"--tls-cert-file", certificate.cert,
-		"--tls-key-file", certificate.key,
+		"--tls-cert-file", gate.certificate.cert,
+		"--tls-key-file", gate.certificate.key,
 		"--health-probe-bind-address", gate.health,
 		"--metrics-bind-address", gate.metrics,
 		// No load balancer has to observe the endpoints here, so the listener need not wait before it closes.
@@ -165,10 +168,10 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) e
 		}
 		fmt.Fprintln(c.log, "opgate is ready")
 	}
-	if err := c.installConversion(ctx, gate.WebhookURL(), gate.ca); err != nil {
+	if err := c.installConversion(ctx, gate.WebhookURL(), gate.certificate.ca); err != nil {
 		return err
 	}
-	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.ca, olm: opts.OLMIdentity, inEffect: opts.Unready}); err != nil {
+	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.certificate.ca, olm: opts.OLMIdentity, inEffect: opts.Unready}); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.log, "the API server asks opgate")
@@ -237,7 +240,7 @@ func (g *Gate) MetricsURL() string {
 }
 
 // CA is the certificate authority that a client of the webhooks has to trust, as PEM.
-func (g *Gate) CA() []byte { return g.ca }
+func (g *Gate) CA() []byte { return g.certificate.ca }
 
 // WebhookURL is the address of Opgate's webhooks, without a path.
 func (g *Gate) WebhookURL() string { return "https://" + g.webhook }

@@ -24,7 +24,7 @@ func BenchmarkFirstDenial(b *testing.B) {
 			foreign := harness.Subscription(e.namespaces[policies-1], "foreign", harness.ForeignCatalog, "Manual")
 			var took []float64
 			for b.Loop() {
-				e.Restart(b, cluster.GateOptions{Loop: true, SecureMetrics: true, Unready: true})
+				e.Restart(b, cluster.GateOptions{Loop: true, SecureMetrics: true, Unready: true, Replaces: e.Gate})
 				var denied time.Time
 				harness.Eventually(b, "the first denial", func(ctx context.Context) error {
 					err := e.Admin.Create(ctx, foreign.DeepCopy(), crclient.DryRunAll)

@@ -3,6 +3,7 @@ package olm
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -198,6 +199,15 @@ func (o *OLM) Logs() []string {
 		logs = append(logs, server.logPaths()...)
 	}
 	return logs
+}
+
+// Version is the version of OLM's module, such as v0.42.0.
+func (o *OLM) Version() (string, error) {
+	info, err := buildinfo.ReadFile(o.assets.Catalog)
+	if err != nil {
+		return "", fmt.Errorf("read the version of OLM: %w", err)
+	}
+	return info.Main.Version, nil
 }
 
 // CatalogOperator is OLM's operator that makes plans and writes their steps.
