@@ -114,6 +114,7 @@ func deniedWrites(t *testing.T, e *harness.LoopEnv) {
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.Propose(t, namespace, "install-1", harness.AllowedVersion)
 	e.WaitApproved(t, namespace, "install-1")
+	waitForEvents(t, e, namespace, "installplan", "install-1", "Normal Approved ") // it is sent after the approval
 	from := time.Now()
 	for range 2 {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "subscriptions.operators.coreos.com", "etcd", "-n", namespace, "--type=merge",
