@@ -26,8 +26,7 @@ type Options struct {
 	// Approvals how many plans require approval at once, at most one in each namespace. Defaults: 200, 1,000, 1,000.
 	Edits, Events, Approvals int
 	// Rest is how long CPU time is measured while nothing happens, Settled how long Opgate has sent no request and used hardly any CPU time when
-	// it counts as idle.
-	// Defaults: 30 s, 10 s.
+	// it counts as idle. Defaults: 30 s, 10 s.
 	Rest, Settled time.Duration
 	// MemoryLimit is what Opgate reads as the memory limit of its container, in bytes. It is not killed beyond. Default: none.
 	MemoryLimit uint64
