@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/cluster"
@@ -208,33 +204,11 @@ func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured
 			errs = append(errs, want(op))
 		}
 		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("%w\nits conditions:\n%s", errors.Join(err, resolveAgain(ctx, e, got, op)), harness.Conditions(op))
+			return fmt.Errorf("%w\nits conditions:\n%s", err, harness.Conditions(op))
 		}
 		return nil
 	})
 	return op
-}
-
-// unreferenced matches what OLM says of a ClusterServiceVersion that no Subscription names.
-var unreferenced = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced by a subscription`)
-
-// resolveAgain makes OLM resolve a namespace again where it says so of a ClusterServiceVersion that is gone: OLM v0.42 may resolve while it
-// deletes a replaced one, and then resolves only when something changes or after its resync interval.
-func resolveAgain(ctx context.Context, e *harness.OLMEnv, p *unstructured.Unstructured, op *policyv1beta2.OperatorPolicy) error {
-	failed := unreferenced.FindStringSubmatch(harness.Conditions(op))
-	if failed == nil {
-		return nil
-	}
-	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
-	name, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "name")
-	admin := e.Clients[cluster.Admin]
-	if _, err := admin.Resource(harness.ClusterServiceVersions).Namespace(namespace).Get(ctx, failed[1], metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return err
-	}
-	const often = 10 * time.Second // the same patch again changes nothing
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"test/resolve":%q}}}`, time.Now().Truncate(often).Format(time.TimeOnly))
-	_, err := admin.Resource(harness.Subscriptions).Namespace(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
 }
 
 // wantNoRefusalOfOLM wants OLM to have been refused nothing, except in some namespaces: with the loop, Subscriptions are right before

@@ -358,6 +358,26 @@ func TestEvaluateIntervention(t *testing.T) {
 	}
 }
 
+func TestFailedForGone(t *testing.T) {
+	const gone = "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"
+	installed := []CSV{{Object: Object{Name: "etcd.v1.2.0"}}}
+	for name, c := range map[string]struct {
+		condition SubscriptionCondition
+		want      bool
+	}{
+		"it is gone":           {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: gone}, true},
+		"it is there":          {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: strings.ReplaceAll(gone, "1.1.0", "1.2.0")}, false},
+		"another cause":        {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"}, false},
+		"the condition passed": {SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone}, false},
+		"another condition":    {SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone}, false},
+	} {
+		s := Subscription{Conditions: []SubscriptionCondition{c.condition}}
+		if got := s.FailedForGone(installed); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
+
 func TestEvaluateInterventionObject(t *testing.T) {
 	in := input(enforced, lost, due(0))
 	out := Evaluate(in)

@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,19 +67,39 @@ func (e *evaluation) mentioned(message string) bool {
 	return false
 }
 
-// unreferenced finds the ClusterServiceVersions that OLM reports as installed without a Subscription.
-var unreferenced = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
+// unreferencedPattern matches what OLM writes of a ClusterServiceVersion that is installed without a Subscription.
+var unreferencedPattern = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
+
+// unreferenced returns the names of the ClusterServiceVersions that, by OLM's condition, no Subscription refers to.
+func (s *Subscription) unreferenced() []string {
+	c := s.condition(TypeResolutionFailed)
+	if c == nil {
+		return nil
+	}
+	var names []string
+	for _, match := range unreferencedPattern.FindAllStringSubmatch(c.Message, -1) {
+		names = append(names, strings.TrimRight(match[1], ",:"))
+	}
+	return names
+}
+
+// FailedForGone reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone. OLM v0.42 may resolve while it
+// deletes a replaced one, and does not resolve again when that is gone.
+func (s *Subscription) FailedForGone(csvs []CSV) bool {
+	return slices.ContainsFunc(s.unreferenced(), func(name string) bool {
+		return !slices.ContainsFunc(csvs, func(c CSV) bool { return c.Name == name })
+	})
+}
 
 // lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
 // is none. A copy is never returned: it is installed elsewhere.
 func (e *evaluation) lost() *CSV {
-	c := e.subscription.condition(TypeResolutionFailed)
-	if c == nil || e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
+	if e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
 		return nil
 	}
 	var unclear *CSV
-	for _, match := range unreferenced.FindAllStringSubmatch(c.Message, -1) {
-		csv := e.csvNamed(strings.TrimRight(match[1], ",:"))
+	for _, name := range e.subscription.unreferenced() {
+		csv := e.csvNamed(name)
 		switch {
 		case csv == nil || csv.Reason == "Copied":
 		case csv.Annotations[olm.OperatorNamespaceAnnotation] != "" && csv.Annotations[olm.OperatorNamespaceAnnotation] != e.wanted.namespace:
