@@ -27,8 +27,8 @@ type approvals struct {
 	lagging bool
 }
 
-// approve approves the plans of a namespace that the rules let the loop approve, and returns the result for each pending
-// plan. The metrics receive it, too.
+// approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other pending plan is
+// not approved. The metrics receive it, too.
 func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement) (*approvals, error) {
 	defer metrics.end()
 	all := &approvals{byPlan: map[string]compliance.Approval{}}

@@ -196,7 +196,7 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 }
 
 // bornApprovedHeals is about the Subscription that bypassed the webhook. OLM tries to create its plan as approved. The refusal
-// is in the Subscription for its owner to read. After a few retries OLM waits for a change, such as the one that repairs it.
+// is in the Subscription for its owner to read, unless OLM is old. After a few retries OLM waits for a change, such as the one that repairs it.
 func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 	version, err := e.OLM.Version()
 	if err != nil {

@@ -46,7 +46,7 @@ type Input struct {
 	// any that has the package. It returns nil if that is not known (yet): PackageManifests cannot
 	// be watched, and their server may be absent.
 	Package func(olm.Catalog) *catalog.Package
-	// Approvals are the results for the plans that the rules let the loop approve in this reconciliation, by plan name.
+	// Approvals are the results for the plans that wait and were not approved, by plan name.
 	Approvals map[string]Approval
 	// Escaped has a sentence for each ClusterServiceVersion that was installed during an outage and that the policy does not allow.
 	Escaped []string
@@ -123,7 +123,7 @@ type CatalogSource struct {
 	State string
 }
 
-// Approval is the result for a plan that the rules let the loop approve.
+// Approval is the result for a plan that waits and was not approved.
 type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
