@@ -18,12 +18,13 @@ func (p *program) addCSVs() {
 	p.set("described", candidates(self("oldObject"))+".filter(c, variables.rules.exists(r, r[0] == c[1]))")
 	p.set("offendingCSV", candidates(self("object"))+".filter(c, ("+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1]) && "+
 		p.offends(false)+")")
+	p.set("reasonsCSV", "variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ')")
 	const object = "'clusterserviceversion ' + variables.name + ': ' + "
 	p.refuse(onCSV, refusal{
 		id:       rules.RuleCSVPolicy,
 		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && size(variables.offendingCSV) > 0",
 		except:   installs + " && " + p.stepAccount() + " || variables.olm",
-		message:  object + "variables.offendingCSV.map(c, " + p.reasons(false) + ").join('; ')",
+		message:  object + "variables.reasonsCSV",
 		fallback: "this ClusterServiceVersion is not one that a policy allows",
 	}, refusal{
 		id:     rules.RuleCSVFrozen,

@@ -63,13 +63,13 @@ func (p *program) addPlans() {
 		fallback: "annotation " + rules.OverrideReasonAnnotation + " is not allowed here",
 	}, frozen(frozenSpec, ""),
 		unfinished(approves, ""),
-		p.offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+
+		offending(approves, overrideAsked+" && variables.mayOverride", "("+overrideAsked+
 			" ? '; the override needs the verb override on operatorpolicies ' + variables.refusing.join(', ') : '')"))
 
 	// Opgate repeats a plan that an outage has failed; each step is judged when it is written.
 	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
 		"' && request.userInfo.username == " + quote(p.in.Opgate)
-	p.refuse(onPlanStatus, frozen(frozenStatus, "variables.olm"), unfinished(starts, "variables.olm"), p.offending(starts, "variables.olm", "''"),
+	p.refuse(onPlanStatus, frozen(frozenStatus, "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
 		refusal{
 			id:     rules.RulePlanStatusPhase,
 			when:   changesPhase + " && !" + starts,
@@ -108,13 +108,13 @@ func unfinished(starts, except string) refusal {
 }
 
 // offending refuses to start a plan that holds what no policy allows; more is an expression for the end of the message.
-func (p *program) offending(starts, except, more string) refusal {
+func offending(starts, except, more string) refusal {
 	return refusal{
 		id:       rules.RulePlanVersion,
 		guard:    starts,
 		when:     "!variables.unfinished && size(variables.offending) > 0",
 		except:   except,
-		message:  aboutPlan + p.offendingText() + " + " + more,
+		message:  aboutPlan + "variables.reasons + " + more,
 		fallback: "the plan holds what no policy allows",
 	}
 }
@@ -139,6 +139,7 @@ func (p *program) addPlanVariables() {
 	p.set("inSteps", csvSteps+".map(s, [string(s.resource.?name.orValue('')), "+
 		describedInManifest("string(s.resource.?manifest.orValue(''))")+"])")
 	p.set("offending", candidates("(variables.inLookups + variables.inSteps)")+".filter(c, "+p.offends(true)+")")
+	p.set("reasons", p.offendingText())
 }
 
 // frozenSpec and frozenStatus are expressions for the fields that a write changes although they are what was judged.

@@ -90,3 +90,15 @@ func BenchmarkApproval(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkChange is what the API server spends on an edit of a policy: on the check of the edited objects, and as much again to put them into use.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{1, 1000, 10_000} {
+		o := compile(b, backstop.Input{Features: everything, Policies: crowd(n)})
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				newAPIServer(b, o)
+			}
+		})
+	}
+}

@@ -131,63 +131,89 @@ func (p *program) refuse(on string, refusals ...refusal) {
 // maxMessage is the size in bytes of what a message says before heldBy: the API server shows up to 5 KiB, and no line feeds.
 const maxMessage = 5<<10 - len(heldBy)
 
-// validation returns the one of all rules, after the variable that reports whether any may refuse the request. What a rule excepts, those
-// after it except as well, or do not refuse: so the message is that of the first rule that refuses.
+// validation returns the one of all rules, after the variable that is the number of the first rule that refuses the request, or 0. What a
+// rule excepts, those after it except as well, or do not refuse: so it alone says whether the write is admitted, and the message is its own.
+//
+// At each change of a policy the API server checks types for a time that grows with the square of an expression: the message repeats no
+// condition, and its long parts are variables.
 func (p *program) validation() admissionv1.Validation {
-	var refused, admitted, said string
+	var first, excepted, said string
+	number := 0
 	for _, on := range []string{onPlan, onPlanStatus, onCSV, onSubscription} {
-		var excepts, texts string
+		first += on + " ? (" + firstOf(p.refusals[on], number+1) + ") : "
 		for _, r := range p.refusals[on] {
-			excepts += " && (!(" + r.condition() + ")" + or(r.except) + ")"
-			texts += r.condition() + " ? [" + r.message + ", " + quote(r.fallback+" ("+string(r.id)+")") + "] : "
+			number++
+			isFirst := fmt.Sprintf("variables.rule == %d", number)
+			if r.except != "" {
+				excepted += " || " + isFirst + " && (" + r.except + ")"
+			}
+			said += isFirst + " ? [" + r.message + ", " + quote(r.fallback+" ("+string(r.id)+")") + "] : "
 		}
-		refused += on + " ? " + anyOf(p.refusals[on]) + " : "
-		admitted += on + " ? " + strings.TrimPrefix(excepts, " && ") + " : "
-		said += on + " ? (" + texts + "['', '']) : "
 	}
-	p.set("refused", refused+"false")
+	p.set("rule", first+"0")
 	forbidden := metav1.StatusReasonForbidden
 	return admissionv1.Validation{
-		Expression: "!variables.refused || (" + admitted + "true)",
-		MessageExpression: fmt.Sprintf("variables.refused ? [%s['', '']].map(m, size(bytes(m[0])) > %d || m[0].contains('\\n') ? m[1] : m[0])[0] + %s : ''",
+		Expression: "variables.rule == 0" + excepted,
+		MessageExpression: fmt.Sprintf("variables.rule == 0 ? '' : [%s['', '']].map(m, size(bytes(m[0])) > %d || m[0].contains('\\n') ? m[1] : m[0])[0] + %s",
 			said, maxMessage, quote(heldBy)),
 		Message: "the write is not allowed" + heldBy,
 		Reason:  &forbidden,
 	}
 }
 
-// condition is the guard and what follows it.
-func (r *refusal) condition() string {
-	if r.guard == "" {
-		return r.when
-	}
-	return r.guard + " && " + r.when
+// guarded are rules that follow one another and share a guard.
+type guarded struct {
+	guard string
+	rules []refusal
 }
 
-// anyOf is an expression that reports whether any of some rules refuses, with each guard once.
+// groups returns some rules in order, those that share a guard together.
+func groups(refusals []refusal) (all []guarded) {
+	for _, r := range refusals {
+		if len(all) == 0 || all[len(all)-1].guard != r.guard {
+			all = append(all, guarded{guard: r.guard})
+		}
+		last := &all[len(all)-1]
+		last.rules = append(last.rules, r)
+	}
+	return all
+}
+
+// refuses is an expression that reports whether any of the rules refuses, with the guard once.
+func (g *guarded) refuses() string {
+	whens := make([]string, len(g.rules))
+	for i, r := range g.rules {
+		whens[i] = r.when
+	}
+	e := "(" + strings.Join(whens, " || ") + ")"
+	if g.guard != "" {
+		e = g.guard + " && " + e
+	}
+	return e
+}
+
+// anyOf is an expression that reports whether any of some rules refuses.
 func anyOf(refusals []refusal) string {
-	var groups []string
-	for len(refusals) > 0 {
-		guard := refusals[0].guard
-		var whens []string
-		for len(refusals) > 0 && refusals[0].guard == guard {
-			whens = append(whens, refusals[0].when)
-			refusals = refusals[1:]
-		}
-		group := "(" + strings.Join(whens, " || ") + ")"
-		if guard != "" {
-			group = guard + " && " + group
-		}
-		groups = append(groups, group)
+	var all []string
+	for _, g := range groups(refusals) {
+		all = append(all, g.refuses())
 	}
-	return strings.Join(groups, " || ")
+	return strings.Join(all, " || ")
 }
 
-func or(condition string) string {
-	if condition == "" {
-		return ""
+// firstOf is an expression for the number of the first of some rules that refuses, the first of which has a number, or 0.
+func firstOf(refusals []refusal, number int) string {
+	var e strings.Builder
+	for _, g := range groups(refusals) {
+		e.WriteString(g.refuses() + " ? (")
+		for _, r := range g.rules[:len(g.rules)-1] {
+			fmt.Fprintf(&e, "%s ? %d : ", r.when, number)
+			number++
+		}
+		fmt.Fprintf(&e, "%d) : ", number)
+		number++
 	}
-	return " || " + condition
+	return e.String() + "0"
 }
 
 // heldBy ends each message.
