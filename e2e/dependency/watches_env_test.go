@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -127,7 +126,7 @@ func (w *watched) end(t *testing.T) {
 		t.Error("the watches do not end")
 	}
 	var open []string
-	if err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), harness.PollInterval, harness.WaitTimeout, true, func(context.Context) (bool, error) {
+	if err := harness.Poll(context.WithoutCancel(t.Context()), harness.WaitTimeout, func(context.Context) (bool, error) {
 		open = w.requests.open("")
 		return len(open) == 0, nil
 	}); err != nil {

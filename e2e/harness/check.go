@@ -21,15 +21,43 @@ import (
 const (
 	// WaitTimeout bounds what takes milliseconds on an idle machine.
 	WaitTimeout = speed.Wait
-	// PollInterval is how often a condition is checked while a test waits for it.
+	// PollInterval is how often a condition is checked where a test takes the time until it is met.
 	PollInterval = 20 * time.Millisecond
 )
+
+// backoff is how often a condition is checked while a test waits for it: what takes seconds is not slowed down by reads of what has not
+// changed, which are a third of the work of an API server otherwise.
+var backoff = wait.Backoff{Duration: PollInterval, Factor: 1.3, Steps: 100, Cap: 250 * time.Millisecond}
+
+// Poll checks a condition, at once and then less and less often, until it is true, returns an error, or the time is up.
+func Poll(ctx context.Context, timeout time.Duration, condition wait.ConditionWithContextFunc) error {
+	return poll(ctx, timeout, backoff.DelayFunc(), condition)
+}
+
+func poll(ctx context.Context, timeout time.Duration, delay wait.DelayFunc, condition wait.ConditionWithContextFunc) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return delay.Until(ctx, true, true, condition)
+}
 
 // Eventually waits until check returns nil.
 func Eventually(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
+	eventually(t, what, backoff.DelayFunc(), check)
+}
+
+// Time is Eventually for what is measured: it checks every PollInterval, and returns how long it waited.
+func Time(t testing.TB, what string, check func(ctx context.Context) error) time.Duration {
+	t.Helper()
+	start := time.Now()
+	eventually(t, what, wait.Backoff{Duration: PollInterval}.DelayFunc(), check)
+	return time.Since(start)
+}
+
+func eventually(t testing.TB, what string, delay wait.DelayFunc, check func(ctx context.Context) error) {
+	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), PollInterval, WaitTimeout, true, func(ctx context.Context) (bool, error) {
+	err := poll(t.Context(), WaitTimeout, delay, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/speed"
@@ -95,7 +94,7 @@ spec: {name: %[1]s, channel: %[3]s, source: %[4]s, sourceNamespace: %[5]s, start
 func (e *OLMEnv) Eventually(t testing.TB, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	last := errors.New("not looked yet")
-	err := wait.PollUntilContextTimeout(t.Context(), PollInterval, olmTimeout, true, func(ctx context.Context) (bool, error) {
+	err := Poll(t.Context(), olmTimeout, func(ctx context.Context) (bool, error) {
 		if err := e.OLM.Err(); err != nil {
 			return false, err
 		}

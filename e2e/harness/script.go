@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/util/jsonpath"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,7 +127,7 @@ func (e *LoopEnv) cmdKubectl(ts *testscript.TestScript, neg bool, args []string)
 // Until polls until check returns nil, or, negated, an error.
 func Until(ts *testscript.TestScript, neg bool, check func(ctx context.Context) error) {
 	var last error
-	err := wait.PollUntilContextTimeout(context.Background(), PollInterval, WaitTimeout, true, func(ctx context.Context) (bool, error) {
+	err := Poll(context.Background(), WaitTimeout, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if ctx.Err() == nil || last == nil { // else it is only that the context has ended
 			last = err

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -34,7 +33,7 @@ func repeated(ctx context.Context, u *unstructured.Unstructured, write func() er
 	if u.GetKind() != "ClusterServiceVersion" {
 		return err
 	}
-	_ = wait.PollUntilContextTimeout(ctx, PollInterval, 20*time.Second, false, func(context.Context) (bool, error) {
+	_ = Poll(ctx, 20*time.Second, func(context.Context) (bool, error) {
 		if apierrors.IsForbidden(err) {
 			err = write()
 		}

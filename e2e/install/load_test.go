@@ -15,7 +15,7 @@ import (
 
 const (
 	// loadRate is how many requests come in each second on a machine of usual speed, loadMost how many at most, whatever happens.
-	loadRate = 200
+	loadRate = 50
 	loadMost = 60_000
 	// loadWaiting is how many may be under way at the same time.
 	loadWaiting = 100

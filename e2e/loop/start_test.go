@@ -26,7 +26,7 @@ func BenchmarkFirstDenial(b *testing.B) {
 			for b.Loop() {
 				e.Restart(b, cluster.GateOptions{Loop: true, SecureMetrics: true, Unready: true, Replaces: e.Gate})
 				var denied time.Time
-				harness.Eventually(b, "the first denial", func(ctx context.Context) error {
+				harness.Time(b, "the first denial", func(ctx context.Context) error {
 					err := e.Admin.Create(ctx, foreign.DeepCopy(), crclient.DryRunAll)
 					if err == nil || !strings.Contains(err.Error(), "(subscription/catalog)") {
 						return fmt.Errorf("got %w", err)
