@@ -290,13 +290,7 @@ func (e *speedEnv) rests(t *testing.T) {
 	}
 	e.settle(t)
 	since := time.Now()
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
-	}
+	pause(t, rest)
 	all, err := e.OpgateRequests(since, time.Time{})
 	if err != nil {
 		t.Fatal(err)

@@ -38,14 +38,14 @@ func BenchmarkResident(b *testing.B) {
 }
 
 // pause lets time pass, which is what is measured.
-func pause(b *testing.B, d time.Duration) {
-	b.Helper()
+func pause(t testing.TB, d time.Duration) {
+	t.Helper()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-b.Context().Done():
-		b.Fatal(b.Context().Err())
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
 	}
 }
 

@@ -132,7 +132,8 @@ func (p *program) refuse(on string, refusals ...refusal) {
 const maxMessage = 5<<10 - len(heldBy)
 
 // validation returns the one of all rules, after the variable that is the number of the first rule that refuses the request, or 0. What a
-// rule excepts, those after it except as well, or do not refuse: so it alone says whether the write is admitted, and the message is its own.
+// rule excepts, those after it except as well, or do not refuse: so it alone says whether the write is admitted, and the message is its own. A
+// new rule has to keep that, or what an exception of a rule before it admits gets past it.
 //
 // At each change of a policy the API server checks types for a time that grows with the square of an expression: the message repeats no
 // condition, and its long parts are variables.
