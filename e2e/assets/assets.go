@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
 // names are the binaries that make a set of assets.

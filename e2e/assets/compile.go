@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
 // TestCompilation counts packages in the output of "go build -v", whatever its pieces, and passes everything else on.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/semver"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
+	"github.com/opgate/opgate/e2e/assets/gotool"
 )
 
 // generatedMod is what a generated tool module is known by: the go command adds to its go.mod and writes its go.sum.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
 // Modules that OLM is built from.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/mod/semver"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
-	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
 const (

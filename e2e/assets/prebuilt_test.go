@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/opgate/opgate/e2e/assets"
 )
 
@@ -55,6 +57,22 @@ func publish(t *testing.T, version string, summed func(archive []byte) []byte) (
 
 func whole(archive []byte) []byte { return archive }
 
+// pinned is the version of Kubernetes that tests run on.
+func pinned(t *testing.T) string {
+	t.Helper()
+	version, _, err := assets.PinnedVersions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+// otherPatch is a patch release of the pinned minor version that does not exist.
+func otherPatch(t *testing.T) string {
+	t.Helper()
+	return semver.MajorMinor(pinned(t)) + ".99"
+}
+
 // withoutCompiler puts a go command on PATH that runs tools, such as the real setup-envtest, and compiles nothing.
 func withoutCompiler(t *testing.T) {
 	t.Helper()
@@ -74,13 +92,13 @@ func withoutCompiler(t *testing.T) {
 // TestPrebuilt downloads another patch release of the pinned minor version with the real setup-envtest, and not again.
 func TestPrebuilt(t *testing.T) {
 	withoutCompiler(t)
-	options := assets.Options{CacheDir: t.TempDir(), AnyPatch: true, Index: publish(t, "v1.36.99", whole)}
+	options := assets.Options{CacheDir: t.TempDir(), AnyPatch: true, Index: publish(t, otherPatch(t), whole)}
 	found, err := assets.Find(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(found.Origin, "v1.36.99") || filepath.Dir(found.Dir) != options.CacheDir {
-		t.Errorf("got %+v, want v1.36.99 in %s", found, options.CacheDir)
+	if !strings.Contains(found.Origin, otherPatch(t)) || filepath.Dir(found.Dir) != options.CacheDir {
+		t.Errorf("got %+v, want %s in %s", found, otherPatch(t), options.CacheDir)
 	}
 	out, err := exec.CommandContext(t.Context(), found.KubeAPIServer()).Output()
 	if err != nil || string(out) != "kube-apiserver\n" {
@@ -103,15 +121,15 @@ func TestPrebuiltIsNotTaken(t *testing.T) {
 			says:    "connection refused",
 		},
 		"another answer": {
-			options: assets.Options{AnyPatch: true, Index: strings.TrimSuffix(publish(t, "v1.36.99", whole), "index.yaml") + "moved.yaml"},
+			options: assets.Options{AnyPatch: true, Index: strings.TrimSuffix(publish(t, otherPatch(t), whole), "index.yaml") + "moved.yaml"},
 			says:    "404 Not Found",
 		},
 		"another patch release": {
-			options: assets.Options{Index: publish(t, "v1.36.99", whole)},
-			says:    "1.36.3",
+			options: assets.Options{Index: publish(t, otherPatch(t), whole)},
+			says:    strings.TrimPrefix(pinned(t), "v"),
 		},
 		"a forged archive": {
-			options: assets.Options{AnyPatch: true, Index: publish(t, "v1.36.99", func([]byte) []byte { return []byte("what was published") })},
+			options: assets.Options{AnyPatch: true, Index: publish(t, otherPatch(t), func([]byte) []byte { return []byte("what was published") })},
 			says:    "checksum mismatch",
 		},
 	}
@@ -125,7 +143,7 @@ func TestPrebuiltIsNotTaken(t *testing.T) {
 				t.Errorf("got error %v, want the compiler's", err)
 			}
 			said := log.String()
-			if i := strings.Index(said, "no prebuilt binaries of Kubernetes v1.36.3 ("); i < 0 || !strings.Contains(said[i:], test.says) {
+			if i := strings.Index(said, "no prebuilt binaries of Kubernetes "+pinned(t)+" ("); i < 0 || !strings.Contains(said[i:], test.says) {
 				t.Errorf("log is %q, want it to say why nothing prebuilt is taken: %q", said, test.says)
 			}
 			if left, err := filepath.Glob(filepath.Join(test.options.CacheDir, ".*")); err != nil || len(left) > 0 {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
-	"github.com/opgate/opgate/e2e/internal/tail"
+	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
+	"github.com/opgate/opgate/e2e/assets/tail"
 )
 
 const (

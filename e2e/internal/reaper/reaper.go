@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/opgate/opgate/e2e/internal/orphans"
+	"github.com/opgate/opgate/e2e/cluster/orphans"
 )
 
 // variable makes a test binary a reaper of the directory that it names.

@@ -68,10 +68,17 @@ func Unused(used []Right, rules ...rbacv1.PolicyRule) []Right {
 	return unused
 }
 
+// OfCertificates are the rights that only self-managed certificates need. TestCertificates of e2e/install, which is not one of the tests that
+// UnusedShipped is for, fails unless it uses all of them.
+var OfCertificates = []Right{
+	{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	{Verb: "update", Resource: "secrets"},
+}
+
 // UnusedShipped returns the rights that Opgate is shipped with and that no used one needs.
 func UnusedShipped(used []Right) ([]Right, error) {
 	var all []rbacv1.PolicyRule
-	for _, shipped := range []func() ([]rbacv1.PolicyRule, error){cluster.AdmissionRules, cluster.ContentsRules, cluster.CertsRules, cluster.LoopRules, cluster.BackstopRules} {
+	for _, shipped := range []func() ([]rbacv1.PolicyRule, error){cluster.AdmissionRules, cluster.ContentsRules, cluster.CertsRules, cluster.LoopRules, cluster.BackstopRules, cluster.RightsRules} {
 		rules, err := shipped()
 		if err != nil {
 			return nil, err
@@ -81,7 +88,7 @@ func UnusedShipped(used []Right) ([]Right, error) {
 	finalizers := Right{Verb: "update", Group: "policy.open-cluster-management.io", Resource: "policies/finalizers"}
 	return slices.DeleteFunc(Unused(used, all...), func(r Right) bool {
 		// Admission plugin OwnerReferencesPermissionEnforcement checks these: see TestUninstall for the first.
-		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers
+		return r.Verb == "delete" && strings.HasSuffix(r.Resource, "webhookconfigurations") || r == finalizers || slices.Contains(OfCertificates, r)
 	}), nil
 }
 

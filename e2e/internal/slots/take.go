@@ -1,11 +1,11 @@
 package slots
 
 import (
-	"flag"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // taken are the slots of this process, by top-level test.
@@ -22,8 +22,8 @@ type slot struct {
 	users   int
 }
 
-// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as flag -parallel says, over
-// all test processes.
+// Take waits until the test may run a cluster, and releases its slot after the test. As many tests hold one as speed.Clusters says,
+// over all test processes.
 func Take(t testing.TB) {
 	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
@@ -60,9 +60,5 @@ func acquire(t testing.TB) (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
-	if err != nil {
-		return nil, err
-	}
-	return Acquire(t.Context(), dir, n)
+	return Acquire(t.Context(), dir, speed.Clusters())
 }

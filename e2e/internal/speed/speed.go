@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/md5" //nolint:gosec // work whose duration depends on the processor alone, with or without the race detector
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -57,19 +58,29 @@ func Parallel() int {
 	return max(n, 1)
 }
 
-// SetParallel makes Parallel the number of tests that run at once, unless the command line sets one. It is to be called before the tests
-// run.
+// clusters is how many run at once, over all test processes, once SetParallel has been called.
+var clusters int
+
+// Clusters returns how many clusters run at once: what flag -parallel of the test process says, otherwise Parallel.
+func Clusters() int { return clusters }
+
+// waiting is how many tests of a process may wait for their turn: parallel tests that wait must not keep others from running.
+const waiting = 1000
+
+// SetParallel sets Clusters, and lets tests wait for each other. It is to be called before the tests run.
 func SetParallel() error {
 	const name = "test.parallel"
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
 	if given {
-		return nil
+		n, err := strconv.Atoi(flag.Lookup(name).Value.String())
+		clusters = n
+		return errors.Join(err, flag.Set(name, strconv.Itoa(max(n, waiting))))
 	}
-	n := Parallel()
-	fmt.Fprintf(os.Stderr, "%d tests with a cluster of their own at once: %d processors, %.1f times slower than usual\n", n, processors(), slowness())
-	return flag.Set(name, strconv.Itoa(n))
+	clusters = Parallel()
+	fmt.Fprintf(os.Stderr, "%d clusters at once: %d processors, %.1f times slower than usual\n", clusters, processors(), slowness())
+	return flag.Set(name, strconv.Itoa(waiting))
 }
 
 // processors is how many this process may use: the affinity of the process and limits of its cgroup count.

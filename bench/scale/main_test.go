@@ -1,0 +1,10 @@
+package scale_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/opgate/opgate/e2e/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }

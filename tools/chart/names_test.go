@@ -1,0 +1,127 @@
+package chart_test
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/tools/chart"
+)
+
+// TestNames sets each name that users may expect, and wants the refusal to name a value that exists.
+func TestNames(t *testing.T) {
+	values, err := chart.Values(checkout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := func(path string) bool {
+		for _, value := range values {
+			if value.Path == path || strings.HasPrefix(value.Path, path+".") {
+				return true
+			}
+		}
+		return false
+	}
+	text, err := os.ReadFile(filepath.Join(checkout.Chart(), "templates", "_names.tpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^ +"(\w+)" "([\w.]+)"`).FindAllStringSubmatch(string(text), -1)
+	if len(names) < 20 {
+		t.Fatalf("only %d names were read: %v", len(names), names)
+	}
+	for _, name := range names {
+		t.Run(name[1], func(t *testing.T) {
+			t.Parallel()
+			if !exists(name[2]) {
+				t.Errorf("there is no value %s", name[2])
+			}
+			want := "value " + name[1] + " does not exist in this chart: set " + name[2]
+			if _, err := render(t.Context(), name[1]+": {}"); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v\nwant it to say %s", err, want)
+			}
+		})
+	}
+}
+
+// testCases are values of "helm test".
+func testCases() []valueCase {
+	return []valueCase{{
+		name:   "the test tries another namespace",
+		values: "test: {namespace: shop}",
+		check: func(t *testing.T, o objects) {
+			same(t, "arguments", one[*corev1.Pod](t, o, "opgate-test").Spec.Containers[0].Args, []string{"verify", "--namespace=shop", "--timeout=2m"})
+			same(t, "namespace of the role", one[*rbacv1.Role](t, o, "opgate-test").Namespace, "shop")
+			same(t, "namespace of its binding", one[*rbacv1.RoleBinding](t, o, "opgate-test").Namespace, "shop")
+		},
+	}, {
+		name:   "no test where nothing is refused",
+		values: "policy: {excludedNamespaces: [default]}",
+		check: func(t *testing.T, o objects) {
+			for key, object := range o {
+				if object.GetAnnotations()["helm.sh/hook"] != "" {
+					t.Errorf("%s is there", key)
+				}
+			}
+		},
+	}}
+}
+
+// TestHelmTest looks at what "helm test" brings to the cluster: it may apply one policy, and gets no reviews.
+func TestHelmTest(t *testing.T) {
+	same(t, "rules", one[*rbacv1.Role](t, defaults, "opgate-test").Rules, []rbacv1.PolicyRule{{
+		APIGroups: []string{"policy.open-cluster-management.io"}, Resources: []string{"operatorpolicies"},
+		ResourceNames: []string{"opgate-verify"}, Verbs: []string{"create", "patch"},
+	}})
+	pod := one[*corev1.Pod](t, defaults, "opgate-test")
+	for name, service := range of[*corev1.Service](defaults) {
+		if labels.SelectorFromSet(service.Spec.Selector).Matches(labelSet(pod.Labels)) {
+			t.Errorf("Service %s sends requests to it", name)
+		}
+	}
+	out := one[*networkingv1.NetworkPolicy](t, defaults, "opgate-test").Spec
+	if !labels.SelectorFromSet(out.PodSelector.MatchLabels).Matches(labelSet(pod.Labels)) {
+		t.Errorf("the network policy is for %v, not for %v", out.PodSelector.MatchLabels, pod.Labels)
+	}
+	same(t, "ways out", out.Egress, one[*networkingv1.NetworkPolicy](t, defaults, "opgate").Spec.Egress)
+	for key, object := range defaults {
+		annotations := object.GetAnnotations()
+		same(t, "whether only helm test creates "+key, annotations["helm.sh/hook"] == "test", object.GetName() == "opgate-test")
+		if annotations["helm.sh/hook"] == "test" {
+			_, logs := object.(*corev1.Pod)
+			same(t, "whether only the pod stays: "+key, !strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded"), logs)
+		}
+	}
+}
+
+// TestIcon wants the chart's icon to be a file of this repository.
+func TestIcon(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(checkout.Chart(), "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields struct{ Home, Icon string }
+	if err := yaml.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	icon, err := url.Parse(fields.Icon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, ok := strings.CutPrefix(icon.Path, strings.TrimPrefix(fields.Home, "https://github.com")+"/main/")
+	if !ok || icon.Host != "raw.githubusercontent.com" {
+		t.Fatalf("%s is not a file of %s", icon, fields.Home)
+	}
+	if picture, err := os.ReadFile(filepath.Join(checkout.Root, path)); err != nil || !strings.Contains(string(picture), "<svg") {
+		t.Errorf("%s is no SVG picture: %v", path, err)
+	}
+}

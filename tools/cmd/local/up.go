@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/tools/local"
+)
+
+// runCommandName is the hidden command that "up" leaves in the background.
+const runCommandName = "run"
+
+func newUpCommand() *cobra.Command {
+	var options startFlags
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start it in the background",
+		Long: `Start an API server with Opgate in front of it in the background, and return when it is ready. With --olm, start OLM as
+well, with a catalog and its package server; "make up OLM=1" is the same.
+
+Everything is kept in .local of the repository: a kubeconfig with the contexts admin, tenant and olm, bin/kubectl, logs, and
+with --olm a policy to apply.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return local.Up(cmd.Context(), cmd.OutOrStdout(), append([]string{runCommandName}, options.args()...)...)
+		},
+	}
+	options.bind(cmd)
+	return cmd
+}
+
+func newRunCommand() *cobra.Command {
+	var options startFlags
+	cmd := &cobra.Command{
+		Use:    runCommandName,
+		Short:  "Be the background process of up",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return local.Run(cmd.Context(), cmd.OutOrStdout(), local.Options{Gate: options.gateOptions(), OLM: options.olm})
+		},
+	}
+	options.bind(cmd)
+	return cmd
+}
+
+// startFlags are the flags of commands that start a control plane.
+type startFlags struct {
+	binary string
+	olm    bool
+}
+
+func (f *startFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.binary, "opgate", "", "`path` of an opgate binary to run instead of building one from this checkout")
+	cmd.Flags().BoolVar(&f.olm, "olm", false, "run OLM as well; its binaries are built the first time, which takes several minutes")
+}
+
+// args are the flags as another command takes them.
+func (f *startFlags) args() []string {
+	return []string{"--opgate=" + f.binary, "--olm=" + strconv.FormatBool(f.olm)}
+}
+
+func (f *startFlags) gateOptions() cluster.GateOptions { return cluster.GateOptions{Binary: f.binary} }

@@ -1,0 +1,176 @@
+package install_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/install"
+	"github.com/opgate/opgate/tools/chart"
+)
+
+// TestPlatforms installs Opgate as on platforms that treat releases in ways of their own. The API server limits the priority class of
+// the pods, as on GKE, in all tests of this package.
+func TestPlatforms(t *testing.T) {
+	t.Parallel()
+	s := site{install.Start(t)}
+	t.Run("GKE: pods need a quota for their class", func(t *testing.T) {
+		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", install.Quick+",resourceQuota.create=false")
+		harness.Eventually(t, "pods are refused", func(context.Context) error {
+			if got := s.Admin(t, "get", "replicasets", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.conditions[*].message}"); !strings.Contains(got, "insufficient quota") {
+				return fmt.Errorf("conditions are %q", got)
+			}
+			return nil
+		})
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "resourceQuota.create=true", "--wait")
+	})
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
+	t.Run("AKS: a selector that goes by a label is reported", func(t *testing.T) { s.rewriteSelector(t) })
+	t.Run("Argo CD deletes what has no owner and nothing stays locked", func(t *testing.T) { s.argo(t, namespace) })
+}
+
+// rewriteSelector exempts namespaces by a label, as AKS does, and applies the release again.
+func (s site) rewriteSelector(t *testing.T) {
+	const label = "control-plane"
+	selectors := func() string {
+		return s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[*].namespaceSelector.matchExpressions[*].key}")
+	}
+	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch",
+		`[{"op":"add","path":"/webhooks/0/namespaceSelector/matchExpressions/-","value":{"key":"`+label+`","operator":"DoesNotExist"}}]`)
+	harness.Eventually(t, "a pod reports it", func(context.Context) error {
+		for _, pod := range s.Pods(t) {
+			log, err := os.ReadFile(pod.Log)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(string(log), "subscriptions.opgate.io: "+label) {
+				return nil
+			}
+		}
+		return errors.New("no log has it")
+	})
+	if !strings.Contains(selectors(), label) {
+		t.Error("the selector has been overwritten, which the controller that wrote it would undo")
+	}
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--wait")
+	if got := selectors(); strings.Contains(got, label) {
+		t.Errorf("selectors go by %s after the release was applied", got)
+	}
+}
+
+// argo goes over to the values of the Application in docs/install.md, and deletes the release as Argo CD does: every object without
+// owner references, but for those that are to be kept. The namespace stays.
+func (s site) argo(t *testing.T, namespace string) {
+	owners := func() string {
+		return s.Admin(t, "get", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.items[*].metadata.ownerReferences[*].kind}")
+	}
+	harness.Eventually(t, "the namespace owns both", func(context.Context) error {
+		if got := owners(); got != "Namespace Namespace" {
+			return fmt.Errorf("owners are %q", got)
+		}
+		return nil
+	})
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, documented(t, "Application", "source", "helm", "valuesObject"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--values", values, "--set", install.Quick, "--wait")
+	harness.Eventually(t, "neither has an owner", func(context.Context) error {
+		if got := owners(); got != "" {
+			return fmt.Errorf("owners are %q", got)
+		}
+		return nil
+	})
+	s.WantGate(t, namespace)
+
+	documents, err := chart.Split(s.Manifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range documents {
+		object := []string{d.Kind + "." + group(d.APIVersion), d.Name, "-n", harness.Object("%s", d.Text).GetNamespace()}
+		kept := s.Admin(t, append([]string{"get", "-o", `jsonpath={.metadata.ownerReferences}{.metadata.annotations.helm\.sh/resource-policy}`}, object...)...)
+		if kept == "" {
+			s.Admin(t, append([]string{"delete", "--wait=false"}, object...)...)
+		}
+	}
+	s.WantUngated(t, namespace)
+	s.Admin(t, "get", "namespace", cluster.OpgateNamespace)
+	harness.Kubectl(t, s.Cluster, cluster.Admin, harness.AsJSON(t, harness.Subscription(namespace, "after", harness.ForeignCatalog, "Automatic")), "create", "-f", "-")
+}
+
+// group returns version and group as kubectl takes them behind a kind: v1.apps, and v1. for the core group.
+func group(apiVersion string) string {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return version + "." + group
+	}
+	return apiVersion + "."
+}
+
+// TestDocumentedReleases wants the Application and the HelmRelease in docs/install.md to have values that the chart accepts, and to
+// wait for one another and retry.
+func TestDocumentedReleases(t *testing.T) {
+	t.Parallel()
+	s := site{install.Start(t)}
+	for kind, path := range map[string][]string{"Application": {"source", "helm", "valuesObject"}, "HelmRelease": {"values"}} {
+		values := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(values, documented(t, kind, path...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--dry-run=server", "--values", values)
+	}
+	for kind, path := range map[string][]string{"Application": {"syncPolicy", "retry", "limit"}, "HelmRelease": {"install", "remediation", "retries"}} {
+		if got := strings.TrimSpace(string(documented(t, kind, path...))); got != "10" {
+			t.Errorf("%s retries %s times", kind, got)
+		}
+	}
+}
+
+// documented returns a field of the spec of the one object of a kind in docs/install.md, as YAML.
+func documented(t *testing.T, kind string, path ...string) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		documents, err := chart.Split(block[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range documents {
+			if d.Kind != kind {
+				continue
+			}
+			var object map[string]any
+			if err := yaml.UnmarshalStrict([]byte(d.Text), &object); err != nil {
+				t.Fatal(err)
+			}
+			value := object["spec"]
+			for _, key := range path {
+				fields, _ := value.(map[string]any)
+				value = fields[key]
+			}
+			if value == nil {
+				t.Fatalf("%s has no spec.%s", kind, strings.Join(path, "."))
+			}
+			field, err := yaml.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return field
+		}
+	}
+	t.Fatalf("docs/install.md has no %s", kind)
+	return nil
+}
