@@ -2,6 +2,7 @@ package admission
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,7 +25,7 @@ func storedPolicy(t *testing.T, uid types.UID, generation int64) *unstructured.U
 func TestG1Admitted(t *testing.T) {
 	written := storedPolicy(t, "1", 2)
 	concerns, _, _ := unstructured.NestedString(written.Object, "spec", "subscription", "namespace")
-	noon := time.Now()
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		stored    []*unstructured.Unstructured
 		namespace string
@@ -63,27 +64,29 @@ func TestG1Admitted(t *testing.T) {
 // TestG1NotStored admits a policy that is never stored, such as one that another webhook refuses: what it concerns is judged without it,
 // a second later.
 func TestG1NotStored(t *testing.T) {
-	gate := newGate(t, storeOf(t), overrideBy{})
-	policy := storedPolicy(t, "1", 1)
-	if got := send(t, gate, "admin", false, nil, policy); !got.allowed {
-		t.Fatalf("the policy was refused: %+v", got)
-	}
-	concerns, _, _ := unstructured.NestedString(policy.Object, "spec", "subscription", "namespace")
-	subscription := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-		"metadata": map[string]any{"name": "etcd", "namespace": concerns},
-		"spec":     map[string]any{"name": "etcd", "channel": "anything", "source": "any", "sourceNamespace": "olm"},
-	}}
-	start := time.Now()
-	if got := send(t, gate, "admin", false, nil, subscription); !got.allowed {
-		t.Errorf("the Subscription was refused: %+v", got)
-	}
-	if took := time.Since(start); took < admittedWait/2 {
-		t.Errorf("the answer took %s: the policy was not waited for", took)
-	}
-	start = time.Now()
-	send(t, gate, "admin", false, nil, subscription)
-	if took := time.Since(start); took > admittedWait/2 {
-		t.Errorf("the next answer took %s: the policy is still waited for", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		gate := newGate(t, storeOf(t), overrideBy{})
+		policy := storedPolicy(t, "1", 1)
+		if got := send(t, gate, "admin", false, nil, policy); !got.allowed {
+			t.Fatalf("the policy was refused: %+v", got)
+		}
+		concerns, _, _ := unstructured.NestedString(policy.Object, "spec", "subscription", "namespace")
+		subscription := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+			"metadata": map[string]any{"name": "etcd", "namespace": concerns},
+			"spec":     map[string]any{"name": "etcd", "channel": "anything", "source": "any", "sourceNamespace": "olm"},
+		}}
+		start := time.Now()
+		if got := send(t, gate, "admin", false, nil, subscription); !got.allowed {
+			t.Errorf("the Subscription was refused: %+v", got)
+		}
+		if took := time.Since(start); took != admittedWait {
+			t.Errorf("the answer took %s, want %s: the policy is waited for", took, admittedWait)
+		}
+		start = time.Now()
+		send(t, gate, "admin", false, nil, subscription)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the next answer took %s: the policy is still waited for", took)
+		}
+	})
 }

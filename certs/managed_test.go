@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	cmauthority "github.com/cert-manager/cert-manager/pkg/server/tls/authority"
@@ -73,97 +74,99 @@ func TestLastSeconds(t *testing.T) {
 
 // TestManaged observes a Secret as a watch delivers it, and serves a certificate of its CA. There is no API server.
 func TestManaged(t *testing.T) {
-	now := time.Now()
-	registry := prometheus.NewRegistry()
-	m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system", Identity: "a", Lifetimes: usual,
-		Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Healthy() {
-		t.Error("it is healthy without a certificate")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- m.leaves.Start(logr.NewContext(ctx, logr.Discard())) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		registry := prometheus.NewRegistry()
+		m, err := NewManaged(Options{Config: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "opgate-system", Identity: "a", Lifetimes: usual,
+			Metrics: NewMetrics(registry), Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	store := func(s *state, change func(*corev1.Secret)) {
-		t.Helper()
-		if s == nil {
-			for _, held := range m.secret.Informer.GetStore().List() {
-				if err := m.secret.Informer.GetStore().Delete(held); err != nil {
+		if m.Healthy() {
+			t.Error("it is healthy without a certificate")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.leaves.Start(logr.NewContext(ctx, logr.Discard())) }()
+		defer func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}()
+		store := func(s *state, change func(*corev1.Secret)) {
+			t.Helper()
+			if s == nil {
+				for _, held := range m.secret.Informer.GetStore().List() {
+					if err := m.secret.Informer.GetStore().Delete(held); err != nil {
+						t.Fatal(err)
+					}
+				}
+			} else {
+				secret, _, err := encode(s, "opgate-system", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if change != nil {
+					change(secret)
+				}
+				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := m.secret.Informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
 					t.Fatal(err)
 				}
 			}
-		} else {
-			secret, _, err := encode(s, "opgate-system", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if change != nil {
-				change(secret)
-			}
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := m.secret.Informer.GetStore().Add(&unstructured.Unstructured{Object: content}); err != nil {
-				t.Fatal(err)
-			}
+			m.read()
 		}
-		m.read()
-	}
-	serves := func(ca *authority) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !trusts(encodeCert(ca.cert), m, now); {
-			if time.Now().After(deadline) {
+		serves := func(ca *authority) {
+			t.Helper()
+			time.Sleep(time.Minute) // the source tries every second
+			synctest.Wait()
+			if !trusts(encodeCert(ca.cert), m, now) {
 				t.Fatal("it does not serve a certificate of the CA")
 			}
-		}
-		for _, name := range dnsNames("opgate-system") {
-			if err := dial(t, m, encodeCert(ca.cert), name); err != nil {
-				t.Error(err)
+			for _, name := range dnsNames("opgate-system") {
+				if err := dial(t, m, encodeCert(ca.cert), name); err != nil {
+					t.Error(err)
+				}
+			}
+			if !m.Healthy() {
+				t.Error("it is not healthy")
 			}
 		}
-		if !m.Healthy() {
-			t.Error("it is not healthy")
+		first, second := newCA(t, now, usual.CA), newCA(t, now, usual.CA)
+		store(anchored(state{signer: first}), nil)
+		serves(first)
+		store(anchored(state{signer: first, next: second}), nil)
+		serves(first)
+		store(anchored(state{signer: second}), nil)
+		serves(second)
+		for name, change := range map[string]func(s *corev1.Secret){
+			"a damaged key":                       func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
+			"a CA that clients do not trust":      func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
+			"an empty Secret":                     func(s *corev1.Secret) { s.Data = nil },
+			"a Secret that is about to be filled": func(s *corev1.Secret) { delete(s.Data, keySignerCert); delete(s.Data, keySignerKey) },
+		} {
+			store(anchored(state{signer: newCA(t, now, usual.CA)}), change)
+			if s := m.ca.current.Load(); !s.signer.same(second) {
+				t.Errorf("%s replaces the CA in memory", name)
+			}
 		}
-	}
-	first, second := newCA(t, now, usual.CA), newCA(t, now, usual.CA)
-	store(anchored(state{signer: first}), nil)
-	serves(first)
-	store(anchored(state{signer: first, next: second}), nil)
-	serves(first)
-	store(anchored(state{signer: second}), nil)
-	serves(second)
-	for name, change := range map[string]func(s *corev1.Secret){
-		"a damaged key":                       func(s *corev1.Secret) { s.Data[keySignerKey] = []byte("garbage") },
-		"a CA that clients do not trust":      func(s *corev1.Secret) { s.Data[keyBundle] = encodeCert(second.cert) },
-		"an empty Secret":                     func(s *corev1.Secret) { s.Data = nil },
-		"a Secret that is about to be filled": func(s *corev1.Secret) { delete(s.Data, keySignerCert); delete(s.Data, keySignerKey) },
-	} {
-		store(anchored(state{signer: newCA(t, now, usual.CA)}), change)
-		if s := m.ca.current.Load(); !s.signer.same(second) {
-			t.Errorf("%s replaces the CA in memory", name)
-		}
-	}
-	store(nil, nil)
-	serves(second)
+		store(nil, nil)
+		serves(second)
 
-	for certificate, end := range map[string]time.Time{"ca": second.cert.NotAfter, "serving": leaf(m)[0].NotAfter} {
-		if got := ends(t, registry, certificate); got != float64(end.Unix()) {
-			t.Errorf("the metric says that %s ends at %f, want %s", certificate, got, end)
+		for certificate, end := range map[string]time.Time{"ca": second.cert.NotAfter, "serving": leaf(m)[0].NotAfter} {
+			if got := ends(t, registry, certificate); got != float64(end.Unix()) {
+				t.Errorf("the metric says that %s ends at %f, want %s", certificate, got, end)
+			}
 		}
-	}
-	now = now.Add(2 * usual.Leaf)
-	if m.Healthy() {
-		t.Error("it is healthy with an expired certificate")
-	}
+		now = now.Add(2 * usual.Leaf)
+		if m.Healthy() {
+			t.Error("it is healthy with an expired certificate")
+		}
+	})
 }
 
 // ends returns when a certificate expires, as the metric reports it.

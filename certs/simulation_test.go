@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
@@ -329,9 +330,12 @@ func simulate(t testing.TB, steps int, schedule func(n int) int) {
 	}
 }
 
+// orders is how many random orders TestG21Rotations plays.
+var orders = flag.Uint64("orders", 10, "number of random orders of rotations; make test-long plays 40")
+
 // TestG21Rotations runs what can happen in many orders.
 func TestG21Rotations(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range *orders {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := mathrand.New(mathrand.NewPCG(seed, 0))
 			simulate(t, 60, random.IntN)

@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"k8s.io/client-go/rest"
 
+	"github.com/opgate/opgate/internal/memnet"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -107,15 +110,27 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serve returns the configuration of clients of a server. It runs in memory, and so in synthetic time.
+func serve(t *testing.T, s *server) *rest.Config {
+	t.Helper()
+	s.read = make(chan struct{}, 100)
+	network := memnet.Listen()
+	srv := &httptest.Server{Listener: network, Config: &http.Server{Handler: s}}
+	srv.Start()
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	return &rest.Config{Host: "http://server", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.Dial(ctx, "client") }}
+}
+
 // start runs a watcher against a server; the channel receives the arguments of Changed.
 func start(t *testing.T, s *server) (*Watcher, <-chan constraint.Cluster) {
 	t.Helper()
+	config := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	srv := httptest.NewServer(s)
-	s.read = make(chan struct{}, 100)
 	notified := make(chan constraint.Cluster, 10)
-	w, err := New(Options{Config: &rest.Config{Host: srv.URL}, Pause: time.Millisecond, Log: testr.New(t),
-		Changed: func(c constraint.Cluster) { notified <- c }})
+	w, err := New(Options{Config: config, Log: testr.New(t), Changed: func(c constraint.Cluster) { notified <- c }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +141,6 @@ func start(t *testing.T, s *server) (*Watcher, <-chan constraint.Cluster) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		srv.CloseClientConnections()
-		srv.Close()
 	})
 	return w, notified
 }
@@ -139,13 +152,15 @@ func expect(t *testing.T, notified <-chan constraint.Cluster, kubernetes, openSh
 		if c.Version != kubernetes || c.OpenShift != openShift {
 			t.Fatalf("notified Kubernetes %q, OpenShift %q; want %q, %q", c.Version, c.OpenShift, kubernetes, openShift)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Hour):
 		t.Fatalf("no notification; want Kubernetes %q, OpenShift %q", kubernetes, openShift)
 	}
 }
 
+// nothing waits until all that is being done is done.
 func nothing(t *testing.T, notified <-chan constraint.Cluster) {
 	t.Helper()
+	synctest.Wait()
 	select {
 	case c := <-notified:
 		t.Fatalf("notified %+v", c)
@@ -154,41 +169,49 @@ func nothing(t *testing.T, notified <-chan constraint.Cluster) {
 }
 
 func TestKubernetesUpgradeIsNoticedOnRefresh(t *testing.T) {
-	s := &server{version: "v1.35.1-eks-1"}
-	w, notified := start(t, s)
-	expect(t, notified, "1.35.1", "")
-	s.set(func() { s.version = "v1.35.1-eks-2" }) // another build of the same version
-	w.Refresh()
-	<-s.read
-	<-s.read
-	nothing(t, notified)
-	s.set(func() { s.version = "v1.36.0" })
-	w.Refresh()
-	expect(t, notified, "1.36.0", "")
-	nothing(t, notified)
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{version: "v1.35.1-eks-1"}
+		w, notified := start(t, s)
+		expect(t, notified, "1.35.1", "")
+		s.set(func() { s.version = "v1.35.1-eks-2" }) // another build of the same version
+		w.Refresh()
+		<-s.read
+		<-s.read
+		nothing(t, notified)
+		s.set(func() { s.version = "v1.36.0" })
+		w.Refresh()
+		expect(t, notified, "1.36.0", "")
+		nothing(t, notified)
+	})
 }
 
 func TestVersionIsReadWithRetries(t *testing.T) {
-	s := &server{}
-	_, notified := start(t, s)
-	<-s.read
-	nothing(t, notified)
-	s.set(func() { s.version = "v1.36.3" })
-	expect(t, notified, "1.36.3", "")
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		_, notified := start(t, s)
+		<-s.read
+		nothing(t, notified)
+		s.set(func() { s.version = "v1.36.3" })
+		expect(t, notified, "1.36.3", "")
+	})
 }
 
 func TestOpenShift(t *testing.T) {
-	s := &server{version: "v1.32.9", openShift: "4.19.3", events: make(chan string)}
-	_, notified := start(t, s)
-	expect(t, notified, "1.32.9", "4.19.3") // never one without the other
-	s.events <- "4.19.3"
-	s.events <- "4.20.0"
-	expect(t, notified, "1.32.9", "4.20.0")
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{version: "v1.32.9", openShift: "4.19.3", events: make(chan string)}
+		_, notified := start(t, s)
+		expect(t, notified, "1.32.9", "4.19.3") // never one without the other
+		s.events <- "4.19.3"
+		s.events <- "4.20.0"
+		expect(t, notified, "1.32.9", "4.20.0")
+	})
 }
 
 func TestOpenShiftThatMayNotBeReadDoesNotHideKubernetes(t *testing.T) {
-	_, notified := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
-	expect(t, notified, "1.32.9", "")
+	synctest.Test(t, func(t *testing.T) {
+		_, notified := start(t, &server{version: "v1.32.9", openShift: "4.19.3", forbidden: true})
+		expect(t, notified, "1.32.9", "")
+	})
 }
 
 func TestReadOnce(t *testing.T) {
@@ -204,13 +227,12 @@ func TestReadOnce(t *testing.T) {
 		"failing":             {&server{}, "", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.server.read = make(chan struct{}, 100)
-			srv := httptest.NewServer(tc.server)
-			defer srv.Close()
-			got, err := Read(t.Context(), &rest.Config{Host: srv.URL})
-			if got.Version != tc.kubernetes || got.OpenShift != tc.openShift || (err != nil) != tc.fails {
-				t.Errorf("got %+v, %v", got, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				got, err := Read(t.Context(), serve(t, tc.server))
+				if got.Version != tc.kubernetes || got.OpenShift != tc.openShift || (err != nil) != tc.fails {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			})
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -64,6 +65,27 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusCreated, event)
 }
 
+// RoundTrip answers in memory: synthetic time advances only where every goroutine waits, and one that reads a socket
+// does not count.
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
+// test runs a test in synthetic time.
+func test(t *testing.T, do func(t *testing.T, s *site)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { do(t, newSite(t)) })
+}
+
+// requests returns how many there were.
+func (s *server) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 // site is a recorder and the server that it sends to.
 type site struct {
 	*server
@@ -82,9 +104,8 @@ func newSite(t *testing.T) *site {
 // restart replaces the recorder by a new one.
 func (s *site) restart(t *testing.T) {
 	t.Helper()
-	listening := httptest.NewServer(s.server)
-	t.Cleanup(listening.Close)
-	client, err := eventsclient.NewForConfig(&rest.Config{Host: listening.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := eventsclient.NewForConfig(&rest.Config{Host: "http://api-server", Transport: s.server, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,98 +162,102 @@ func held(plan, note string) Event {
 }
 
 func TestEventAsSent(t *testing.T) {
-	s := newSite(t)
-	if !s.Record(held("install-x7", "it is held (plan/version)")) {
-		t.Error("it is dropped")
-	}
-	approved := held("install-x7", "it is allowed")
-	approved.Reason, approved.Warning = Approved, false
-	approved.Related = &corev1.ObjectReference{Kind: "OperatorPolicy", Namespace: "policies", Name: "etcd"}
-	s.Record(approved)
-	s.wantRequests(t, 2, 2)
-	for name, event := range s.stored {
-		if !strings.HasPrefix(name, "shop/install-x7.") || !event.EventTime.Time.Equal(noon) ||
-			event.ReportingController != "opgate" || event.ReportingInstance != "opgate-0" || event.Action != Approve || event.Regarding != approved.Regarding {
-			t.Errorf("%s is %+v", name, event)
+	test(t, func(t *testing.T, s *site) {
+		if !s.Record(held("install-x7", "it is held (plan/version)")) {
+			t.Error("it is dropped")
 		}
-		switch event.Reason {
-		case Held:
-			if event.Type != corev1.EventTypeWarning || event.Note != "it is held (plan/version)" || event.Related != nil {
-				t.Errorf("%+v", event)
+		approved := held("install-x7", "it is allowed")
+		approved.Reason, approved.Warning = Approved, false
+		approved.Related = &corev1.ObjectReference{Kind: "OperatorPolicy", Namespace: "policies", Name: "etcd"}
+		s.Record(approved)
+		s.wantRequests(t, 2, 2)
+		for name, event := range s.stored {
+			if !strings.HasPrefix(name, "shop/install-x7.") || !event.EventTime.Time.Equal(noon) ||
+				event.ReportingController != "opgate" || event.ReportingInstance != "opgate-0" || event.Action != Approve || event.Regarding != approved.Regarding {
+				t.Errorf("%s is %+v", name, event)
 			}
-		case Approved:
-			if event.Type != corev1.EventTypeNormal || event.Note != "it is allowed" || *event.Related != *approved.Related {
-				t.Errorf("%+v", event)
+			switch event.Reason {
+			case Held:
+				if event.Type != corev1.EventTypeWarning || event.Note != "it is held (plan/version)" || event.Related != nil {
+					t.Errorf("%+v", event)
+				}
+			case Approved:
+				if event.Type != corev1.EventTypeNormal || event.Note != "it is allowed" || *event.Related != *approved.Related {
+					t.Errorf("%+v", event)
+				}
+			default:
+				t.Errorf("reason %s", event.Reason)
 			}
-		default:
-			t.Errorf("reason %s", event.Reason)
 		}
-	}
+	})
 }
 
 // TestOncePerReason: what is said again costs nothing, on this replica; on another one, or after a restart, one request.
 func TestOncePerReason(t *testing.T) {
-	s := newSite(t)
-	for range 1000 {
+	test(t, func(t *testing.T, s *site) {
+		for range 1000 {
+			s.Record(held("a", "not version 2"))
+			s.Record(held("a", "not version 3"))
+			s.Record(held("b", "not version 2"))
+		}
+		s.wantRequests(t, 3, 3)
 		s.Record(held("a", "not version 2"))
-		s.Record(held("a", "not version 3"))
-		s.Record(held("b", "not version 2"))
-	}
-	s.wantRequests(t, 3, 3)
-	s.Record(held("a", "not version 2"))
-	s.wantRequests(t, 3, 3)
-	for _, version := range []string{"1", "2", "2"} {
-		restored := held("a", "restored")
-		restored.Occurrence = version
-		s.Record(restored)
-	}
-	s.wantRequests(t, 5, 5)
-	s.wantResults(t, "created 5")
+		s.wantRequests(t, 3, 3)
+		for _, version := range []string{"1", "2", "2"} {
+			restored := held("a", "restored")
+			restored.Occurrence = version
+			s.Record(restored)
+		}
+		s.wantRequests(t, 5, 5)
+		s.wantResults(t, "created 5")
 
-	s.restart(t)
-	s.now = s.now.Add(time.Minute)
-	s.Record(held("a", "not version 2"))
-	s.wantRequests(t, 6, 5)
-	s.wantResults(t, "repeated 1")
+		s.restart(t)
+		s.now = s.now.Add(time.Minute)
+		s.Record(held("a", "not version 2"))
+		s.wantRequests(t, 6, 5)
+		s.wantResults(t, "repeated 1")
+	})
 }
 
 // TestSaidAgainMuchLater: the API server has deleted the event by then.
 func TestSaidAgainMuchLater(t *testing.T) {
-	s := newSite(t)
-	for range 10 {
+	test(t, func(t *testing.T, s *site) {
+		for range 10 {
+			s.Record(held("a", "not version 2"))
+			s.now = s.now.Add(forgetAfter - time.Second) // it is never away for long enough to be new
+		}
+		s.wantRequests(t, 1, 1)
+		clear(s.stored)
+		s.now = s.now.Add(forgetAfter)
 		s.Record(held("a", "not version 2"))
-		s.now = s.now.Add(forgetAfter - time.Second) // it is never away for long enough to be new
-	}
-	s.wantRequests(t, 1, 1)
-	clear(s.stored)
-	s.now = s.now.Add(forgetAfter)
-	s.Record(held("a", "not version 2"))
-	s.wantRequests(t, 2, 1)
+		s.wantRequests(t, 2, 1)
+	})
 }
 
 // TestAttackStormOfRefusals: a user who varies what is refused gets few events, which take none from other objects or reasons.
 func TestAttackStormOfRefusals(t *testing.T) {
-	s := newSite(t)
-	storm := func() (recorded int) {
-		for i := range 10_000 {
-			denied := held("a", fmt.Sprintf("channel %d is not allowed (subscription/channel)", i))
-			if denied.Reason = Denied; s.Record(denied) {
-				recorded++
+	test(t, func(t *testing.T, s *site) {
+		storm := func() (recorded int) {
+			for i := range 10_000 {
+				denied := held("a", fmt.Sprintf("channel %d is not allowed (subscription/channel)", i))
+				if denied.Reason = Denied; s.Record(denied) {
+					recorded++
+				}
 			}
+			return recorded
 		}
-		return recorded
-	}
-	if n := storm(); n != maxPerObject {
-		t.Errorf("%d events are recorded, want %d", n, maxPerObject)
-	}
-	if !s.Record(held("a", "held")) || !s.Record(held("b", "held")) {
-		t.Error("other events are dropped")
-	}
-	s.wantRequests(t, maxPerObject+2, maxPerObject+2)
-	s.now = s.now.Add(forgetAfter)
-	if n := storm(); n != maxPerObject {
-		t.Errorf("an hour later %d events are recorded, want %d", n, maxPerObject)
-	}
+		if n := storm(); n != maxPerObject {
+			t.Errorf("%d events are recorded, want %d", n, maxPerObject)
+		}
+		if !s.Record(held("a", "held")) || !s.Record(held("b", "held")) {
+			t.Error("other events are dropped")
+		}
+		s.wantRequests(t, maxPerObject+2, maxPerObject+2)
+		s.now = s.now.Add(forgetAfter)
+		if n := storm(); n != maxPerObject {
+			t.Errorf("an hour later %d events are recorded, want %d", n, maxPerObject)
+		}
+	})
 }
 
 // TestAttackMemoryIsBounded records on more objects than are remembered.
@@ -255,21 +280,22 @@ func TestAttackMemoryIsBounded(t *testing.T) {
 
 // TestFullQueue: recording never blocks, and what was dropped may be recorded again.
 func TestFullQueue(t *testing.T) {
-	s := newSite(t)
-	for i := range maxQueued {
-		if !s.Record(held(fmt.Sprint(i), "held")) {
-			t.Fatalf("event %d is dropped", i)
+	test(t, func(t *testing.T, s *site) {
+		for i := range maxQueued {
+			if !s.Record(held(fmt.Sprint(i), "held")) {
+				t.Fatalf("event %d is dropped", i)
+			}
 		}
-	}
-	if s.Record(held("late", "held")) {
-		t.Error("the queue has no end")
-	}
-	s.wantRequests(t, maxQueued, maxQueued)
-	if !s.Record(held("late", "held")) {
-		t.Error("it is dropped once more")
-	}
-	s.wantRequests(t, maxQueued+1, maxQueued+1)
-	s.wantResults(t, fmt.Sprintf("created %d, dropped 1", maxQueued+1))
+		if s.Record(held("late", "held")) {
+			t.Error("the queue has no end")
+		}
+		s.wantRequests(t, maxQueued, maxQueued)
+		if !s.Record(held("late", "held")) {
+			t.Error("it is dropped once more")
+		}
+		s.wantRequests(t, maxQueued+1, maxQueued+1)
+		s.wantResults(t, fmt.Sprintf("created %d, dropped 1", maxQueued+1))
+	})
 }
 
 func TestErrors(t *testing.T) {
@@ -292,56 +318,81 @@ func TestErrors(t *testing.T) {
 		{"for good", func(int) *apierrors.StatusError { return forbidden }, 1, 1, "failed 1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.refuse = tc.refuse
-			for _, asked := range []int{tc.asked, tc.again} {
-				s.Record(held("a", "held"))
-				s.send(t)
-				if s.asked != asked {
-					t.Errorf("%d requests, want %d", s.asked, asked)
+			test(t, func(t *testing.T, s *site) {
+				s.refuse = tc.refuse
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- s.Start(ctx) }()
+				for _, asked := range []int{tc.asked, tc.again} {
+					s.Record(held("a", "held"))
+					time.Sleep(time.Hour) // all attempts are over
+					if s.requests() != asked {
+						t.Errorf("%d requests, want %d", s.requests(), asked)
+					}
 				}
-			}
-			s.wantResults(t, tc.results)
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				s.wantResults(t, tc.results)
+			})
 		})
 	}
 }
 
+// TestEnding: what is queued when the process ends is tried again for a few seconds, and then given up.
+func TestEnding(t *testing.T) {
+	test(t, func(t *testing.T, s *site) {
+		s.refuse = func(int) *apierrors.StatusError { return apierrors.NewServiceUnavailable("etcd is away") }
+		for i := range 10 * senders {
+			s.Record(held(fmt.Sprint(i), "held"))
+		}
+		began := time.Now()
+		s.send(t)
+		if took := time.Since(began); took != shutdownTimeout {
+			t.Errorf("the process ends after %s, want %s", took, shutdownTimeout)
+		}
+		s.wantResults(t, fmt.Sprintf("failed %d", 10*senders))
+	})
+}
+
 // TestRunning sends while the process runs.
 func TestRunning(t *testing.T) {
-	s := newSite(t)
-	received := make(chan struct{}, 10)
-	s.refuse = func(int) *apierrors.StatusError {
-		received <- struct{}{}
-		return nil
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.Start(ctx) }()
-	for i := range 10 {
-		s.Record(held(fmt.Sprint(i), "held"))
-		<-received
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	test(t, func(t *testing.T, s *site) {
+		received := make(chan struct{}, 10)
+		s.refuse = func(int) *apierrors.StatusError {
+			received <- struct{}{}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Start(ctx) }()
+		for i := range 10 {
+			s.Record(held(fmt.Sprint(i), "held"))
+			<-received
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestAttackHostileTexts: whatever a note and names hold, the API server accepts the event and a terminal shows it.
 func TestAttackHostileTexts(t *testing.T) {
-	s := newSite(t)
-	s.Record(held("a", "\x1b[2J\x1b]0;owned\x07\u202eetcd\xff\n"+strings.Repeat("é", 1<<20)))
-	s.Record(held(strings.Repeat("a.", 126)+"b", "held"))
-	s.wantRequests(t, 2, 2)
-	for name, event := range s.stored {
-		if len(event.Note) > MaxNote || !utf8.ValidString(event.Note) || strings.ContainsFunc(event.Note, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
-			t.Errorf("the note of %s is %q", name, event.Note)
+	test(t, func(t *testing.T, s *site) {
+		s.Record(held("a", "\x1b[2J\x1b]0;owned\x07\u202eetcd\xff\n"+strings.Repeat("é", 1<<20)))
+		s.Record(held(strings.Repeat("a.", 126)+"b", "held"))
+		s.wantRequests(t, 2, 2)
+		for name, event := range s.stored {
+			if len(event.Note) > MaxNote || !utf8.ValidString(event.Note) || strings.ContainsFunc(event.Note, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
+				t.Errorf("the note of %s is %q", name, event.Note)
+			}
+			if problems := validation.IsDNS1123Subdomain(event.Name); len(problems) > 0 {
+				t.Errorf("name %s: %q", event.Name, problems)
+			}
 		}
-		if problems := validation.IsDNS1123Subdomain(event.Name); len(problems) > 0 {
-			t.Errorf("name %s: %q", event.Name, problems)
-		}
-	}
+	})
 }
 
 func TestNilRecorder(t *testing.T) {

@@ -3,7 +3,6 @@ package inflight
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,19 +14,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opgate/opgate/internal/memnet"
 )
 
-// testTimeout bounds, what takes milliseconds on a machine that has nothing else to do.
-const testTimeout = time.Minute
-
 // serve answers with how many bytes were read, through a budget.
-func serve(t *testing.T) (*Budget, string) {
+func serve(t *testing.T) (*Budget, *memnet.Listener) {
 	t.Helper()
-	budget := NewBudget(prometheus.NewRegistry())
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	budget, network := NewBudget(prometheus.NewRegistry()), memnet.Listen()
+	server := &httptest.Server{Listener: network, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := budget.For(r)
 		defer body.Close()
 		err := body.Read(w, r)
@@ -39,23 +38,20 @@ func serve(t *testing.T) (*Budget, string) {
 		default:
 			fmt.Fprint(w, len(body.JSON))
 		}
-	}))
+	})}}
+	server.Start()
 	t.Cleanup(server.Close)
-	return budget, strings.TrimPrefix(server.URL, "http://")
+	return budget, network
 }
 
-// from connects from an address of this machine.
-func from(t *testing.T, last byte, to string) net.Conn {
+// from connects from a host.
+func from(t *testing.T, host string, to *memnet.Listener) net.Conn {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, last)}}
-	c, err := dialer.DialContext(t.Context(), "tcp", to)
+	c, err := to.Dial(t.Context(), host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(testTimeout)); err != nil {
-		t.Fatal(err)
-	}
 	return c
 }
 
@@ -85,46 +81,57 @@ func answer(t *testing.T, c net.Conn) (int, string) {
 // TestA3SilentClients has clients announce bodies of megabytes and send nothing of them: they hold no more than the first part
 // of each. Those that send the first part and stop get two thirds of the budget together, and others are served meanwhile.
 func TestA3SilentClients(t *testing.T) {
-	budget, address := serve(t)
-	until := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(testTimeout); !done(); {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d bytes are reserved", what, budget.bodies.used())
-			}
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		budget, network := serve(t)
+		const silent = 20
+		for range silent {
+			post(t, from(t, "10.0.0.2", network), MaxBody, nil)
 		}
-	}
-	const silent = 20
-	for range silent {
-		post(t, from(t, 2, address), MaxBody, nil)
-	}
-	until("every announcement holds its first part", func() bool { return budget.bodies.used() == silent*firstPart })
-	var rejected atomic.Int64
-	for range silent {
-		c := from(t, 3, address)
-		post(t, c, MaxBody, bytes.Repeat([]byte(" "), firstPart))
-		go func() {
-			response, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err != nil {
-				return
-			}
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusTooManyRequests {
-				rejected.Add(1)
-			}
-		}()
-	}
-	until("bodies that were begun are reserved", func() bool { return budget.bodies.used() > MaxBody })
-	for range 3 {
-		c := from(t, 1, address)
-		post(t, c, 30<<10, bytes.Repeat([]byte(" "), 30<<10))
-		if code, text := answer(t, c); code != http.StatusOK || text != fmt.Sprint(30<<10) {
-			t.Errorf("another client is answered %d %s", code, text)
+		synctest.Wait()
+		if used := budget.bodies.used(); used != silent*firstPart {
+			t.Errorf("announcements hold %d bytes, want their first parts, %d", used, silent*firstPart)
 		}
-	}
-	until("clients that wait are rejected", func() bool { return rejected.Load() > 0 })
-	until("all that was reserved is given back", func() bool { return budget.bodies.used() == 0 })
+		var rejected atomic.Int64
+		for range silent {
+			c := from(t, "10.0.0.3", network)
+			post(t, c, MaxBody, bytes.Repeat([]byte(" "), firstPart))
+			go func() {
+				response, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					return
+				}
+				_ = response.Body.Close()
+				if response.StatusCode == http.StatusTooManyRequests {
+					rejected.Add(1)
+				}
+			}()
+			synctest.Wait()
+		}
+		if used := budget.bodies.used(); used < MaxBody || used > bodiesCapacity*3/4 {
+			t.Errorf("bodies that were begun hold %d bytes", used)
+		}
+		for range 3 {
+			c := from(t, "10.0.0.1", network)
+			began := time.Now()
+			post(t, c, 30<<10, bytes.Repeat([]byte(" "), 30<<10))
+			if code, text := answer(t, c); code != http.StatusOK || text != fmt.Sprint(30<<10) {
+				t.Errorf("another client is answered %d %s", code, text)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("another client waits %s", took)
+			}
+		}
+		time.Sleep(waitTimeout)
+		synctest.Wait()
+		if rejected.Load() == 0 {
+			t.Error("no client that waits is rejected")
+		}
+		time.Sleep(firstTimeout)
+		synctest.Wait()
+		if used := budget.bodies.used(); used != 0 {
+			t.Errorf("%d bytes are still reserved when all time is up", used)
+		}
+	})
 }
 
 // TestBuffersAreNotShared: each body keeps its text until it is closed, while others are read into buffers that were used before.
@@ -192,41 +199,38 @@ func TestRead(t *testing.T) {
 
 // TestListener closes what one address opens beyond its share, and serves another.
 func TestListener(t *testing.T) {
-	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &listener{inner, newPool(6)}
-	accepted := make(chan net.Conn, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for ctx.Err() == nil {
-			c, err := l.Accept()
-			if err != nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.Listen()
+		l := &listener{network, newPool(6)}
+		accepted := make(chan net.Conn, 100)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				accepted <- c
 			}
-			accepted <- c
+		}()
+		var last net.Conn
+		for range 5 {
+			last = from(t, "10.0.0.2", network)
 		}
-	}()
-	var last net.Conn
-	for range 5 {
-		last = from(t, 2, inner.Addr().String())
-	}
-	if _, err := last.Read(make([]byte, 1)); err == nil {
-		t.Error("the last connection of an address that has its share is not closed")
-	}
-	if len(accepted) != 4 {
-		t.Errorf("%d connections of one address are accepted, want 4 of 6", len(accepted))
-	}
-	from(t, 3, inner.Addr().String())
-	for range 5 {
-		c := <-accepted
-		_ = c.Close()
-		_ = c.Close() // counts once
-	}
-	if used := l.open.used(); used != 0 {
-		t.Errorf("%d connections count as open, none is", used)
-	}
-	_ = inner.Close()
+		if _, err := last.Read(make([]byte, 1)); err == nil {
+			t.Error("the last connection of an address that has its share is not closed")
+		}
+		if len(accepted) != 4 {
+			t.Errorf("%d connections of one address are accepted, want 4 of 6", len(accepted))
+		}
+		from(t, "10.0.0.3", network)
+		for range 5 {
+			c := <-accepted
+			_ = c.Close()
+			_ = c.Close() // counts once
+		}
+		if used := l.open.used(); used != 0 {
+			t.Errorf("%d connections count as open, none is", used)
+		}
+		_ = network.Close()
+	})
 }

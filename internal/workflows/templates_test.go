@@ -176,7 +176,7 @@ func TestRenovate(t *testing.T) {
 	for _, pattern := range config.GoMod.ManagerFilePatterns {
 		patterns = append(patterns, regexp.MustCompile(strings.Trim(pattern, "/")))
 	}
-	for _, glob := range []string{"*.mod", "e2e/*.mod", "e2e/tools/*/*.mod"} {
+	for _, glob := range []string{"*.mod", "*/*.mod", "e2e/tools/*/*.mod"} {
 		for name := range files(t, glob) {
 			if !slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(name) }) {
 				t.Errorf("Renovate does not see %s: no pattern of managerFilePatterns matches it", name)

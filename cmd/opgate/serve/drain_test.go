@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/opgate/opgate/certs"
+	"github.com/opgate/opgate/internal/memnet"
 )
 
 const (
@@ -28,67 +27,10 @@ const (
 	review                   = "a review"
 )
 
-// network plays the kernel for a listener: it queues connections until they are accepted. It is in memory, so
-// that synthetic time advances only where every goroutine waits.
-type network struct {
-	queue  chan net.Conn
-	closed chan struct{}
-	dialed atomic.Int64
-}
-
-// end is one end of a connection, with addresses by which connections differ.
-type end struct {
-	net.Conn
-	local, remote address
-}
-
-type address string
-
-func (a address) Network() string { return "tcp" }
-func (a address) String() string  { return string(a) }
-
-func (e end) LocalAddr() net.Addr  { return e.local }
-func (e end) RemoteAddr() net.Addr { return e.remote }
-
-func (n *network) dial(context.Context) (net.Conn, error) {
-	server, client := address("server"), address(fmt.Sprintf("client-%d", n.dialed.Add(1)))
-	here, there := net.Pipe()
-	select {
-	case <-n.closed:
-		return nil, net.ErrClosed
-	case n.queue <- end{there, server, client}:
-		return end{here, client, server}, nil
-	}
-}
-
-func (n *network) Accept() (net.Conn, error) {
-	select {
-	case <-n.closed:
-		return nil, net.ErrClosed
-	case connection := <-n.queue:
-		return connection, nil
-	}
-}
-
-// Close drops what was not accepted, as a kernel does.
-func (n *network) Close() error {
-	close(n.closed)
-	for {
-		select {
-		case connection := <-n.queue:
-			_ = connection.Close()
-		default:
-			return nil
-		}
-	}
-}
-
-func (n *network) Addr() net.Addr { return address("server") }
-
 // draining is a webhook server that echoes bodies, and how to stop it.
 type draining struct {
 	*webhookServer
-	network *network
+	network *memnet.Listener
 	roots   *x509.CertPool
 	serving context.Context // the server's own
 	stop    context.CancelFunc
@@ -102,15 +44,17 @@ func newDraining(t *testing.T) *draining {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &draining{network: &network{queue: make(chan net.Conn, 100), closed: make(chan struct{})}, roots: x509.NewCertPool(), stopped: make(chan error, 1)}
+	d := &draining{network: memnet.Listen(), roots: x509.NewCertPool(), stopped: make(chan error, 1)}
 	d.roots.AppendCertsFromPEM(bundle)
 	shutdownContext, stop := context.WithCancel(t.Context())
 	d.stop = stop
-	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.network.dial}, source, &callers{}, logr.Discard())
+	d.webhookServer = serveOn(shutdownContext, &fenced{Listener: d.network, dial: d.dial}, source, &callers{}, logr.Discard())
 	d.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	d.serving = d.drain(shutdownContext, drainDelay, drainTimeout, logr.Discard())
 	return d
 }
+
+func (d *draining) dial(ctx context.Context) (net.Conn, error) { return d.network.Dial(ctx, "client") }
 
 func (d *draining) start() {
 	go func() { d.stopped <- d.Start(d.serving) }()
@@ -134,7 +78,7 @@ func (d *draining) waitStopped(t *testing.T) time.Duration {
 // connect opens a connection as an API server does.
 func (d *draining) connect(t *testing.T) *tls.Conn {
 	t.Helper()
-	connection, err := d.network.dial(t.Context())
+	connection, err := d.dial(t.Context())
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
