@@ -13,11 +13,11 @@
 //
 // # Permissions
 //
-// Lookups use Opgate's own permissions, on behalf of any author of a policy, and their results appear in the
-// policy's status and in refusals. So Opgate has no permission to look up anything until an administrator
-// grants it, as list and watch of the resource; get alone is not enough, and a rule with resourceNames
-// suffices for lookups by name. Secrets are no exception: grant them, if at all, one by one. A forbidden lookup
-// is a problem that names the request, and is retried with exponential backoff up to 5 minutes.
+// Lookups are made as ServiceAccount opgate-lookups of Opgate's namespace, never with Opgate's own permissions: their results appear in
+// the policy's status and in refusals. That account has no permission until an administrator grants it, as list and watch of the resource;
+// get alone is not enough, and a rule with resourceNames suffices for lookups by name. Whatever is granted, Secrets and Opgate's own
+// namespace cannot be looked up. A forbidden lookup is a problem that names the request, and is retried with exponential backoff up to 5
+// minutes.
 //
 // # Limits
 //

@@ -48,6 +48,7 @@ type limits struct {
 func (l *limits) functions() template.FuncMap {
 	return template.FuncMap{
 		stepFunction: l.step, outputFunction: l.out,
+		"fromSecret": withoutSecrets("fromSecret"), "copySecretData": withoutSecrets("copySecretData"),
 		"until":     func(count int) ([]int, error) { return l.numbers(0, count, sign(count)) },
 		"untilStep": l.numbers,
 		"seq":       l.sequence,

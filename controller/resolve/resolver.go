@@ -39,6 +39,9 @@ type Packages interface {
 type Options struct {
 	// Config is the configuration of the API client. Required.
 	Config *rest.Config
+	// Namespace is Opgate's own: lookups are made as its ServiceAccount opgate-lookups, and find nothing in it. Default: lookups are made as
+	// the user of Config, which is right only for that user's own commands.
+	Namespace string
 	// Packages suggests namespaces. Default: no package is known.
 	Packages Packages
 	// DefaultNamespace is for policies without a namespace whose package suggests none. Default: none,
@@ -113,13 +116,16 @@ func New(o Options) (*Resolver, error) {
 	}
 	config := rest.CopyConfig(o.Config)
 	config.Timeout = 0 // a timeout would end watches as well; sessions bound each request themselves
-	client, err := rest.HTTPClientFor(config)
+	if o.Namespace != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + o.Namespace + ":" + serviceAccount}
+	}
+	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for templates: %w", err)
 	}
 	silenceLibrary()
 	return newResolver(o, func(ctx context.Context, key types.NamespacedName, changed func()) (templateSession, error) {
-		return openSession(ctx, config, client.Transport, key, changed)
+		return openSession(ctx, config, transport, o.Namespace, key, changed)
 	}), nil
 }
 

@@ -45,8 +45,9 @@ type session struct {
 	spoilt atomic.Bool
 }
 
-// openSession returns a session. Changed is called when an object that was looked up changed.
-func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, key types.NamespacedName, changed func()) (templateSession, error) {
+// openSession returns a session, whose lookups find nothing in a reserved namespace. Changed is called when an object that was looked up
+// changed.
+func openSession(ctx context.Context, config *rest.Config, base http.RoundTripper, reserved string, key types.NamespacedName, changed func()) (templateSession, error) {
 	// Not the process's context: watches must be stopped before requests and the watcher end.
 	ctx = context.WithoutCancel(ctx)
 	requests, cancel := context.WithCancel(ctx)
@@ -75,7 +76,7 @@ func openSession(ctx context.Context, config *rest.Config, base http.RoundTrippe
 		// are all served from the cache could fail because the API server is unavailable.
 		ObjectCacheOptions: client.ObjectCacheOptions{GVKToGVRCacheTTL: 10 * 365 * 24 * time.Hour},
 	})
-	s.resolver, err = templates.NewResolverWithDynamicWatcher(watcher, templates.Config{SkipBatchManagement: true})
+	s.resolver, err = templates.NewResolverWithDynamicWatcher(&lookups{DynamicWatcher: watcher, reserved: reserved}, templates.Config{SkipBatchManagement: true})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("make a template resolver: %w", err)
@@ -150,12 +151,6 @@ func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, 
 	return answers, retry
 }
 
-// sensitiveError replaces the text of an error that may contain the contents of a Secret.
-type sensitiveError struct{ cause error }
-
-func (sensitiveError) Error() string   { return "it reads a Secret, so the error is not shown" }
-func (e sensitiveError) Unwrap() error { return e.cause }
-
 func (s *session) resolvePart(l *limits, p *part) (any, error) {
 	raw, err := json.Marshal(p.written)
 	if err != nil {
@@ -183,12 +178,8 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 		if cause := errors.Unwrap(err); cause != nil {
 			err = cause
 		}
-		var limit limitError
-		switch {
-		case errors.As(err, &limit):
+		if limit := limitError(""); errors.As(err, &limit) {
 			err = limit
-		case result.HasSensitiveData:
-			err = sensitiveError{err}
 		}
 		return nil, err
 	}
@@ -214,7 +205,7 @@ func problemText(err error) string {
 }
 
 // silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every failed
-// template with its error, which may contain the contents of a Secret. Nothing else uses this version of klog.
+// template with its error, which may contain what was looked up. Nothing else uses this version of klog.
 var silenceLibrary = sync.OnceFunc(func() {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klogv1.InitFlags(flags)

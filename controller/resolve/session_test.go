@@ -13,9 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/snapshot"
 )
 
-// api is the part of an API server that lookups need: core/v1 with ConfigMaps, and Secrets that may be forbidden.
+// api is the part of an API server that lookups need: core/v1 with ConfigMaps, which may be forbidden, Secrets and Nodes.
 type api struct {
 	*httptest.Server
 	mu         sync.Mutex
@@ -23,6 +25,7 @@ type api struct {
 	forbidden  bool
 	hanging    chan struct{} // if set, requests send a token here and are never answered
 	events     chan string
+	requests   []string // path and user of those for objects
 }
 
 func startAPI(t *testing.T) *api {
@@ -32,8 +35,10 @@ func startAPI(t *testing.T) *api {
 	return a
 }
 
-func object(kind, name, value string) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":%q,"namespace":"a","resourceVersion":"7"},"data":{"v":%q}}`, kind, name, value)
+func object(kind, name, value string) string { return objectIn("a", kind, name, value) }
+
+func objectIn(namespace, kind, name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":%q,"namespace":%q,"resourceVersion":"7"},"data":{"v":%q}}`, kind, name, namespace, value)
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,6 +46,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	forbidden, hanging := a.forbidden, a.hanging
 	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	value, there := a.configMaps[name]
+	if r.URL.Path != "/api/v1" {
+		a.requests = append(a.requests, r.URL.Path+" "+r.Header.Get("Impersonate-User"))
+	}
 	a.mu.Unlock()
 	if hanging != nil {
 		hanging <- struct{}{}
@@ -57,9 +65,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(200, `{"kind":"APIResourceList","groupVersion":"v1","resources":[
 			{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["list","watch"]},
 			{"name":"secrets","kind":"Secret","namespaced":true,"verbs":["list","watch"]},
+			{"name":"nodes","kind":"Node","namespaced":false,"verbs":["list","watch"]},
 			{"name":"bindings","kind":"Binding","namespaced":true,"verbs":["create"]}]}`)
-	case forbidden && strings.HasSuffix(r.URL.Path, "/secrets"):
-		answer(403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"secrets is forbidden"}`)
+	case forbidden && strings.HasSuffix(r.URL.Path, "/configmaps"):
+		answer(403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`)
 	case r.URL.Query().Has("watch"):
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
@@ -72,6 +81,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				w.(http.Flusher).Flush()
 			}
 		}
+	case r.URL.Path == "/api/v1/configmaps":
+		answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+
+			object("ConfigMap", "cm", "etcd.v1")+`,`+objectIn("opgate-system", "ConfigMap", "own", "hush")+`]}`)
+	case strings.HasSuffix(r.URL.Path, "/nodes"):
+		answer(200, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1","resourceVersion":"7"}}]}`)
 	case strings.HasSuffix(r.URL.Path, "/configmaps"):
 		items := ""
 		if there {
@@ -90,7 +104,7 @@ func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
 	t.Helper()
 	silenceLibrary()
 	changed = make(chan struct{}, 100)
-	opened, err := openSession(t.Context(), &rest.Config{Host: a.URL}, http.DefaultTransport,
+	opened, err := openSession(t.Context(), &rest.Config{Host: a.URL}, http.DefaultTransport, "opgate-system",
 		types.NamespacedName{Namespace: "policies", Name: "etcd"}, func() { changed <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
@@ -198,11 +212,11 @@ func TestLookedUpObjectsAreWatched(t *testing.T) {
 
 func TestForbiddenLookups(t *testing.T) {
 	a := startAPI(t)
-	a.forbidden = true
+	a.forbidden, a.configMaps["cm"] = true, "etcd.v1"
 	s, _ := a.session(t)
-	const text = `{{ fromSecret "a" "s" "v" | base64dec }}`
+	const text = `{{ fromConfigMap "a" "cm" "v" }}`
 	_, problem, retry := resolved(t, s, text)
-	if !strings.Contains(problem, "secrets is forbidden") || !retry {
+	if !strings.Contains(problem, "configmaps is forbidden") || !retry {
 		t.Errorf("problem %q, retry %v", problem, retry)
 	}
 	if s.lost() {
@@ -211,29 +225,87 @@ func TestForbiddenLookups(t *testing.T) {
 	a.mu.Lock()
 	a.forbidden = false
 	a.mu.Unlock()
-	if value, problem, _ := resolved(t, s, text); value != `["hush"]` {
+	if value, problem, _ := resolved(t, s, text); value != `["etcd.v1"]` {
 		t.Errorf("resolved to %s, problem %q", value, problem)
 	}
 }
 
-func TestErrorsDoNotShowSecrets(t *testing.T) {
-	for _, text := range []string{
-		`{{ fail (fromSecret "a" "s" "v" | base64dec) }}`,
-		`{{ index (dict) (fromSecret "a" "s" "v" | base64dec) | atoi | index (list) }}`,
-		`{{ required (fromSecret "a" "s" "v" | base64dec) "" }}{{ fail (fromSecret "a" "s" "v") }}`,
-		`x: *{{ fromSecret "a" "s" "v" | base64dec | toLiteral }}`,
-		"'\n{{ fromSecret \"a\" \"s\" \"v\" | base64dec }}: [",
-		`{{ (lookup "v1" "Secret" "a" "s").data.v | fail }}`,
+// TestI1TemplatesReadNothingOfTheGate resolves templates that read what only Opgate may read, against an API that would answer (threat O43).
+func TestI1TemplatesReadNothingOfTheGate(t *testing.T) {
+	for _, tc := range []struct {
+		name, entry string
+		want        string
+		problem     string
+	}{
+		{name: "a ConfigMap elsewhere (control)", entry: `{{ fromConfigMap "a" "cm" "v" }}`, want: `["etcd.v1"]`},
+		{name: "a Node (control)", entry: `{{ (lookup "v1" "Node" "" "n1").metadata.name }}`, want: `["n1"]`},
+		{name: "attack: the key of marks", entry: `{{ fromSecret "opgate-system" "opgate-marks" "key" }}`, problem: "cannot look up Secrets"},
+		{name: "attack: all data of a Secret", entry: `{{ copySecretData "opgate-system" "opgate-ca" }}`, problem: "cannot look up Secrets"},
+		{name: "attack: a Secret by lookup", entry: `{{ (lookup "v1" "Secret" "opgate-system" "opgate-marks").data.v }}`, problem: "cannot look up Secrets"},
+		{name: "attack: a Secret of another namespace", entry: `{{ (lookup "v1" "Secret" "a" "s").data.v }}`, problem: "cannot look up Secrets"},
+		{name: "attack: a list of Secrets", entry: `{{ lookup "v1" "Secret" "" "" }}`, problem: "cannot look up Secrets"},
+		{name: "attack: a ConfigMap of Opgate", entry: `{{ fromConfigMap "opgate-system" "cm" "v" }}`, problem: "in namespace opgate-system, which is Opgate's own"},
+		{name: "attack: a list of its ConfigMaps", entry: `{{ lookup "v1" "ConfigMap" "opgate-system" "" }}`, problem: "which is Opgate's own"},
+		{name: "attack: a list of all ConfigMaps", entry: `{{ range (lookup "v1" "ConfigMap" "" "").items }}{{ .data.v }}{{ end }}`, want: `["etcd.v1"]`},
+		{name: "attack: a name in all namespaces", entry: `{{ (lookup "v1" "ConfigMap" "" "own").data.v }}`, problem: "ConfigMap own has a namespace"},
+		{name: "attack: a path for a namespace", entry: `{{ fromConfigMap "../namespaces/opgate-system" "cm" "v" }}`, problem: "is not the name of one"},
+		{name: "attack: a namespace in upper case", entry: `{{ fromConfigMap "Opgate-System" "cm" "v" }}`, problem: "is not the name of one"},
+		{name: "attack: a namespace for a kind without", entry: `{{ (lookup "v1" "Node" "a" "n1").metadata.name }}`, problem: "Node has no namespace"},
 	} {
-		a := startAPI(t)
-		s, _ := a.session(t)
-		value, problem, _ := resolved(t, s, text)
-		if strings.Contains(problem, "hush") || strings.Contains(problem, "aHVza") {
-			t.Errorf("%s: problem %q", text, problem)
-		}
-		if problem == "" && !strings.Contains(value, "hush") {
-			t.Errorf("%s resolved to %s", text, value)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			a := startAPI(t)
+			a.configMaps["cm"] = "etcd.v1"
+			s, _ := a.session(t)
+			value, problem, _ := resolved(t, s, tc.entry)
+			if value != tc.want || !strings.Contains(problem, tc.problem) || (problem != "") != (tc.problem != "") {
+				t.Errorf("resolved to %s, problem %q; want %s, problem %q", value, problem, tc.want, tc.problem)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			for _, request := range a.requests {
+				if strings.Contains(request, "/secrets") || strings.Contains(request, "opgate-system") {
+					t.Errorf("request %s", request)
+				}
+			}
+		})
+	}
+}
+
+// TestI1LookupsHaveTheirOwnAccount checks that lookups are not made as Opgate itself (threat O43).
+func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
+	for _, tc := range []struct{ name, namespace, want string }{
+		{name: "the server", namespace: "opgate-system", want: "system:serviceaccount:opgate-system:opgate-lookups"},
+		{name: "a command of a user"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := startAPI(t)
+			a.configMaps["cm"] = "etcd.v1"
+			published := make(chan snapshot.Completion, 1)
+			resolver, err := New(Options{Config: &rest.Config{Host: a.URL}, Namespace: tc.namespace,
+				Publish: func(_ types.NamespacedName, c snapshot.Completion) { published <- c }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = resolver.Start(ctx) })
+			defer running.Wait()
+			defer cancel()
+			resolver.Policy(policy(versions(`{{ fromConfigMap "a" "cm" "v" }}`)))
+			if c := <-published; len(c.Problems) > 0 || c.Policy.Spec.Versions[0] != "etcd.v1" {
+				t.Errorf("resolved to %q, problems %q", c.Policy.Spec.Versions, c.Problems)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			for _, request := range a.requests {
+				if request != "/api/v1/namespaces/a/configmaps "+tc.want {
+					t.Errorf("request %q", request)
+				}
+			}
+			if len(a.requests) == 0 {
+				t.Error("no request")
+			}
+		})
 	}
 }
 
