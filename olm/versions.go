@@ -13,9 +13,13 @@ import (
 
 // VersionRange is a range of semantic versions with its source text.
 type VersionRange struct {
-	text     string
-	contains semver.Range
+	text string
+	// alternatives are what "||" separates.
+	alternatives []semver.Range
 }
+
+// maxComparisons bounds the comparisons of one alternative, so that the time to parse a range grows no faster than its length.
+const maxComparisons = 100
 
 // ParseVersionRange parses a range in the syntax that OLM uses for olm.package.required (blang/semver): ">=1.2.0 <2.0.0", "1.2.x",
 // "!1.2.3", "||" for or. A range that no version can satisfy is an error: as an allow-list it would block everything, which is surely not
@@ -32,15 +36,35 @@ func ParseVersionRange(text string) (*VersionRange, error) {
 			return nil, fmt.Errorf("has %q, which is not a full version", term)
 		}
 	}
-	contains, err := semver.ParseRange(text)
-	if err != nil {
-		return nil, errors.New("is not a version range") // the library's error repeats this three times
+	r := &VersionRange{text: text}
+	satisfiable := false
+	for _, alternative := range alternatives(terms) {
+		if len(alternative) > maxComparisons {
+			return nil, fmt.Errorf("has an alternative of %d comparisons, at most %d are read", len(alternative), maxComparisons)
+		}
+		joined := strings.Join(alternative, " ")
+		contains, err := semver.ParseRange(joined)
+		if err != nil {
+			return nil, errors.New("is not a version range") // the library's error repeats this three times
+		}
+		r.alternatives = append(r.alternatives, contains)
+		satisfiable = satisfiable || containsAny(contains, bounds(joined))
 	}
-	r := &VersionRange{text: text, contains: contains}
-	if !r.satisfiable() {
+	if !satisfiable {
 		return nil, errors.New("matches no version at all")
 	}
 	return r, nil
+}
+
+// alternatives splits the terms of a range at "||".
+func alternatives(terms []string) (all [][]string) {
+	for {
+		i := slices.Index(terms, "||")
+		if i < 0 {
+			return append(all, terms)
+		}
+		all, terms = append(all, terms[:i]), terms[i+1:]
+	}
 }
 
 // String returns the range as written.
@@ -56,19 +80,23 @@ func (r *VersionRange) Contains(version string) (bool, error) {
 	return r.contains(v), nil
 }
 
+func (r *VersionRange) contains(v semver.Version) bool {
+	return slices.ContainsFunc(r.alternatives, func(contains semver.Range) bool { return contains(v) })
+}
+
 // versionInRange matches the versions, complete or with wildcards, in a range text.
 var versionInRange = regexp.MustCompile(`(\d+)(?:\.(\d+|[xX*]))?(?:\.(\d+|[xX*]))?(?:-([0-9A-Za-z.-]+))?`)
 
-// satisfiable searches for a version in the range. What a range accepts is a union of intervals, and each non-empty interval contains its
+// containsAny searches for a version in a range. What a range accepts is a union of intervals, and each non-empty interval contains its
 // own lowest version: the smallest of all versions, a version in the text, or the one right after it. Trying those is therefore enough.
-func (r *VersionRange) satisfiable() bool {
-	return slices.ContainsFunc(r.bounds(), func(v semver.Version) bool { return r.contains(v) || r.contains(next(v)) })
+func containsAny(contains semver.Range, bounds []semver.Version) bool {
+	return slices.ContainsFunc(bounds, func(v semver.Version) bool { return contains(v) || contains(next(v)) })
 }
 
-// bounds returns all versions at which the range may begin or end, and the smallest of all versions.
-func (r *VersionRange) bounds() []semver.Version {
+// bounds returns all versions at which a range may begin or end, and the smallest of all versions.
+func bounds(text string) []semver.Version {
 	bounds := []semver.Version{lowest(0, 0, 0)}
-	for _, m := range versionInRange.FindAllStringSubmatch(r.text, -1) {
+	for _, m := range versionInRange.FindAllStringSubmatch(text, -1) {
 		major, minor, patch := number(m[1]), number(m[2]), number(m[3])
 		v := semver.Version{Major: major, Minor: minor, Patch: patch}
 		if pre := m[4]; pre != "" {
@@ -100,7 +128,7 @@ type Interval struct {
 
 // Intervals returns the intervals of the range in ascending order. Together they contain the same versions.
 func (r *VersionRange) Intervals() []Interval {
-	bounds := r.bounds()
+	bounds := bounds(r.text)
 	slices.SortFunc(bounds, semver.Version.Compare)
 	bounds = slices.CompactFunc(bounds, semver.Version.EQ)
 	var found []Interval

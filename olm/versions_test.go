@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/blang/semver/v4"
 )
@@ -19,6 +20,7 @@ func TestParseVersionRangeRefuses(t *testing.T) {
 		">=1.0.0 2":             `has "2"`,
 		">=1.0.0||<0.5.0":       "not a version range",
 		">=1.0.0 ||":            "not a version range",
+		"1.0.0 || || 2.0.0":     "not a version range", // the library returns a range that panics
 		">2.0.0 <1.0.0":         "matches no version",
 		">1.0.0 <1.0.0":         "matches no version",
 		"1.2.3 1.2.4":           "matches no version",
@@ -31,6 +33,36 @@ func TestParseVersionRangeRefuses(t *testing.T) {
 		if _, err := ParseVersionRange(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: error %v, want one with %q", text, err, why)
 		}
+	}
+}
+
+// TestH3VersionRangeTime: the time to parse a range grows no faster than its length. With all versions tried in all alternatives 20,000
+// alternatives took more than 30 seconds (h3).
+func TestH3VersionRangeTime(t *testing.T) {
+	const most = 5 * time.Second
+	for name, c := range map[string]struct {
+		text string
+		why  string
+	}{
+		"alternatives that match nothing": {
+			text: strings.Repeat(">2.0.0 <1.0.0 || ", 20_000) + ">2.0.0 <1.0.0",
+			why:  "matches no version",
+		},
+		"comparisons": {
+			text: strings.Repeat(">1.0.0 ", 20_000) + "<1.0.0",
+			why:  "has an alternative of 20001 comparisons, at most 100 are read",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := ParseVersionRange(c.text)
+			if err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("error %v, want one with %q", err, c.why)
+			}
+			if took := time.Since(start); took > most {
+				t.Errorf("it took %s, at most %s", took, most)
+			}
+		})
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 	"maps"
 	"slices"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/yamlsize"
 )
 
 // The annotation by which the unpack Job says that binaryData has the manifests, and its value.
@@ -97,7 +97,7 @@ func decodeEntries(entries map[string][]byte) ([]json.RawMessage, error) {
 
 // firstDocument returns the first document of YAML or JSON as JSON. A document larger than most, when its aliases are replaced, is an error.
 func firstDocument(entry []byte, most int) (json.RawMessage, error) {
-	if err := checkAliases(entry, most); err != nil {
+	if err := yamlsize.CheckAliases(entry, most); err != nil {
 		return nil, err
 	}
 	// The same decoder as OLM uses, with the same buffer, since that decides between JSON and YAML.
@@ -111,54 +111,4 @@ func firstDocument(entry []byte, most int) (json.RawMessage, error) {
 		return nil, fmt.Errorf("it has %d bytes as JSON, at most %d are read", len(raw), most)
 	}
 	return raw, nil
-}
-
-// checkAliases reports an error if the aliases of a YAML document stand for more bytes than are read.
-func checkAliases(entry []byte, most int) error {
-	if !mayAnchor(entry) {
-		return nil
-	}
-	var document yamlv3.Node
-	if err := yamlv3.Unmarshal(entry, &document); err != nil {
-		return err
-	}
-	sizes := map[*yamlv3.Node]int{}
-	if size := expanded(&document, sizes, most); size > most {
-		return fmt.Errorf("it has more than %d bytes when its aliases are replaced, which are not read", most)
-	}
-	return nil
-}
-
-// mayAnchor reports whether a text may have a YAML anchor: an ampersand at the start of a token.
-func mayAnchor(entry []byte) bool {
-	for i := 0; i < len(entry); {
-		next := bytes.IndexByte(entry[i:], '&')
-		if next < 0 {
-			return false
-		}
-		i += next + 1
-		if i == 1 || bytes.IndexByte([]byte(" \t\r\n[{,:?-"), entry[i-2]) >= 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// expanded returns the size of a node with its aliases replaced; something above most if it is larger.
-func expanded(n *yamlv3.Node, sizes map[*yamlv3.Node]int, most int) int {
-	if n.Kind == yamlv3.AliasNode {
-		n = n.Alias
-	}
-	if size, ok := sizes[n]; ok {
-		return size
-	}
-	sizes[n] = most + 1 // an anchor inside itself
-	size := len(n.Value) + 1
-	for _, child := range n.Content {
-		if size += expanded(child, sizes, most); size > most {
-			break
-		}
-	}
-	sizes[n] = size
-	return size
 }

@@ -3,21 +3,24 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	yamltree "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/yamlsize"
 )
 
 // build is what a kustomization makes.
@@ -33,10 +36,17 @@ type build struct {
 
 // buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which are no whole.
 func buildAll(dirs []string) (builds []*build, problems []problem) {
+	if len(dirs) == 0 {
+		return nil, nil
+	}
 	made := make([]*build, len(dirs))
 	faults := make([]error, len(dirs))
-	for i, dir := range dirs {
-		made[i], faults[i] = buildOne(dir)
+	if err := inSandbox(buildLimits, func() {
+		for i, dir := range dirs {
+			made[i], faults[i] = buildOne(dir)
+		}
+	}); err != nil {
+		return nil, []problem{{place{file: dirs[0]}, "the kustomizations cannot be built: " + err.Error()}}
 	}
 	for i, dir := range dirs {
 		at := absolute(dir)
@@ -72,8 +82,13 @@ func relative(err error) string {
 
 // buildOne builds one kustomization as kubectl does, without plugins, programs and network. It returns nil for a Component. With an
 // error the build has what was read until then.
-func buildOne(dir string) (*build, error) {
-	b := &build{dir: dir, read: map[string]bool{}}
+func buildOne(dir string) (b *build, err error) {
+	b = &build{dir: dir, read: map[string]bool{}}
+	defer func() {
+		if fault := recover(); fault != nil { // a patch without a target is enough
+			err = fmt.Errorf("kustomize fails: %v", fault)
+		}
+	}()
 	disk := &recorder{FileSystem: filesys.MakeFsOnDisk(), build: b, root: absolute(dir)}
 	if disk.isComponent() {
 		return nil, nil //nolint:nilnil // neither a build nor a fault
@@ -145,6 +160,8 @@ type recorder struct {
 	build *build
 	// root is the directory of the kustomization.
 	root string
+	// size is what was read, in bytes.
+	size int
 	// refused is the first error that is not the disk's: kustomize takes all errors for files that do not exist.
 	refused error
 }
@@ -153,53 +170,47 @@ func isKustomization(file string) bool {
 	return slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(file))
 }
 
-// kustomization is what has to be known of one before it is built.
-type kustomization struct {
-	Kind string `json:"kind"`
-}
-
 func (r *recorder) isComponent() bool {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
-		data, err := r.FileSystem.ReadFile(filepath.Join(r.root, name))
-		var k kustomization
-		if err == nil && yaml.Unmarshal(data, &k) == nil && k.Kind == types.ComponentKind {
+		data, err := readFile(filepath.Join(r.root, name))
+		var k types.Kustomization
+		if err == nil && checkAliases(name, string(data)) == nil && k.Unmarshal(data) == nil && k.Kind == types.ComponentKind {
 			return true
 		}
 	}
 	return false
 }
 
+// maxReads bounds the files that one build reads, each as often as it is named.
+const maxReads = 2048
+
 // ReadFile reads a file that a build asks for. A kustomization that would be loaded from elsewhere is refused before that happens; the
 // one that is built is made to say where each of its objects came from.
 func (r *recorder) ReadFile(file string) ([]byte, error) {
-	data, err := r.FileSystem.ReadFile(file)
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxInput {
-		return nil, fmt.Errorf("%s is larger than %d MiB", file, maxInput>>20)
-	}
 	r.build.read[file] = true
-	if !isKustomization(file) {
-		// A builtin transformer or generator loads files, too.
-		if bytes.Contains(data, []byte("builtin")) {
-			r.refuse(r.inlineLocal(filepath.Dir(file), string(data)))
-		}
-		return data, r.refused
+	// Directories that name others twice are read again and again, with names of their own.
+	if r.size += max(len(data), maxInput/maxReads); r.size > maxInput {
+		r.refuse(fmt.Errorf("it reads more than %d files or %d MiB", maxReads, maxInput>>20))
 	}
-	var root yamltree.Node
-	var k kustomization
-	if yamltree.Unmarshal(data, &root) != nil || yaml.Unmarshal(data, &k) != nil {
-		return data, nil //nolint:nilerr // the build says what is wrong
-	}
+	r.refuse(checkAliases(file, string(data)))
+	var k types.Kustomization
 	dir := filepath.Dir(file)
-	if r.refuse(r.onlyLocal(dir, "", &root)); r.refused != nil {
+	switch {
+	case !isKustomization(file):
+		r.refuse(r.pluginsLocal(dir, string(data)))
+	case k.Unmarshal(data) == nil: // else the build says what is wrong
+		r.refuse(r.decodedLocal(dir, k))
+	}
+	switch {
+	case r.refused != nil:
 		return nil, r.refused
-	}
-	if dir == r.root {
+	case isKustomization(file) && dir == r.root:
 		return withOrigins(data)
-	}
-	if k.Kind != types.ComponentKind {
+	case isKustomization(file) && k.Kind != types.ComponentKind:
 		r.build.from = append(r.build.from, dir)
 	}
 	return data, nil
@@ -207,59 +218,90 @@ func (r *recorder) ReadFile(file string) ([]byte, error) {
 
 func (r *recorder) refuse(err error) { r.refused = cmp.Or(r.refused, err) }
 
-// Lists of a kustomization whose elements are read, and those of them that may be other kustomizations, which kustomize would clone by
-// running git.
-var (
-	readFields  = []string{"crds", "configurations", "patchesStrategicMerge", "files", "envs", "env", "path"}
-	cloneFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}
-)
-
-// onlyLocal returns an error for the first value that kustomize would load from elsewhere.
-func (r *recorder) onlyLocal(dir, field string, node *yamltree.Node) error {
-	switch node.Kind {
-	case yamltree.ScalarNode:
-		clones := slices.Contains(cloneFields, field)
-		switch {
-		case !clones && !slices.Contains(readFields, field):
-			return nil
-		case strings.Contains(node.Value, "\n"):
-			return r.inlineLocal(dir, node.Value)
-		}
-		if strings.Contains(node.Value, "://") || clones && !r.Exists(filepath.Join(dir, node.Value)) {
-			return fmt.Errorf("%q in %s is no file and no directory here; what is loaded from elsewhere is judged by "+
-				"kustomize build DIR | opgate check -", node.Value, field)
-		}
-	case yamltree.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if err := r.onlyLocal(dir, node.Content[i].Value, node.Content[i+1]); err != nil {
-				return err
-			}
-		}
-	default:
-		for _, child := range node.Content {
-			if err := r.onlyLocal(dir, field, child); err != nil {
-				return err
-			}
-		}
-		if node.Kind == yamltree.AliasNode {
-			return errors.New("a kustomization with aliases is not built; write the values out")
+// checkAliases returns an error for a document with aliases that stand for more than is read: kustomize writes them out.
+func checkAliases(name, text string) error {
+	for _, c := range split([]byte(text)) {
+		if err := yamlsize.CheckAliases(c.text, maxInput); errors.Is(err, yamlsize.ErrTooLarge) {
+			return fmt.Errorf("%s cannot be read: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// inlineLocal is onlyLocal for the documents of a text.
-func (r *recorder) inlineLocal(dir, text string) error {
-	decoder := yamltree.NewDecoder(strings.NewReader(text))
-	for {
-		var node yamltree.Node
-		if decoder.Decode(&node) != nil {
-			return nil //nolint:nilerr // the end, or the build says what is wrong
+// Fields of a kustomization, or of a plugin that kustomize has, whose values are read, and those of them that may be other kustomizations,
+// which kustomize would clone by running git.
+var (
+	readFields  = []string{"crds", "configurations", "patchesStrategicMerge", "paths", "files", "envs", "env", "path", "targetFilePath"}
+	cloneFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}
+)
+
+// isField reports whether a name is that of a field as kustomize decodes it, in any case (threat G19).
+func isField(fields []string, name string) bool {
+	return slices.ContainsFunc(fields, func(field string) bool { return strings.EqualFold(field, name) })
+}
+
+// decodedLocal is onlyLocal for what kustomize has decoded.
+func (r *recorder) decodedLocal(dir string, decoded any) error {
+	data, err := json.Marshal(decoded)
+	if err != nil {
+		return err
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	return r.onlyLocal(dir, "", value)
+}
+
+// onlyLocal returns an error for the first value that kustomize would load from elsewhere, or that is too large for it.
+func (r *recorder) onlyLocal(dir, field string, value any) error {
+	switch value := value.(type) {
+	case string:
+		return r.valueLocal(dir, field, value)
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if err := r.onlyLocal(dir, name, value[name]); err != nil {
+				return err
+			}
 		}
-		if err := r.onlyLocal(dir, "", &node); err != nil {
+	case []any:
+		for _, element := range value {
+			if err := r.onlyLocal(dir, field, element); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *recorder) valueLocal(dir, field, value string) error {
+	clones := isField(cloneFields, field)
+	switch {
+	case strings.Contains(value, "\n"):
+		return cmp.Or(checkAliases("the text in "+field, value), r.pluginsLocal(dir, value))
+	case strings.Contains(value, "://") && (clones || isField(readFields, field)), clones && !r.Exists(filepath.Join(dir, value)):
+		return fmt.Errorf("%q in %s is no file and no directory here; what is loaded from elsewhere is judged by "+
+			"kustomize build DIR | opgate check -", value, field)
+	}
+	return nil
+}
+
+// pluginsLocal is onlyLocal for the plugins of kustomize in a text, which load files, too.
+func (r *recorder) pluginsLocal(dir, text string) error {
+	for _, c := range split([]byte(text)) {
+		raw, err := yaml.YAMLToJSON(c.text)
+		if err != nil || !bytes.Contains(raw, []byte(konfig.BuiltinPluginApiVersion+`"`)) {
+			continue // the build says what is wrong
+		}
+		var fields any
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return err
+		}
+		if err := r.onlyLocal(dir, "", fields); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // withOrigins asks for annotations that say where objects came from, in the kustomization that is built.

@@ -1,0 +1,345 @@
+package check
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// textFields returns a kustomization for each text in the schema of kustomizations, with that text only, as JSON: keys are written KEY:name,
+// the text VALUE. Both are replaced later by their spellings.
+func textFields(t reflect.Type, depth int) (values []string) {
+	switch t.Kind() {
+	case reflect.String:
+		return []string{`"VALUE"`}
+	case reflect.Pointer:
+		return textFields(t.Elem(), depth)
+	case reflect.Slice:
+		for _, value := range textFields(t.Elem(), depth) {
+			values = append(values, "["+value+"]")
+		}
+	case reflect.Map:
+		for _, value := range textFields(t.Elem(), depth) {
+			values = append(values, `{"KEY:path": `+value+"}")
+		}
+	case reflect.Struct:
+		for field := range t.Fields() {
+			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			inline := options == "inline" || name == "" && field.Anonymous
+			if depth == 0 || !field.IsExported() || name == "" && !inline {
+				continue
+			}
+			for _, value := range textFields(field.Type, depth-1) {
+				if !inline {
+					value = `{"KEY:` + name + `": ` + value + "}"
+				}
+				values = append(values, value)
+			}
+		}
+	default: // it holds no text
+	}
+	return values
+}
+
+// spellings are ways to write a key that kustomize takes for the same.
+var spellings = map[string]func(key string) string{
+	"as in the schema": func(key string) string { return `"` + key + `"` },
+	"upper case":       func(key string) string { return `"` + strings.ToUpper(key) + `"` },
+	"title case":       func(key string) string { return `"` + strings.ToUpper(key[:1]) + key[1:] + `"` },
+	"folds":            func(key string) string { return `"` + strings.NewReplacer("s", "ſ", "k", "\u212a").Replace(key) + `"` },
+	"escapes":          func(key string) string { return fmt.Sprintf(`"\x%02x%s"`, key[0], key[1:]) },
+	"a binary key":     func(key string) string { return "!!binary " + base64.StdEncoding.EncodeToString([]byte(key)) },
+}
+
+// written are ways to write a text.
+var written = map[string]func(text string) string{
+	"plain":    func(text string) string { return `"` + text + `"` },
+	"a binary": func(text string) string { return "!!binary " + base64.StdEncoding.EncodeToString([]byte(text)) },
+	"escapes":  func(text string) string { return fmt.Sprintf(`"\u%04x%s"`, text[0], text[1:]) },
+}
+
+// spell writes a kustomization of textFields.
+func spell(kustomization string, key func(string) string, text string) string {
+	var out strings.Builder
+	for rest := kustomization; ; {
+		before, after, found := strings.Cut(rest, `"`)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		token, after, _ := strings.Cut(after, `"`)
+		if name, isKey := strings.CutPrefix(token, "KEY:"); isKey {
+			out.WriteString("? " + key(name) + " ")
+		} else {
+			out.WriteString(text)
+		}
+		rest = after
+	}
+}
+
+// outside is what a build must not reach: a server, and a git on $PATH.
+type outside struct {
+	url      string
+	requests atomic.Int64
+	gitRan   string
+}
+
+func newOutside(t *testing.T) *outside {
+	w := &outside{}
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+		w.requests.Add(1)
+		http.Error(out, "no", http.StatusTeapot)
+	}))
+	t.Cleanup(server.Close)
+	bin := t.TempDir()
+	w.url, w.gitRan = server.URL, filepath.Join(bin, "ran")
+	script := "#!/bin/sh\n: > " + w.gitRan + "\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	return w
+}
+
+// reached reports whether something was loaded from elsewhere since the last call.
+func (w *outside) reached() bool {
+	_, err := os.Stat(w.gitRan)
+	_ = os.Remove(w.gitRan)
+	return w.requests.Swap(0) > 0 || err == nil
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// buildUnchecked builds a kustomization as kustomize does.
+func buildUnchecked(dir string) {
+	defer func() { _ = recover() }() // a patch without a target is enough
+	_, _ = krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+}
+
+// TestH1KustomizationsLoadNothing: every text in the schema of kustomizations, with its keys and its value in all spellings that kustomize
+// reads. Whatever kustomize itself would load from elsewhere is refused in our words, before anything is loaded (threat G32).
+func TestH1KustomizationsLoadNothing(t *testing.T) {
+	w := newOutside(t)
+	loads := map[string]int{}
+	for _, field := range textFields(reflect.TypeFor[types.Kustomization](), 3) {
+		for _, target := range []string{w.url + "/x.yaml", "git@127.0.0.1:o/r.git"} {
+			for keys, key := range spellings {
+				for values, value := range written {
+					dir := t.TempDir()
+					text := spell(field, key, value(target))
+					writeFiles(t, dir, map[string]string{"kustomization.yaml": text, base64.StdEncoding.EncodeToString([]byte(target)): ""})
+					buildUnchecked(dir)
+					would := w.reached()
+					_, problems := buildAll([]string{dir})
+					if w.reached() {
+						t.Errorf("%s was loaded by\n%s", target, text)
+					}
+					if !would {
+						continue
+					}
+					loads[keys+", "+values]++
+					if len(problems) != 1 || !strings.Contains(problems[0].text, "is no file and no directory here") {
+						t.Errorf("%v, for\n%s", problems, text)
+					}
+				}
+			}
+		}
+	}
+	for keys := range spellings {
+		for values := range written {
+			if loads[keys+", "+values] < 10 { // the control
+				t.Errorf("keys in %s, values in %s: kustomize itself loaded %d", keys, values, loads[keys+", "+values])
+			}
+		}
+	}
+}
+
+// TestH1SandboxHolds: what the checks of a kustomization do not see loads nothing either: a kustomization by another name, and plugins.
+func TestH1SandboxHolds(t *testing.T) {
+	w := newOutside(t)
+	for _, target := range []string{w.url + "/x.yaml", "git@127.0.0.1:o/r.git"} {
+		for name, plugin := range map[string]string{
+			"a patch":     `{"apiVersion": "builtin", "kind": "PatchTransformer", "metadata": {"name": "x"}, "PATH": %q}`,
+			"a value":     `{"apiVersion": "\x62uiltin", "kind": "ValueAddTransformer", "metadata": {"name": "x"}, "targetFilePath": %q, "value": "x"}`,
+			"a generator": `{apiVersion: !!binary YnVpbHRpbg==, kind: ConfigMapGenerator, metadata: {name: x}, "Files": [%q]}`,
+			"a list":      `{"apiVersion": "v1", "kind": "AList", "items": [{"apiVersion": "builtin", "kind": "PatchTransformer", "metadata": {"name": "x"}, "path": %q}]}`,
+		} {
+			dir := t.TempDir()
+			writeFiles(t, dir, map[string]string{"kustomization.yaml": "transformers: [x.yaml]", "x.yaml": fmt.Sprintf(plugin, target)})
+			if name == "a generator" {
+				writeFiles(t, dir, map[string]string{"kustomization.yaml": "generators: [x.yaml]"})
+			}
+			if _, problems := buildAll([]string{dir}); len(problems) != 1 || w.reached() {
+				t.Errorf("%s of %s: %v", name, target, problems)
+			}
+		}
+		dir := t.TempDir()
+		writeFiles(t, dir, map[string]string{"other.yaml": fmt.Sprintf("resources: [%q]", target)})
+		if err := os.Symlink("other.yaml", filepath.Join(dir, "kustomization.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		if _, problems := buildAll([]string{dir}); len(problems) != 1 || w.reached() {
+			t.Errorf("a link to a kustomization, %s: %v", target, problems)
+		}
+	}
+	if w.reached() || os.Getenv("PATH") == "" || http.DefaultTransport == http.RoundTripper(offline{}) {
+		t.Error("network and programs are not back after a build")
+	}
+}
+
+// bomb is a YAML document of nested aliases that stands for 10 to the power of 9 elements.
+func bomb(head string) string {
+	var b strings.Builder
+	b.WriteString(head + "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d [%s*a%d]\n", i, i, strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), i-1)
+	}
+	return b.String()
+}
+
+// TestH3KustomizationsAreBounded: nothing that a kustomization reads takes more memory or time than a repository needs (threat G33).
+func TestH3KustomizationsAreBounded(t *testing.T) {
+	resource := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"a resource": {
+			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": bomb(resource)},
+			want:  "when its aliases are replaced",
+		},
+		"a second document": {
+			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": resource + "---\n" + bomb(resource)},
+			want:  "when its aliases are replaced",
+		},
+		"a patch": {
+			files: map[string]string{"kustomization.yaml": "resources: [x.yaml]\npatches: [{path: p.yaml}]", "x.yaml": resource, "p.yaml": bomb(resource)},
+			want:  "when its aliases are replaced",
+		},
+		"a patch in the kustomization": {
+			files: map[string]string{"kustomization.yaml": "patches:\n- patch: |-\n    " + strings.ReplaceAll(bomb(resource), "\n", "\n    ")},
+			want:  "when its aliases are replaced",
+		},
+		"the kustomization": {
+			files: map[string]string{"kustomization.yaml": bomb("")},
+			want:  "when its aliases are replaced",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFiles(t, dir, c.files)
+			before := heapBytes()
+			_, problems := buildAll([]string{dir})
+			if len(problems) != 1 || !strings.Contains(problems[0].text, c.want) {
+				t.Errorf("%v, want %q", problems, c.want)
+			}
+			if grown := int64(heapBytes()) - int64(before); grown > 64<<20 {
+				t.Errorf("the heap grew by %d MiB", grown>>20)
+			}
+		})
+	}
+}
+
+// TestH3Diamonds: directories that name the next one twice are read twice as often at each level.
+func TestH3Diamonds(t *testing.T) {
+	root := t.TempDir()
+	const depth = 13
+	for i := range depth {
+		for _, side := range []string{"a", "b"} {
+			dir := filepath.Join(root, fmt.Sprint(side, i))
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			next := fmt.Sprintf("resources: [../a%d, ../b%d]\nnamePrefix: %s\n", i+1, i+1, side)
+			if i == depth-1 {
+				next = "resources: [x.yaml]\nnamePrefix: " + side + "\n"
+			}
+			writeFiles(t, dir, map[string]string{"kustomization.yaml": next, "x.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"})
+		}
+	}
+	start := time.Now()
+	_, problems := buildAll([]string{filepath.Join(root, "a0")})
+	if len(problems) != 1 || !strings.Contains(problems[0].text, "it reads more than 2048 files") {
+		t.Errorf("%v", problems)
+	}
+	t.Logf("refused after %s", time.Since(start))
+}
+
+// TestH3SandboxLimits: a function that takes too much memory or time is left behind, still without network and programs.
+func TestH3SandboxLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		most limits
+		want string
+	}{
+		"memory": {limits{bytes: 64 << 20, time: time.Minute}, "more than 64 MiB"},
+		"time":   {limits{bytes: 1 << 30, time: 50 * time.Millisecond}, "longer than 50ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATH", "/bin")
+			transport, stop, stopped := http.DefaultTransport, make(chan struct{}), make(chan struct{})
+			t.Cleanup(func() { http.DefaultTransport = transport })
+			var taken [][]byte
+			err := inSandbox(c.most, func() {
+				defer close(stopped)
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+						if name == "memory" {
+							taken = append(taken, slices.Repeat([]byte{1}, 1<<20))
+						}
+					}
+				}
+			})
+			close(stop)
+			<-stopped
+			if err == nil || !strings.Contains(err.Error(), c.want) || os.Getenv("PATH") != "" || http.DefaultTransport == transport {
+				t.Errorf("%v, $PATH %q, %d MiB", err, os.Getenv("PATH"), len(taken))
+			}
+		})
+	}
+}
+
+// TestH3KustomizePanics: a kustomization on which kustomize panics is a fault of the input.
+func TestH3KustomizePanics(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"kustomization.yaml": "patchesJson6902: [{path: x}]"})
+	if _, problems := buildAll([]string{dir}); len(problems) != 1 || !strings.Contains(problems[0].text, "kustomize fails") {
+		t.Errorf("%v", problems)
+	}
+}
+
+// Keys and texts are spelled as YAML that is JSON but for its tags.
+func TestSpell(t *testing.T) {
+	text := spell(`{"KEY:resources": ["VALUE"]}`, spellings["as in the schema"], written["plain"]("x"))
+	if want := `{? "resources" : ["x"]}`; text != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	var k types.Kustomization
+	if err := k.Unmarshal([]byte(text)); err != nil || !slices.Equal(k.Resources, []string{"x"}) {
+		raw, _ := json.Marshal(k)
+		t.Errorf("%s, %v", raw, err)
+	}
+}
