@@ -60,7 +60,7 @@ func (r *reconciler) policyChanged(key types.NamespacedName, old, now *storedPol
 }
 
 func (r *reconciler) setChanged(key types.NamespacedName, old, now *storedSet) {
-	r.members.change(key, old.Known(), now.Known())
+	r.members.change(key, now.Known())
 	r.enqueue(set, key)
 	if old != nil && now != nil && old.Read.Observed() == now.Read.Observed() {
 		return

@@ -16,10 +16,12 @@ import (
 
 // kindFault returns why no object of a template's kind can be created, "" if it can. Kind is what the cluster serves, ok reports
 // whether it is served; forbidden is why the objects of the kind may not be watched.
-func kindFault(t *dependency.Template, kind watches.Kind, ok bool, gatekeeper bool, forbidden error) string {
+func kindFault(t *dependency.Template, kind watches.Kind, ok bool, o *Options, forbidden error) string {
 	ref := t.Ref
 	switch {
-	case ref.Gatekeeper() && !gatekeeper:
+	case o.Grants.MissingKind(ref) != "":
+		return fmt.Sprintf("%s: %s", ref, o.Grants.MissingKind(ref))
+	case ref.Gatekeeper() && !o.Gatekeeper:
 		return fmt.Sprintf("%s is of a kind of Gatekeeper's, which templates may not be here: start Opgate with --gatekeeper-templates (chart value ordering.gatekeeper)", ref)
 	case !ok && ref.Group == dependency.GatekeeperConstraintGroup:
 		return fmt.Sprintf("%s: kind %s is not served: the ConstraintTemplate that makes it is missing, or Gatekeeper has not processed it", ref, ref.Kind)

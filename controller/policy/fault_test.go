@@ -39,7 +39,7 @@ func TestKindFault(t *testing.T) {
 		"Gatekeeper, missing":      {template: of("templates.gatekeeper.sh", "v1", "ConstraintTemplate"), gatekeeper: true, want: "install Gatekeeper"},
 		"Gatekeeper, no template":  {template: of("constraints.gatekeeper.sh", "v1", "K8sLabels"), gatekeeper: true, want: "the ConstraintTemplate that makes it is missing"},
 	} {
-		got := kindFault(tc.template, tc.kind, tc.ok, tc.gatekeeper, tc.forbidden)
+		got := kindFault(tc.template, tc.kind, tc.ok, &Options{Gatekeeper: tc.gatekeeper}, tc.forbidden)
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q does not say %q", name, got, tc.want)
 		}

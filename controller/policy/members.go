@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,42 +10,46 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
-// members indexes PolicySets by the Policies that they name. The zero value is ready for use.
+// members finds the PolicySets that name a Policy. It stores nothing for each member, since a PolicySet may have many (threat O40). The zero
+// value is ready for use.
 type members struct {
 	mu sync.Mutex
-	of map[types.NamespacedName]map[types.NamespacedName]struct{}
+	// in are the PolicySets of each namespace, by name.
+	in map[string][]*dependency.Set
 }
 
-// change applies a PolicySet that was added (old is nil), changed or deleted (now is nil).
-func (m *members) change(key types.NamespacedName, old, now *dependency.Set) {
+// change applies a PolicySet that was added, changed or deleted (now is nil).
+func (m *members) change(key types.NamespacedName, now *dependency.Set) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if old != nil {
-		for _, name := range old.Policies {
-			member := types.NamespacedName{Namespace: key.Namespace, Name: name}
-			if delete(m.of[member], key); len(m.of[member]) == 0 {
-				delete(m.of, member)
-			}
-		}
+	sets := m.in[key.Namespace]
+	i, found := slices.BinarySearchFunc(sets, key.Name, func(s *dependency.Set, name string) int { return strings.Compare(s.Name, name) })
+	switch {
+	case found && now != nil:
+		sets[i] = now
+	case found:
+		sets = slices.Delete(sets, i, i+1)
+	case now != nil:
+		sets = slices.Insert(sets, i, now)
 	}
-	if now == nil {
+	if len(sets) == 0 {
+		delete(m.in, key.Namespace)
 		return
 	}
-	if m.of == nil {
-		m.of = map[types.NamespacedName]map[types.NamespacedName]struct{}{}
+	if m.in == nil {
+		m.in = map[string][]*dependency.Set{}
 	}
-	for _, name := range now.Policies {
-		member := types.NamespacedName{Namespace: key.Namespace, Name: name}
-		if m.of[member] == nil {
-			m.of[member] = map[types.NamespacedName]struct{}{}
-		}
-		m.of[member][key] = struct{}{}
-	}
+	m.in[key.Namespace] = sets
 }
 
 // sets returns the PolicySets that name a Policy.
-func (m *members) sets(policy types.NamespacedName) []types.NamespacedName {
+func (m *members) sets(policy types.NamespacedName) (keys []types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.of[policy]))
+	for _, set := range m.in[policy.Namespace] {
+		if set.Has(policy.Name) {
+			keys = append(keys, set.Key())
+		}
+	}
+	return keys
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	PendingGuards dependency.PendingGuards
 	// Gatekeeper allows kinds of Gatekeeper in templates.
 	Gatekeeper bool
+	// Grants are the rights that the installation withholds. Default: none.
+	Grants rules.Grants
 	// ExcludedNamespaces are those that the webhook configurations exclude, Opgate's own among them. The permissions of the authors of
 	// Policies there were not checked, so nothing of those Policies is applied. Default: none.
 	ExcludedNamespaces []string

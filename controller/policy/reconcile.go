@@ -154,7 +154,7 @@ func (rec *reconciliation) applicable(t *dependency.Template) bool {
 	}
 	kind, served := rec.watches.Kinds().Lookup(t.Ref.Group, t.Ref.Kind)
 	_, forbidden := rec.watches.Template(t.Ref.Group, t.Ref.Kind)
-	return kindFault(t, kind, served, rec.Gatekeeper, forbidden) == ""
+	return kindFault(t, kind, served, &rec.Options, forbidden) == ""
 }
 
 // targets returns what the Policy needs to observe: its dependencies and the objects of its templates.

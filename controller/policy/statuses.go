@@ -89,7 +89,7 @@ func (r *reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 		return r.Store.Load().Policy(types.NamespacedName{Namespace: key.Namespace, Name: name}).Known()
 	}
 	before := stored.Object
-	status := dependency.NextSetStatus(before, member, r.Now())
+	status := dependency.NextSetStatus(stored.Read, &before.Status, member, r.Now())
 	if r.excluded(key.Namespace) {
 		status = dependency.ExcludedSetStatus(before, r.Now())
 	}

@@ -58,7 +58,7 @@ func (rec *reconciliation) template(ctx context.Context, t *dependency.Template)
 func (rec *reconciliation) judgeKind(in *dependency.TemplateInput, kind watches.Kind, served bool) (known bool) {
 	ref := in.Template.Ref
 	ready, forbidden := rec.watches.Template(ref.Group, ref.Kind)
-	in.KindFault = kindFault(&in.Template, kind, served, rec.Gatekeeper, forbidden)
+	in.KindFault = kindFault(&in.Template, kind, served, &rec.Options, forbidden)
 	switch {
 	case in.KindFault != "" || ready:
 		return true

@@ -1,6 +1,8 @@
 package dependency
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,8 +18,12 @@ type Set struct {
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	// Policies are the names of its members, deduplicated, all in its own namespace.
+	// Policies are the names of its members, without duplicates, in the order of the PolicySet. They are in its own namespace.
 	Policies []string
+	// byName are the indexes of Policies, sorted by name.
+	byName []uint16
+	// Fault is why the members are not read; "" if they are.
+	Fault string
 	// State and the fields below are read from its status.
 	State              State
 	ObservedGeneration int64
@@ -27,16 +33,36 @@ type Set struct {
 // Ref returns the reference to the PolicySet.
 func (s *Set) Ref() Ref { return SetRef(s.Namespace, s.Name) }
 
+// Key returns the namespace and name of the PolicySet.
+func (s *Set) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+}
+
+// Has reports whether a Policy of its namespace is a member.
+func (s *Set) Has(policy string) bool {
+	_, found := slices.BinarySearchFunc(s.byName, policy, func(i uint16, name string) int {
+		return strings.Compare(s.Policies[i], name)
+	})
+	return found
+}
+
 // Observed returns the PolicySet as its dependents see it. A nil PolicySet does not exist.
 func (s *Set) Observed() Observed {
-	if s == nil {
+	switch {
+	case s == nil:
 		return Observed{Reason: NotFound}
+	case s.Fault != "":
+		return Observed{Reason: TooMany, Detail: s.Fault}
 	}
 	return Observed{
 		UID: s.UID, Generation: s.Generation, ObservedGeneration: s.ObservedGeneration, HasObserved: s.ObservedGeneration != 0,
 		State: s.State, HasState: s.State != Unknown, Evaluating: s.Evaluating,
 	}
 }
+
+// MaxMembers bounds the members of a PolicySet, as its definition does. A set with more was stored under another definition: the objects
+// that depend on it wait, so that its author cannot exhaust the memory of Opgate (threat O40).
+const MaxMembers = 1_000
 
 // ReadSet reads a PolicySet.
 func ReadSet(set *policyv1beta1.PolicySet) *Set {
@@ -45,13 +71,20 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 		State: State(set.Status.Compliant), ObservedGeneration: set.Status.ObservedGeneration,
 	}
 	s.Evaluating = s.State == Unknown && notEvaluated(set.Status.Conditions)
+	if len(set.Spec.Policies) > MaxMembers {
+		s.Fault = fmt.Sprintf("spec.policies has %d members, and %d at most are read: split the PolicySet", len(set.Spec.Policies), MaxMembers)
+		return s
+	}
 	seen := make(map[policyv1beta1.NonEmptyString]bool, len(set.Spec.Policies))
 	for _, name := range set.Spec.Policies {
 		if name != "" && !seen[name] {
 			seen[name] = true
+			s.byName = append(s.byName, uint16(len(s.Policies))) //nolint:gosec // at most MaxMembers
 			s.Policies = append(s.Policies, string(name))
 		}
 	}
+	slices.SortFunc(s.byName, func(a, b uint16) int { return strings.Compare(s.Policies[a], s.Policies[b]) })
+	s.Policies, s.byName = slices.Clip(s.Policies), slices.Clip(s.byName)
 	return s
 }
 
@@ -66,12 +99,14 @@ func ExcludedSetStatus(set *policyv1beta1.PolicySet, now time.Time) policyv1beta
 // maxMemberNames bounds the members that each part of a PolicySet's message names.
 const maxMemberNames = 50
 
-// NextSetStatus returns the status of a PolicySet. members returns nil for a Policy that does not exist. If a member is missing or its
-// state is unknown, that of the set is unknown too, and what depends on the set waits.
-func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Policy, now time.Time) policyv1beta1.PolicySetStatus {
+// NextSetStatus returns the status of a PolicySet with status before. members returns nil for a Policy that does not exist. If a member is
+// missing or its state is unknown, that of the set is unknown too, and what depends on the set waits.
+func NextSetStatus(
+	set *Set, before *policyv1beta1.PolicySetStatus, members func(name string) *Policy, now time.Time,
+) policyv1beta1.PolicySetStatus {
 	var pending, disabled, silent, gone, bad []string
 	evaluating := true
-	for _, name := range ReadSet(set).Policies {
+	for _, name := range set.Policies {
 		p := members(name)
 		switch {
 		case p == nil:
@@ -103,11 +138,14 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 	tell("Disabled policies", disabled)
 	tell("No status provided while awaiting policy status", silent)
 	tell("Deleted policies", gone)
-	if len(parts) == 0 {
+	switch {
+	case set.Fault != "":
+		parts, evaluating = []string{set.Fault}, false
+	case len(parts) == 0:
 		parts = []string{"All policies are reporting status"}
 	}
 
-	next := *set.Status.DeepCopy()
+	next := *before.DeepCopy()
 	next.StatusMessage = strings.Join(parts, "; ")
 	next.ObservedGeneration = set.Generation
 	c := summary{state: Compliant, message: next.StatusMessage}
@@ -116,7 +154,7 @@ func NextSetStatus(set *policyv1beta1.PolicySet, members func(name string) *Poli
 		c = summary{state: NonCompliant, message: "NonCompliant: " + text.Names(bad, maxMemberNames)}
 	case len(pending) > 0:
 		c.state = Pending
-	case len(silent)+len(gone) > 0:
+	case len(silent)+len(gone) > 0 || set.Fault != "":
 		c.state, c.evaluating = Unknown, evaluating
 	}
 	next.Compliant = string(c.state)

@@ -24,6 +24,7 @@ func TestNextSetStatus(t *testing.T) {
 		{name: "all good", members: "good fine", want: "Compliant (True Compliant) All policies are reporting status"},
 		{name: "one is bad", members: "good bad", want: "NonCompliant (False NonCompliant) All policies are reporting status"},
 		{name: "one waits", members: "good waits", want: "Pending (False Pending) Policies awaiting pending dependencies: waits"},
+		{name: "in the order of the PolicySet", members: "waits2 waits waits2", want: "Pending (False Pending) Policies awaiting pending dependencies: waits2, waits"},
 		{name: "bad before waiting", members: "waits bad", want: "NonCompliant (False NonCompliant) Policies awaiting pending dependencies: waits"},
 		{name: "bad before missing", members: "gone bad", want: "NonCompliant (False NonCompliant) Deleted policies: gone"},
 		{name: "waiting before missing", members: "gone waits", want: "Pending (False Pending) Policies awaiting pending dependencies: waits; Deleted policies: gone"},
@@ -43,7 +44,7 @@ func TestNextSetStatus(t *testing.T) {
 			set.Generation = 5
 			set.Status.Placement = []policyv1beta1.PolicySetStatusPlacement{{Placement: "kept"}}
 			lookUp := func(name string) *Policy { return members[name] }
-			s := NextSetStatus(set, lookUp, noon)
+			s := NextSetStatus(ReadSet(set), &set.Status, lookUp, noon)
 			con := s.Conditions[0]
 			if got := fmt.Sprintf("%s (%s %s) %s", s.Compliant, con.Status, con.Reason, s.StatusMessage); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -52,7 +53,7 @@ func TestNextSetStatus(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			set.Status = s
-			if again := NextSetStatus(set, lookUp, noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
+			if again := NextSetStatus(ReadSet(set), &set.Status, lookUp, noon.Add(time.Hour)); fmt.Sprint(again) != fmt.Sprint(s) {
 				t.Errorf("not settled: %+v", again)
 			}
 			if o := ReadSet(set).Observed(); o.HasState != (s.Compliant != "") || o.Evaluating != (con.Reason == ReasonNotEvaluated) || o.Stale() {
@@ -61,14 +62,33 @@ func TestNextSetStatus(t *testing.T) {
 		})
 	}
 	set := storedSet("all", "good")
-	set.Status = NextSetStatus(set, func(string) *Policy { return of(Compliant) }, noon)
+	set.Status = NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return of(Compliant) }, noon)
 	if s := ExcludedSetStatus(set, noon); s.Compliant != "" || s.Conditions[0].Reason != ReasonExcluded || s.StatusMessage != s.Conditions[0].Message || s.ObservedGeneration != 1 {
 		t.Errorf("%+v", s)
 	}
 	for i := range 500 {
 		set.Spec.Policies = append(set.Spec.Policies, policyv1beta1.NonEmptyString(fmt.Sprint(strings.Repeat("n", 200), i)))
 	}
-	if s := NextSetStatus(set, func(string) *Policy { return nil }, noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
+	if s := NextSetStatus(ReadSet(set), &set.Status, func(string) *Policy { return nil }, noon); len(s.StatusMessage) > 16<<10 || !strings.HasSuffix(s.StatusMessage, " and 451 more") {
 		t.Errorf("%d bytes", len(s.StatusMessage))
+	}
+}
+
+// TestF1LargeSets: a PolicySet that is stored with more members than are read is not evaluated, and what depends on it waits.
+func TestF1LargeSets(t *testing.T) {
+	set := storedSet("all")
+	for i := range MaxMembers + 1 {
+		set.Spec.Policies = append(set.Spec.Policies, policyv1beta1.NonEmptyString(fmt.Sprint("p", i)))
+	}
+	set.Status.Compliant = string(Compliant)
+	read := ReadSet(set)
+	const fault = "spec.policies has 1001 members, and 1000 at most are read: split the PolicySet"
+	if s := NextSetStatus(read, &set.Status, func(string) *Policy { return nil }, noon); s.Compliant != "" || s.StatusMessage != fault ||
+		s.Conditions[0].Status != "Unknown" {
+		t.Errorf("%+v", s)
+	}
+	f := Evaluate(Dependency{Ref: read.Ref(), Want: Compliant}, read.Observed())
+	if f.Met || !f.Undecided || f.Reason != TooMany || f.Text != fault {
+		t.Errorf("%+v", f)
 	}
 }

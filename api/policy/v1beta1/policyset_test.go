@@ -2,7 +2,9 @@ package v1beta1_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +105,14 @@ func TestPolicySetDocument(t *testing.T) {
 	crdtest.CheckRoundTrip(t, &set, policySet())
 }
 
+// many returns some names.
+func many(count int) (names []any) {
+	for i := range count {
+		names = append(names, fmt.Sprint("p", i))
+	}
+	return names
+}
+
 func TestPolicySetSchema(t *testing.T) {
 	c := loadPolicySetCRD(t)
 	for name, test := range map[string]struct {
@@ -115,6 +125,9 @@ func TestPolicySetSchema(t *testing.T) {
 		"a name that is empty":    {[]any{"app", ""}, "spec.policies[1]"},
 		"a name that is none":     {[]any{int64(1)}, "spec.policies[0]"},
 		"text":                    {"app", "spec.policies"},
+		"as many as are read":     {many(1_000), ""},
+		"attack: too many":        {many(1_001), "spec.policies"},
+		"attack: too long a name": {[]any{strings.Repeat("x", 254)}, "spec.policies[0]"},
 	} {
 		obj := policySet()
 		obj["spec"] = map[string]any{"policies": test.policies}

@@ -12,9 +12,11 @@ const (
 	PolicySetResource = "policysets"
 )
 
-// NonEmptyString is a string of at least one character.
+// NonEmptyString is a string of at least one character, and of at most as many
+// as the name of an object has.
 //
 // +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
 type NonEmptyString string
 
 // PolicySetSpec says which policies belong to a set.
@@ -30,6 +32,7 @@ type PolicySetSpec struct {
 	// empty.
 	//
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
 	// +required
 	Policies []NonEmptyString `json:"policies"`
 }

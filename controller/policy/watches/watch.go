@@ -153,10 +153,11 @@ func (f *watch) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
+			pause = min(2*pause, longestPause)
 		case <-f.again:
+			pause = f.backoff // a right that was just granted takes a moment to be in force
 		}
 		timer.Stop()
-		pause = min(2*pause, longestPause)
 	}
 }
 
