@@ -81,6 +81,24 @@ func TestBadReviews(t *testing.T) {
 	}
 }
 
+// TestUnreadableObjects sends policies and Constraints that do not decode, as an API server does whose definition of the kind
+// has no schema: what is stored unread would refuse nothing.
+func TestUnreadableObjects(t *testing.T) {
+	handlers := governedGate(t).Handlers()
+	for name, c := range map[string]struct{ path, object string }{
+		"a spec that is a text":       {PathValidateOperatorPolicies, `{"metadata":{"name":"etcd"},"spec":"enforce"}`},
+		"versions that are a number":  {PathValidateOperatorPolicies, `{"metadata":{"name":"etcd"},"spec":{"versions":1}}`},
+		"a Constraint that is a text": {PathValidateConstraints, `{"metadata":{"name":"curated"},"spec":"none"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := post(t, handlers[c.path], reviewOf(t, "admin", false, nil, []byte(c.object)))
+			if answer.Allowed || !strings.Contains(answer.Result.Message, "(gate/unreadable)") {
+				t.Errorf("%s is answered %+v", c.object, answer)
+			}
+		})
+	}
+}
+
 // TestKeysInAnotherCase shows that keys are read as the API server reads them: "Approved" is no field, so a
 // review that has both must be judged by the one that will be stored.
 func TestKeysInAnotherCase(t *testing.T) {

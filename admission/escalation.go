@@ -51,7 +51,7 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 // It checks again although a valid mark says so: a mark is evidence for later readers of the Policy, not for the present write.
 func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph()}
+	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.grants}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
 		return rules.JudgePolicy(in)
 	}

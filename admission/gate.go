@@ -56,6 +56,8 @@ type Options struct {
 	Catalogs Catalogs
 	// ApprovalMode says whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
+	// Grants are the rights that the installation withholds: policies that need them are warned. Default: none is withheld.
+	Grants rules.Grants
 	// Events records refusals of updates and approvals by users on the objects. Default: none.
 	Events *events.Recorder
 	// Log receives refusals at V(0) and every request at V(1). Default: none.
@@ -99,6 +101,7 @@ type Gate struct {
 	identity     func() string
 	catalogs     Catalogs
 	approvalMode rules.ApprovalMode
+	grants       rules.Grants
 	events       *events.Recorder
 	log          logr.Logger
 	now          func() time.Time
@@ -111,7 +114,7 @@ func New(o Options) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM, candidates: o.Candidates,
-		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, events: o.Events, log: o.Log, now: o.Now}
+		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, grants: o.Grants, events: o.Events, log: o.Log, now: o.Now}
 	if g.authentic = o.Authenticated; g.authentic == nil {
 		g.authentic = func(*http.Request) bool { return false }
 	}
@@ -196,7 +199,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
-		InstalledElsewhere: s.InstalledElsewhere(sub.Spec.Package, sub.Metadata.Namespace),
+		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	moves := old != nil && (old.Spec.Channel != sub.Spec.Channel || old.Catalog() != sub.Catalog())
 	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (moves || spec.StartingCSV != "" || !s.Constraints().Empty()) {
@@ -268,7 +271,7 @@ func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, r
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace})
+	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace, Grants: g.grants})
 	if concerns := rules.NewOperatorPolicy(p.policy).Concerns(); v.Decision == rules.Allow && req.stores() && concerns != "" {
 		g.admitted.add(snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, g.now())
 	}
@@ -286,7 +289,7 @@ func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *reque
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done()}
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.grants}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,72 @@ func TestScenariosCoverRules(t *testing.T) {
 	}
 }
 
+var threatID = regexp.MustCompile(`^[OG][0-9]+$`)
+
+// TestScenariosNameThreats checks that each threat that scenarios are to show has one.
+func TestScenariosNameThreats(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../docs/threats.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	threats := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			continue
+		}
+		id := strings.TrimSpace(cells[1])
+		if !threatID.MatchString(id) {
+			continue // another table
+		}
+		threats[id] = true
+		named := slices.ContainsFunc(scenarios, func(s *scenario.Scenario) bool { return s.Threat == id })
+		if strings.Contains(cells[len(cells)-2], "`TestScenarios`") && !named {
+			t.Errorf("docs/threats.md names TestScenarios for %s, and no scenario has the header threat: %s", id, id)
+		}
+	}
+	for _, s := range scenarios {
+		if s.Threat != "" && !threats[s.Threat] {
+			t.Errorf("%s: threat %s is not in docs/threats.md", s.Name, s.Threat)
+		}
+	}
+}
+
+// TestSelect checks that the scenarios that are played with kubectl have every rule and every attack, and no others.
+func TestSelect(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	selected := scenario.Select(scenarios)
+	spoken := map[rules.RuleID]int{}
+	for _, s := range selected {
+		for _, id := range s.Rules {
+			spoken[id]++
+		}
+	}
+	for _, s := range scenarios {
+		isSelected := slices.Contains(selected, s)
+		for _, id := range s.Rules {
+			if spoken[id] == 0 {
+				t.Errorf("rule %s speaks in %s, and in no scenario that is selected", id, s.Name)
+			}
+		}
+		if s.Threat != "" && !isSelected {
+			t.Errorf("%s is an attack and is not selected", s.Name)
+		}
+		alone := slices.ContainsFunc(s.Rules, func(id rules.RuleID) bool { return spoken[id] == 1 })
+		if isSelected && s.Threat == "" && !alone {
+			t.Errorf("%s is selected, and adds no rule", s.Name)
+		}
+	}
+	t.Logf("%d of %d scenarios", len(selected), len(scenarios))
+}
+
 func runScenario(t *testing.T, s *scenario.Scenario) {
 	existing := slices.Concat(s.Cluster, s.Policies)
 	if s.Write != nil && s.Write.GetNamespace() != "" {
@@ -102,39 +169,16 @@ func runScenario(t *testing.T, s *scenario.Scenario) {
 	}
 }
 
-// written returns the stored object, nil on create, and the object after a scenario's write, as the API server computes them.
+// written is Scenario.Written of objects as they are stored.
 func written(t *testing.T, s *scenario.Scenario, existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured) {
 	t.Helper()
-	if s.Verb == "create" {
-		return nil, s.Write
+	stored := make([]*unstructured.Unstructured, len(existing))
+	for i, u := range existing {
+		stored[i] = marked(t, u)
 	}
-	kind, namespace, name := strings.ToLower(s.Kind), s.Namespace, s.Object
-	if s.Write != nil {
-		kind, namespace, name = strings.ToLower(s.Write.GetKind()), s.Write.GetNamespace(), s.Write.GetName()
-	}
-	at := slices.IndexFunc(existing, func(u *unstructured.Unstructured) bool {
-		return strings.ToLower(u.GetKind()) == kind && u.GetNamespace() == namespace && u.GetName() == name
-	})
-	if at < 0 {
-		t.Fatalf("there is no %s %s/%s to write to", kind, namespace, name)
-	}
-	old = marked(t, existing[at])
-	switch s.Verb {
-	case "replace": // the status is a subresource
-		object = s.Write.DeepCopy()
-		object.Object["status"] = old.DeepCopy().Object["status"]
-	case "replace-status":
-		object = old.DeepCopy()
-		object.Object["status"] = s.Write.Object["status"]
-	case "patch":
-		merged, err := jsonpatch.MergePatch(raw(t, old), s.Patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		object = &unstructured.Unstructured{}
-		if err := json.Unmarshal(merged, &object.Object); err != nil {
-			t.Fatal(err)
-		}
+	old, object, err := s.Written(stored)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return old, object
 }

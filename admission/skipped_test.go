@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 )
@@ -215,6 +216,20 @@ func TestSkippedWritesPass(t *testing.T) {
 	}
 	if len(counts) < 10 {
 		t.Errorf("only %d endpoints were tested", len(counts))
+	}
+}
+
+// TestEmptyCopyLabel: a bundle whose ClusterServiceVersion has the label of copies with an empty value is not taken for a copy when OLM
+// creates it: it is judged.
+func TestEmptyCopyLabel(t *testing.T) {
+	csv := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+		"metadata": map[string]any{"name": "etcdoperator.v0.9.4", "namespace": "shop"}}}
+	for from, want := range map[string]bool{"": true, "elsewhere": false} {
+		csv.SetLabels(map[string]string{olm.CopiedFromLabel: from})
+		called, _ := newCallers(t).called(t, edited{user: olmUser, object: csv})
+		if got := slices.Contains(called, PathValidateCSVs); got != want {
+			t.Errorf("label %s=%q: the gate is asked %t, want %t", olm.CopiedFromLabel, from, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package olm
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -30,7 +31,10 @@ type roleRef struct {
 }
 
 // IsRBAC reports whether the step writes an RBAC object.
-func (r *StepResource) IsRBAC() bool { return grantKinds[r.Kind] }
+func (r *StepResource) IsRBAC() bool { return IsGrant(r.Kind) }
+
+// IsGrant reports whether a kind is one of RBAC.
+func IsGrant(kind string) bool { return grantKinds[kind] }
 
 // Grants reads the manifest of an RBAC object. It returns nil if the plan has none: for a bundle image it is a reference to a ConfigMap.
 func (r *StepResource) Grants() *Grants {
@@ -38,9 +42,9 @@ func (r *StepResource) Grants() *Grants {
 		return r.Manifest.grants
 	}
 	raw := *r.Manifest.text
-	g := &Grants{kind: r.Kind, name: r.Name, cluster: r.Kind == "ClusterRole" || r.Kind == "ClusterRoleBinding", digest: r.Manifest.Digest()}
-	if len(raw) > maxListBytes {
-		g.why = fmt.Sprintf("has %d bytes, more than the %d that are read", len(raw), maxListBytes)
+	g := newGrants(r.Kind, r.Name)
+	g.digest = r.Manifest.Digest()
+	if g.why = tooLong(raw); g.why != "" {
 		return g
 	}
 	var text string
@@ -48,7 +52,33 @@ func (r *StepResource) Grants() *Grants {
 		g.why = "cannot be read"
 		return g
 	}
-	if n, _ := jsonsize.Measure([]byte(text)); n > maxListValues {
+	return g.read([]byte(text))
+}
+
+// ReadGrants reads an RBAC object of an unpacked bundle, from its JSON.
+func ReadGrants(kind, name string, object []byte) *Grants {
+	g := newGrants(kind, name)
+	g.digest = sha256.Sum256(object)
+	if g.why = tooLong(object); g.why == "" && g.read(object) == nil {
+		g.why = "is a reference to another object"
+	}
+	return g
+}
+
+func newGrants(kind, name string) *Grants {
+	return &Grants{kind: kind, name: name, cluster: kind == "ClusterRole" || kind == "ClusterRoleBinding"}
+}
+
+func tooLong(raw []byte) string {
+	if len(raw) > maxListBytes {
+		return fmt.Sprintf("has %d bytes, more than the %d that are read", len(raw), maxListBytes)
+	}
+	return ""
+}
+
+// read reads the object. It returns nil if that is a reference to a ConfigMap.
+func (g *Grants) read(text []byte) *Grants {
+	if n, _ := jsonsize.Measure(text); n > maxListValues {
 		g.why = fmt.Sprintf("has %d values, more than the %d that are read", n, maxListValues)
 		return g
 	}
@@ -60,16 +90,17 @@ func (r *StepResource) Grants() *Grants {
 		AggregationRule *struct{} `json:"aggregationRule"`
 		RoleRef         *roleRef  `json:"roleRef"`
 	}
-	if err := apijson.Unmarshal([]byte(text), &object); err != nil {
+	// With encoding/json, as OLM reads it: a key in another case must not mean different things to the two.
+	if err := json.Unmarshal(text, &object); err != nil {
 		g.why = "cannot be read"
 		return g
 	}
 	switch {
 	case object.Kind == "ConfigMap" && object.complete():
 		return nil
-	case object.Kind != r.Kind && object.Kind != "":
+	case object.Kind != g.kind && object.Kind != "":
 		g.why = "is of another kind in its manifest"
-	case r.Kind == "ClusterRoleBinding" || r.Kind == "RoleBinding":
+	case g.kind == "ClusterRoleBinding" || g.kind == "RoleBinding":
 		if g.role = object.RoleRef; g.role == nil {
 			g.role = &roleRef{}
 		}

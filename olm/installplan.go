@@ -39,7 +39,7 @@ type InstallPlanStatus struct {
 	// Message is OLM's last error with the steps.
 	Message       string         `json:"message"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
-	Steps         []Step         `json:"plan"`
+	Steps         Steps          `json:"plan"`
 	Conditions    []struct {
 		Type               string `json:"type"`
 		Status             string `json:"status"`

@@ -3,6 +3,7 @@ package olm
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/jsonsize"
@@ -59,6 +60,22 @@ func ParseProperties(wrapped string) ([]Property, error) {
 		properties[i] = Property{Type: p.Type, Raw: p.Value}
 	}
 	return properties, nil
+}
+
+// NamesPackage reports whether bundle properties contain the package once and as OLM marshals it, {"type":"olm.package","value":{...}}
+// without white space, escapes and duplicate keys, so that a reader who does not decode them, such as an expression of an admission policy,
+// reads the package that ParseBundle does.
+func NamesPackage(properties string) bool {
+	parts := strings.Split(properties, `"`+TypePackage+`"`)
+	if len(parts) != 2 || !strings.HasSuffix(parts[0], `{"type":`) {
+		return false
+	}
+	value, rest, _ := strings.Cut(parts[1], "}")
+	contents, ok := strings.CutPrefix(value, `,"value":{`)
+	keys := strings.ToLower(contents)
+	return ok && (strings.HasPrefix(rest, "},") || strings.HasPrefix(rest, "}]")) && !strings.Contains(contents, `\`) &&
+		strings.Contains(contents, `"packageName":"`) && !strings.Contains(contents, `"packageName":""`) &&
+		strings.Count(keys, `"packagename"`) == 1 && strings.Count(keys, `"version"`) <= 1
 }
 
 // Bundle is what the properties of a bundle contain.

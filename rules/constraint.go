@@ -57,6 +57,8 @@ type ConstraintInput struct {
 	Constraints *constraint.Set
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
+	// Grants are the rights that the installation withholds.
+	Grants Grants
 }
 
 // DecodeConstraint decodes a Constraint as the API server does, and returns unknown and duplicate fields with their paths.
@@ -127,9 +129,16 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: sentence(
 			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
 			"annotation "+VirtualOperatorNamespacesAnnotation+" selects the namespaces in which it does, by labels, or all of them if it is empty")})
+	case asked && len(d.Properties) > 0 && in.Grants.Missing(GrantVirtualOperators) != "":
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
+			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, in.Grants.Missing(GrantVirtualOperators))})
 	case asked && len(d.Properties)+len(d.Faults) == 0:
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, "write spec.properties for it to show")})
+	}
+	if uses := usedBy(d); uses&(constraint.InCSV|constraint.ChangeSet) != 0 && in.Grants.Missing(GrantContents) != "" {
+		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.constraints", Message: sentence(
+			"every InstallPlan that is judged by the contents of a bundle image is held", RuleConstraintIneffective, in.Grants.Missing(GrantContents))})
 	}
 	if len(d.Constraints)+len(d.OnWrites)+len(d.Properties)+len(d.Faults)+len(in.Strict) == 0 {
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec", Message: sentence("the Constraint asks for nothing and offers nothing",
@@ -139,6 +148,14 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 		in.preview(d, &v)
 	}
 	return v.sorted()
+}
+
+// usedBy returns the attributes that the constraints on bundles of a definition read.
+func usedBy(d *constraint.Definition) (all constraint.Attributes) {
+	for _, c := range d.Constraints {
+		all |= c.Uses()
+	}
+	return all
 }
 
 // readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.

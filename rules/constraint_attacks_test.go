@@ -347,8 +347,9 @@ func TestContents(t *testing.T) {
 			running.Spec.Approval, running.Spec.Approved, running.Status.Phase = olm.ApprovalManual, true, olm.PhaseInstalling
 			step := JudgeCSV(CSVInput{ByOLM: true, New: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "etcd.v0.9.2"}, Spec: c.spec},
 				Namespace: NewNamespace("shop", NamespaceContents{Constraints: set, Plans: []*olm.InstallPlan{running}})})
-			if byImage.Decision != Allow || len(byImage.Warnings) != 2 {
-				t.Errorf("by image the plan is judged %s with warnings %q, want Allow with two", byImage.Decision, byImage.WarningTexts())
+			if byImage.Decision != Hold || len(byImage.Reasons) != 2 {
+				t.Errorf("by image, of which nothing is read, the plan is judged %s with %d reasons, want Hold with two: %s",
+					byImage.Decision, len(byImage.Reasons), byImage.Refusal())
 			}
 			for what, v := range map[string]Verdict{"in a plan": inCatalog, "as a step": step} {
 				if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
@@ -67,7 +68,7 @@ func JudgeCSV(in CSVInput) Verdict {
 	known := in.findings(before, budget)
 	for _, f := range in.findings(c, budget) {
 		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
-		if !slices.ContainsFunc(known, same) {
+		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
@@ -85,6 +86,42 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 		bundle.Channel = ""
 	}
 	return in.Namespace.Constraints().Judge(bundle, in.Namespace.ForConstraints(), budget)
+}
+
+// changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion. Only an update that
+// does not is excused by a violation that existed before: else a small one would excuse every larger one (threat O34).
+func (in *CSVInput) changesRead(f *constraint.Finding, before, after *planCSV) bool {
+	if f.Constraint == nil {
+		return false // the Constraint itself has faults
+	}
+	was, is := before.bundle(in.Namespace), after.bundle(in.Namespace)
+	changed := was.Unknown ^ is.Unknown
+	if was.Package != is.Package {
+		changed |= constraint.Package | constraint.Channel | constraint.Deprecation
+	}
+	if was.Version != is.Version {
+		changed |= constraint.Version
+	}
+	if !slices.EqualFunc(was.Properties, is.Properties, sameProperty) {
+		changed |= constraint.Properties
+	}
+	if uses := f.Constraint.Uses(); uses&constraint.Contents != 0 && !sameContents(was.Manifest, is.Manifest) ||
+		uses&constraint.Annotations != 0 && !sameList(was.Manifest.Annotations, is.Manifest.Annotations) {
+		return true
+	}
+	return f.Constraint.Uses()&changed != 0
+}
+
+func sameContents(a, b constraint.Manifest) bool {
+	return a.Digest() == b.Digest() || sameList(a.ClusterPermissions, b.ClusterPermissions) && sameList(a.Permissions, b.Permissions) &&
+		sameList(a.Webhooks, b.Webhooks) && sameList(a.ConversionCRDs, b.ConversionCRDs)
+}
+
+// sameList reports whether two lists are equal. One that cannot be read counts as changed.
+func sameList[T any](a, b func() (T, error)) bool {
+	was, err := a()
+	is, errNow := b()
+	return err == nil && errNow == nil && reflect.DeepEqual(was, is)
 }
 
 // matters reports whether a write may change what is installed: a copy that OLM creates in another namespace does not, nor do OLM's
@@ -115,9 +152,9 @@ func (in *CSVInput) described(csv *olm.CSV) *planCSV {
 // judgeBypassingOLM applies the policies to a ClusterServiceVersion that no running plan contains.
 func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 	ns := in.Namespace
-	if c.unknown != "" && ns.governed() && (before == nil || before.unknown == "") {
+	if unknown := in.unknownPackage(c, before); unknown != "" && ns.governed() {
 		recordForNamespace(v, ns, RuleCSVPolicy, finding{decision: Hold,
-			what: "the package of " + text.Name(c.name) + " is not known (" + c.unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
+			what: "the package of " + text.Name(c.name) + " is not known (" + unknown + ") and it is held", accepted: "let OLM install it, from a Subscription"})
 	}
 	if before != nil && (before.pkg != c.pkg || in.hidden()) {
 		for _, p := range ns.governing(before.pkg) { // else its next upgrade would count as a first installation (threat O10)
@@ -136,6 +173,20 @@ func judgeBypassingOLM(in *CSVInput, c, before *planCSV, v *Verdict) {
 			}
 		}
 	}
+}
+
+// unknownPackage returns why the package of a ClusterServiceVersion is not known, or "" if it is, or if it was not known before either. Users
+// have to write the package as OLM does: the API server, which holds the write while no replica answers, does not decode properties, so
+// another form would hide the package from it (threat O41).
+func (in *CSVInput) unknownPackage(c, before *planCSV) string {
+	named := func(csv *olm.CSV) bool { return olm.NamesPackage(csv.Metadata.Annotations.Properties) }
+	switch {
+	case c.unknown != "" && (before == nil || before.unknown == ""):
+		return c.unknown
+	case in.ByOLM || in.ByOpgate || named(in.New) || in.Old != nil && !named(in.Old):
+		return ""
+	}
+	return "annotation " + olm.PropertiesAnnotation + " does not name it once, in the form that OLM writes"
 }
 
 // changed reports whether an update changes the contents of the operator or its description.

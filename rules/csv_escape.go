@@ -33,7 +33,7 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 		}
 		in.ByOLM = plan.Status.ServiceAccount.Name == ""
 		if step, ok := in.stepOf(plan); ok {
-			step.stored = true
+			step.stored, step.referring = true, false // what comes along is read for unfinished plans only
 			steps = append(steps, step)
 		}
 	}

@@ -90,6 +90,7 @@ func (in *CSVInput) stepOf(plan *olm.InstallPlan) (step csvStep, ok bool) {
 		own := in.described(in.New) // a plan without properties: OLM writes the bundle's properties into the object
 		own.catalogs, own.plan, own.bypassesOLM, own.planGone = step.catalogs, plan, false, false
 		own.image, own.images, own.step = step.image, step.images, step.step
+		own.grants, own.referring = step.grants, step.referring
 		step.planCSV = *own
 	}
 	if !in.ByOLM {
@@ -123,9 +124,12 @@ func (in *CSVInput) judgeSteps(steps []csvStep, budget *constraint.Budget, v *Ve
 
 // judgeStep judges a step of an approved plan by the present policies and Constraints: the plan may have been approved before these, or
 // from the start. How the plan leads to it, such as by an upgrade, was judged at approval. An override sets aside what the plan showed to
-// its approver, which is everything but the contents of an image.
+// its approver: of a bundle image only the contents that were read, if OLM writes these.
 func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict) {
 	overridden := overridden(c.plan)
+	if overridden && !c.shown(ns) {
+		c.referring = false // the approver did not see what comes along either
+	}
 	judgeStepContents(c, ns, v)
 	if !overridden {
 		judgeStepByPolicies(c, ns, v)
@@ -134,11 +138,18 @@ func judgeStep(c *csvStep, ns *Namespace, budget *constraint.Budget, v *Verdict)
 		if c.stored && f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^(constraint.Deprecation|constraint.ChangeSet) == 0 {
 			continue // packages and changes are read for unfinished plans only
 		}
-		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0
+		visible := c.inline || f.Constraint == nil || f.Constraint.Uses()&constraint.InCSV == 0 || c.shown(ns)
+		c.explain(&f, ns)
 		if !overridden || !visible {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
 	}
+}
+
+// shown reports whether what OLM writes, if that is known, is what it had unpacked for the plan, by which the approval was judged.
+func (c *csvStep) shown(ns *Namespace) bool {
+	unpacked, unknown := ns.unpackedOf(&c.planCSV)
+	return unknown == "" && (c.spec == nil || unpacked.Spec.ContentsDigest() == c.spec.ContentsDigest())
 }
 
 func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
@@ -197,10 +208,10 @@ func refusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
 		step := csvStep{planCSV: c, inline: c.spec != nil}
 		switch {
 		case slices.ContainsFunc(ns.Installed(), func(i Installed) bool { return i.CSV == c.name && i.spec != nil }):
-		case step.inline:
+		case step.inline || step.shown(ns):
 			judgeStep(&step, ns, budget, &v)
 		case !overridden(plan):
-			judgeStepByPolicies(&step, ns, &v) // the contents of an image are not known before OLM writes it
+			judgeStepByPolicies(&step, ns, &v) // the contents of an image that is not unpacked are not known before OLM writes it
 		}
 	}
 	v = v.sorted()

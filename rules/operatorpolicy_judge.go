@@ -37,6 +37,8 @@ type OperatorPolicyInput struct {
 	Old *policyv1beta2.OperatorPolicy
 	// Namespace returns what is known of a namespace, for the preview; it may return nil.
 	Namespace func(name string) *Namespace
+	// Grants are the rights that the installation withholds, for the preview.
+	Grants Grants
 }
 
 // OperatorPolicyObject returns the name of an OperatorPolicy as used in verdicts.

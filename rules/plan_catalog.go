@@ -115,7 +115,7 @@ func (n *Namespace) JumpCatalogs() []olm.Catalog {
 func RunningDigest(facts *constraint.Cluster, from olm.Catalog) (digest, unknown string) {
 	source, exists := facts.Catalogs[from]
 	served, runs := facts.Served[from]
-	name := CatalogName(from)
+	name, grants := CatalogName(from), Grants{Catalogs: facts.CatalogNamespaces}
 	switch {
 	case !exists:
 		return "", name + " does not exist, or is not known"
@@ -123,6 +123,8 @@ func RunningDigest(facts *constraint.Cluster, from olm.Catalog) (digest, unknown
 		return "", name + " is not served from an image, so that it has no digest"
 	case served != "":
 		return served, ""
+	case grants.MissingCatalog(from.Namespace) != "":
+		return "", "it is not known which image " + name + " runs: " + grants.MissingCatalog(from.Namespace)
 	case runs:
 		return "", "it is not known which image " + name + " runs: its pods run different ones, or do not say"
 	}

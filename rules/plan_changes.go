@@ -22,7 +22,8 @@ func (n *Namespace) readChanges(from Changes) {
 		return
 	}
 	all := n.constraints.Reads(constraint.ChangeSet)
-	if !all && !slices.ContainsFunc(n.policies, (*OperatorPolicy).consents) {
+	unpacked := n.constraints.Reads(constraint.InCSV) && n.constraints.Depends(constraint.InCSV, n.forConstraints)
+	if !all && !unpacked && !slices.ContainsFunc(n.policies, (*OperatorPolicy).consents) {
 		return
 	}
 	n.changes = map[planKey]*PlanChanges{}
@@ -30,25 +31,31 @@ func (n *Namespace) readChanges(from Changes) {
 		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
 			continue
 		}
-		replacements := n.Replacements(plan)
-		needed := all || slices.ContainsFunc(replacements, func(r Replacement) bool {
-			return slices.ContainsFunc(n.governing(r.Package), (*OperatorPolicy).consents)
+		csvs := csvsOf(plan, n)
+		needed := slices.ContainsFunc(csvs, func(c planCSV) bool {
+			return all && c.pkg != "" || unpacked && c.byReference() || slices.ContainsFunc(n.governing(c.pkg), (*OperatorPolicy).consents)
 		})
-		if needed && len(replacements) > 0 {
-			n.changes[keyOf(plan)] = from(plan, replacements)
+		if needed {
+			n.changes[keyOf(plan)] = from(plan, n.replacements(csvs, unpacked))
 		}
 	}
 }
 
-// Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an unknown package are missing.
-func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
+// replacements returns what ClusterServiceVersions of a plan replace. Those of an unknown package replace nothing that is known; they are
+// included if only their contents are needed.
+func (n *Namespace) replacements(csvs []planCSV, unknown bool) []Replacement {
 	var replacements []Replacement
-	for _, c := range csvsOf(plan, n) {
-		if c.pkg != "" {
-			replacements = append(replacements, n.replacementBy(&c))
+	for i := range csvs {
+		if c := &csvs[i]; unknown || c.pkg != "" {
+			replacements = append(replacements, n.replacementBy(c))
 		}
 	}
 	return replacements
+}
+
+// Replacements returns the ClusterServiceVersions of a plan, and what each replaces in the namespace. Those of an unknown package are missing.
+func (n *Namespace) Replacements(plan *olm.InstallPlan) []Replacement {
+	return n.replacements(csvsOf(plan, n), false)
 }
 
 // consents reports whether a policy may hold or warn of changes.
@@ -58,7 +65,10 @@ func (p *OperatorPolicy) consents() bool {
 
 // replacementBy returns what a ClusterServiceVersion of a plan replaces here.
 func (n *Namespace) replacementBy(c *planCSV) Replacement {
-	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version, From: n.installedOf(c.pkg, c.name)}
+	r := Replacement{CSV: c.name, Package: c.pkg, Version: c.version}
+	if c.pkg != "" {
+		r.From = n.installedOf(c.pkg, c.name)
+	}
 	if len(c.catalogs) == 1 {
 		r.Catalog = c.catalogs[0]
 	}
@@ -83,20 +93,14 @@ func (c *Installed) contentsDigest() (digest [sha256.Size]byte) {
 
 // changeOf returns what a ClusterServiceVersion of a plan changes, or why that is not known.
 func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set, unknown string) {
-	var known *PlanChanges
-	if n != nil {
-		known = n.changes[keyOf(plan)]
-	}
-	if known == nil {
-		return nil, "its contents are not read yet"
-	}
-	if known.Plan != plan.ContentsDigest() {
-		return nil, "the contents that were read are not those of this InstallPlan"
+	known, unknown := n.readingOf(plan)
+	if unknown != "" {
+		return nil, unknown
 	}
 	set = known.ByCSV[c.name]
 	i := slices.IndexFunc(known.Replacements, func(r Replacement) bool { return r.CSV == c.name })
-	if set == nil || i < 0 {
-		return nil, "its contents are not among those that were read"
+	if set == nil || i < 0 || c.pkg == "" {
+		return nil, notRead
 	}
 	if set.Fault != "" {
 		return nil, "its contents are not known: " + text.Truncate(text.Escape(set.Fault), maxFault)
@@ -109,6 +113,41 @@ func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set
 		return nil, "its contents have no digest"
 	}
 	return set, ""
+}
+
+const notRead = "its contents are not among those that were read"
+
+// readingOf returns what was read of a plan, or why nothing is known.
+func (n *Namespace) readingOf(plan *olm.InstallPlan) (known *PlanChanges, unknown string) {
+	if n != nil {
+		known = n.changes[keyOf(plan)]
+	}
+	switch {
+	case known == nil:
+		return nil, "its contents are not read yet"
+	case known.Plan != plan.ContentsDigest():
+		return nil, "the contents that were read are not those of this InstallPlan"
+	}
+	return known, ""
+}
+
+// unpackedOf returns what OLM unpacked of a ClusterServiceVersion that a plan refers to, or why that is not known.
+func (n *Namespace) unpackedOf(c *planCSV) (bundle *UnpackedBundle, unknown string) {
+	if c.plan == nil {
+		return nil, "no InstallPlan brings it"
+	}
+	known, unknown := n.readingOf(c.plan)
+	if unknown != "" {
+		return nil, unknown
+	}
+	bundle = known.Bundles[c.name]
+	switch {
+	case bundle == nil:
+		return nil, notRead
+	case bundle.Fault != "":
+		return nil, text.Truncate(text.Escape(bundle.Fault), maxFault)
+	}
+	return bundle, ""
 }
 
 // maxFault bounds why contents cannot be read, in bytes.

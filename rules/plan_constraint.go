@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -62,7 +63,7 @@ func (c *planCSV) bundle(ns *Namespace) *constraint.Bundle {
 		b.Unknown |= constraint.Properties
 		b.Properties = nil
 	}
-	requests(b, ns, c.spec, c.grants)
+	c.requests(b, ns)
 	if len(c.catalogs) == 1 {
 		b.Catalog = c.catalogs[0]
 	} else {
@@ -106,6 +107,31 @@ func (c *Installed) bundle(ns *Namespace) *constraint.Bundle {
 	return b
 }
 
+// requests sets what the contents of a ClusterServiceVersion of a plan request: those that the plan contains, and those that OLM unpacked.
+func (c *planCSV) requests(b *constraint.Bundle, ns *Namespace) {
+	spec, grants := c.spec, c.grants
+	if c.byReference() {
+		unpacked, unknown := ns.unpackedOf(c)
+		if unknown != "" {
+			b.Unknown |= constraint.Contents
+			requests(b, ns, spec, nil)
+			return
+		}
+		spec, grants = cmp.Or(spec, unpacked.Spec), slices.Concat(grants, unpacked.Grants)
+	}
+	requests(b, ns, spec, grants)
+}
+
+// explain adds why the contents of a ClusterServiceVersion are not known to a finding that depends on them.
+func (c *planCSV) explain(f *constraint.Finding, ns *Namespace) {
+	if f.Outcome != constraint.Undecided || f.Attributes&constraint.InCSV == 0 || !c.byReference() {
+		return
+	}
+	if _, unknown := ns.unpackedOf(c); unknown != "" {
+		f.Why += " (" + unknown + ")"
+	}
+}
+
 // requests sets what the contents of a ClusterServiceVersion request; its spec is nil if they are not known.
 func requests(b *constraint.Bundle, ns *Namespace, spec *olm.CSVSpec, grants []*olm.Grants) {
 	if spec == nil {
@@ -131,12 +157,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
-		if f.Outcome == constraint.Undecided && f.Attributes != 0 && f.Attributes&^constraint.InCSV == 0 {
-			v.warn(Reason{Rule: RulePlanConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
-				text.Name(c.name)+" is judged by "+constraintRef(f.Definition).String()+" when OLM writes its ClusterServiceVersion, since a plan with an image does not tell what is in it",
-				RulePlanConstraint, mustSatisfy(&f))})
-			continue
-		}
+		c.explain(&f, j.Namespace)
 		v.recordConstraint(RulePlanConstraint, text.Name(c.name), &f)
 	}
 }

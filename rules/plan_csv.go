@@ -36,8 +36,9 @@ type planCSV struct {
 	// bundles by image.
 	authored string
 	spec     *olm.CSVSpec
-	// grants are the RBAC objects of the plan that belong to it.
-	grants []*olm.Grants
+	// grants are the RBAC objects of the plan that belong to it. referring is set if the plan contains a reference in place of one.
+	grants    []*olm.Grants
+	referring bool
 	// bypassesOLM is set if no plan contains it, so that it comes from no catalog.
 	bypassesOLM bool
 	// planGone is set if it does so because its plan was deleted while OLM runs it: the plan alone said which catalog it comes from.
@@ -105,18 +106,27 @@ func csvsOf(plan *olm.InstallPlan, ns *Namespace) []planCSV {
 // grantTo adds the grants of a step to the ClusterServiceVersion that it belongs to, or to all if the plan has none of that name.
 func grantTo(csvs []planCSV, step *olm.Step) []planCSV {
 	g := step.Resource.Grants()
-	if g == nil {
-		return csvs
-	}
 	if i := slices.IndexFunc(csvs, func(c planCSV) bool { return c.name == step.Resolving }); i >= 0 {
-		csvs[i].grants = append(csvs[i].grants, g)
+		csvs[i].grant(g)
 		return csvs
 	}
 	for i := range csvs {
-		csvs[i].grants = append(csvs[i].grants, g)
+		csvs[i].grant(g)
 	}
 	return csvs
 }
+
+// grant adds an RBAC object; nil stands for a reference to one.
+func (c *planCSV) grant(g *olm.Grants) {
+	if g == nil {
+		c.referring = true
+		return
+	}
+	c.grants = append(c.grants, g)
+}
+
+// byReference reports whether a plan contains a reference in place of the ClusterServiceVersion or of rights that come along.
+func (c *planCSV) byReference() bool { return c.plan != nil && (c.spec == nil || c.referring) }
 
 // PreparePlan compiles the constraints that the bundles of a plan bring along, so that judging does not have to, and replaces the specs in
 // its manifests by their digests.

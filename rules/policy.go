@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"reflect"
 	"strconv"
 
@@ -44,6 +45,8 @@ type PolicyInput struct {
 	Old *policyv1.Policy
 	// Graph is the graph of the other Policies and PolicySets; nil for none.
 	Graph *dependency.Graph
+	// Grants are the rights that the installation withholds.
+	Grants Grants
 }
 
 // JudgePolicy decides on creating or updating a Policy. It denies what can never be satisfied: waiting for one object in two states, or for
@@ -78,10 +81,11 @@ func JudgePolicy(in PolicyInput) Verdict {
 		v.warn(Reason{Rule: RulePolicyDependencyNamespace, Field: w.Path, Message: sentence(w.Path+": "+w.Text, RulePolicyDependencyNamespace, "leave the namespace out")})
 	}
 	for i := range read.Templates {
-		if t := &read.Templates[i]; t.Fault != "" && v.Decision == Allow {
+		t := &read.Templates[i]
+		if fault := cmp.Or(t.Fault, in.Grants.MissingKind(t.Ref)); fault != "" && v.Decision == Allow {
 			path := "spec.policy-templates[" + strconv.Itoa(i) + "]"
 			v.warn(Reason{Rule: RulePolicyTemplate, Field: path,
-				Message: sentence(path+": "+text.Escape(t.Fault), RulePolicyTemplate, "the template is not applied, and the Policy is NonCompliant, until that is fixed")})
+				Message: sentence(path+": "+text.Escape(fault), RulePolicyTemplate, "the template is not applied, and the Policy is NonCompliant, until that is fixed")})
 		}
 	}
 	return v.sorted()

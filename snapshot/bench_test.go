@@ -104,7 +104,7 @@ func TestMemory(t *testing.T) {
 		build  func(n int) *Builder
 	}{
 		"namespaces": {n: 2_000, budget: 8 << 10, build: crowded},
-		"plans": {n: 5_000, budget: 10 << 20 / 5_000, build: func(n int) *Builder {
+		"plans": {n: 2_000, budget: 10 << 20 / 5_000, build: func(n int) *Builder {
 			b := &Builder{}
 			b.Put(time.Time{}, policyIn("shop", "1", 1))
 			for i := range n {

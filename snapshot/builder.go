@@ -73,6 +73,8 @@ type Builder struct {
 	Packages rules.Packages
 	// Changes are what plans change. Default: none is known.
 	Changes rules.Changes
+	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
+	CatalogNamespaces []string
 
 	last *Snapshot
 	// incomplete are the policies that depend on the cluster.

@@ -78,7 +78,7 @@ type Policy struct {
 // PolicySet is a PolicySet as it is stored, and in parsed form.
 type PolicySet struct {
 	metav1.ObjectMeta
-	// Object is nil if the PolicySet does not decode.
+	// Object is nil if the PolicySet does not decode. It has no spec, which Read has.
 	Object *policyv1beta1.PolicySet
 	Read   *dependency.Set
 }
@@ -130,7 +130,9 @@ func decodeMembers(raw []byte) (any, Subject, error) {
 	if err := decodeObject(raw, object); err != nil {
 		return nil, Subject{}, err
 	}
-	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.ReadSet(object)}, InCluster(), nil
+	read := dependency.ReadSet(object)
+	object.Spec = policyv1beta1.PolicySetSpec{}
+	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, InCluster(), nil
 }
 
 func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {

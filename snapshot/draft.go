@@ -208,6 +208,7 @@ func (d *draft) setConstraints() {
 	before := d.next.constraintObjects
 	d.next.constraintObjects = nil
 	from := rules.Cluster{Facts: d.versions}
+	from.Facts.CatalogNamespaces = d.CatalogNamespaces
 	for _, kind := range kinds {
 		if kind.add == nil {
 			continue

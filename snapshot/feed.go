@@ -3,11 +3,13 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +53,10 @@ type FeedOptions struct {
 	Unjudged []string
 	// Namespace is Opgate's own, of the kinds with a Named object. Default: these are not watched.
 	Namespace string
+	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
+	CatalogNamespaces []string
+	// Omitted are kinds that may not be watched and that no snapshot waits for. Default: none.
+	Omitted []*Kind
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
 	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each value replaces the last,
@@ -76,7 +82,7 @@ type FeedOptions struct {
 
 // NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
-	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged, Changes: o.Changes}}
+	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged, Changes: o.Changes, CatalogNamespaces: o.CatalogNamespaces}}
 	if o.Completer != nil {
 		f.builder.Needed = o.Completer.Needed
 	}
@@ -110,8 +116,8 @@ func (f *Feed) Start(ctx context.Context) error {
 	var others []<-chan struct{}
 	var running sync.WaitGroup
 	defer running.Wait()
-	follow := func(kind *Kind) (known <-chan struct{}, err error) {
-		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), f.handler())
+	follow := func(kind *Kind, namespace string) (known <-chan struct{}, err error) {
+		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), namespace, f.handler())
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
 		}
@@ -137,15 +143,17 @@ func (f *Feed) Start(ctx context.Context) error {
 			policies = f.followPolicies(ctx, &running)
 			continue
 		}
-		known, err := follow(kind)
-		if err != nil {
-			return err
-		}
-		switch {
-		case kind == OperatorPolicies:
-			policies = known
-		case kind.Readers == EveryReplica:
-			others = append(others, known)
+		for _, namespace := range f.namespacesOf(kind) {
+			known, err := follow(kind, namespace)
+			if err != nil {
+				return err
+			}
+			switch {
+			case kind == OperatorPolicies:
+				policies = known
+			case kind.Readers == EveryReplica:
+				others = append(others, known)
+			}
 		}
 	}
 	if !wait(ctx, others...) {
@@ -165,15 +173,23 @@ func (f *Feed) Start(ctx context.Context) error {
 		case <-led:
 			led = nil
 			for _, kind := range kinds {
-				if kind.Readers != Leader {
+				if kind.Readers != Leader || slices.Contains(f.Omitted, kind) {
 					continue
 				}
-				if _, err := follow(kind); err != nil {
+				if _, err := follow(kind, metav1.NamespaceAll); err != nil {
 					return err
 				}
 			}
 		}
 	}
+}
+
+// namespacesOf returns the namespaces in which a kind is watched, each by a watch of its own: one that is forbidden delays no other.
+func (f *Feed) namespacesOf(kind *Kind) []string {
+	if kind == Pods && f.CatalogNamespaces != nil {
+		return f.CatalogNamespaces
+	}
+	return []string{metav1.NamespaceAll}
 }
 
 // wait waits until channels are closed, and reports whether they are.
@@ -205,15 +221,15 @@ func (f *Feed) handler() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// informer returns the informer of a kind, in a version, with a handler of its events. handled is done when everything that was listed has been received, absent is closed
+// informer returns the informer of a kind, in a version, of one namespace or of all, with a handler of its events. handled is done when everything that was listed has been received, absent is closed
 // when the API server answers that it does not serve an optional kind.
 func (f *Feed) informer(
-	kind *Kind, resource schema.GroupVersionResource, handler cache.ResourceEventHandlerFuncs,
+	kind *Kind, resource schema.GroupVersionResource, namespace string, handler cache.ResourceEventHandlerFuncs,
 ) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
 	notServed := make(chan struct{})
 	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
-	objects := f.Client.Selecting(resource, kind.Selector, read)
+	objects := f.Client.Selecting(resource, namespace, kind.Selector, read)
 	if kind.Named != "" {
 		objects = f.Client.Named(resource, types.NamespacedName{Namespace: f.Namespace, Name: kind.Named}, read)
 	}

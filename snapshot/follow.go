@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -69,7 +70,7 @@ func (f *following) start(ctx context.Context, name string) policyWatch {
 	}
 	resource := OperatorPolicies.GroupVersionResource()
 	resource.Version = name
-	informer, handled, _, err := f.informer(OperatorPolicies, resource, cache.ResourceEventHandlerFuncs{
+	informer, handled, _, err := f.informer(OperatorPolicies, resource, metav1.NamespaceAll, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.set(obj.(*Object)) },
 		UpdateFunc: func(_, obj any) { f.set(obj.(*Object)) },
 		DeleteFunc: func(obj any) {

@@ -18,6 +18,15 @@ func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.InstalledGlobally(pkg), func(name string) bool { return name != namespace })
 }
 
+// Copied reports whether OLM has copied a ClusterServiceVersion of a package to a namespace, from one in which it is installed for others as well.
+// A user of the namespace sees the copy; that another namespace has the package is no fact of theirs (threat G24).
+func (s *Snapshot) Copied(pkg, namespace string) bool {
+	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
+		csv, ok := o.value.(*storedCSV)
+		return ok && csv.copied && csv.installed.Package == pkg
+	})
+}
+
 // globalPackages returns the packages, sorted, that are installed in a namespace for all namespaces.
 func (e *entry) globalPackages() []string {
 	var groups []*olm.OperatorGroup

@@ -26,7 +26,7 @@ func TestRBAC(t *testing.T) {
 		if err := yaml.Unmarshal(document, &role); err != nil {
 			t.Fatal(err)
 		}
-		if role.Kind == "ClusterRole" {
+		if role.Kind == "ClusterRole" || role.Kind == "Role" && role.Name == "opgate-catalogs" {
 			roles[role.Name] = role.Rules
 		}
 		for _, r := range role.Rules {
@@ -48,10 +48,10 @@ func TestRBAC(t *testing.T) {
 			}
 			continue
 		}
-		if everybody := watches("opgate-admission", k.Group, k.Resource); everybody != (k.Readers != Leader) {
+		if everybody := watches("opgate-admission", k.Group, k.Resource) || watches("opgate-catalogs", k.Group, k.Resource); everybody != (k.Readers != Leader) {
 			t.Errorf("every replica may watch %s: %v", k.Resource, everybody)
 		}
-		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) {
+		if k.Readers == Leader && !watches("opgate-loop", k.Group, k.Resource) && !watches("opgate-"+k.Resource, k.Group, k.Resource) {
 			t.Errorf("the leader may not watch %s", k.Resource)
 		}
 	}

@@ -60,12 +60,13 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 
 // ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
 func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
-	return c.Selecting(resource, "", decode)
+	return c.Selecting(resource, metav1.NamespaceAll, "", decode)
 }
 
-// Selecting is ListerWatcher for the objects that a label selector matches, which the API server evaluates; "" matches all.
-func (c *Client) Selecting(resource schema.GroupVersionResource, selector string, decode Decode) cache.ListerWatcher {
-	r := &source{client: c, path: path(resource, ""), selector: selector, decode: decode}
+// Selecting is ListerWatcher for the objects of a namespace, or of all, that a label selector matches, which the API server evaluates; ""
+// matches all.
+func (c *Client) Selecting(resource schema.GroupVersionResource, namespace, selector string, decode Decode) cache.ListerWatcher {
+	r := &source{client: c, path: path(resource, namespace), selector: selector, decode: decode}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
 }
 

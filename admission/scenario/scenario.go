@@ -5,9 +5,10 @@
 // A scenario is a txtar file. Its comment starts with one sentence that says what it shows, for many of them
 // what an attacker tries; then come headers:
 //
-//	rules: plan/version                          the rule IDs that must speak, by refusing or warning
-//	user:  tenant                                admin, tenant or olm
-//	do:    create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME
+//	rules:  plan/version                         the rule IDs that must speak, by refusing or warning
+//	threat: O12                                  for an attack, its ID in docs/threats.md
+//	user:   tenant                               admin, tenant or olm
+//	do:     create | replace | replace-status | approve KIND NS/NAME | patch KIND NS/NAME
 //
 // An object without a namespace is named NAME alone.
 //
@@ -16,7 +17,9 @@
 // for patch, a merge patch in write.json); want, whose first line is Allow, Deny or Hold and whose second, for
 // a refusal, is the exact message; warnings, one exact warning on each line, in any order; and stored.json, a
 // merge patch that must change nothing of what is stored after an allowed write. Without warnings there must be
-// none. catalog.yaml holds the PackageManifests that catalogs offer.
+// none. backstop is what the API server answers by itself, before the webhooks: its refusal without the ending "; held by the
+// API server (ValidatingAdmissionPolicy opgate-backstop)", with which no webhook warns, or "Manual" where it stores this
+// approval and no webhook warns of that. Without the file the answer is the webhooks'. catalog.yaml holds the PackageManifests that catalogs offer.
 //
 // ${KUBERNETES} and ${OPENSHIFT} stand in any file for the versions of the cluster.
 //
@@ -29,9 +32,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -47,6 +52,8 @@ type Scenario struct {
 	Title string
 	// Rules must all occur, each in the refusal, a warning or a change.
 	Rules []rules.RuleID
+	// Threat is the ID of the attack that it is, "" for none.
+	Threat string
 	// User is admin, tenant or olm.
 	User string
 	// Verb is create, replace, replace-status or patch (an approval is a patch).
@@ -65,12 +72,157 @@ type Scenario struct {
 	Decision, Message string
 	// Warnings are sorted.
 	Warnings []string
+	// Backstop is what the API server answers by itself; "" where it leaves the write to the webhooks.
+	Backstop string
 	// Stored is a merge patch that leaves the stored object as it is; nil where nothing is said of it.
 	Stored []byte
+
+	text []byte
 }
 
 // ForHandlersOnly reports whether a scenario needs what a bare API server does not have.
 func (s *Scenario) ForHandlersOnly() bool { return s.Catalog != nil }
+
+// StoresManual is Backstop where the API server changes installPlanApproval.
+const StoresManual = "Manual"
+
+// WithBackstop is the answer where the API server holds the policies by itself as well. It evaluates admission policies before it calls
+// validating webhooks, and a refusal is the end.
+func (s *Scenario) WithBackstop() (message string, warnings []string) {
+	switch s.Backstop {
+	case "":
+		return s.Message, s.Warnings
+	case StoresManual:
+		return s.Message, slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool {
+			return strings.Contains(w, "("+string(rules.RuleSubscriptionApproval)+")")
+		})
+	}
+	return s.Backstop + "; " + HeldByBackstop, nil
+}
+
+// HeldByBackstop ends refusals that are the API server's own.
+const HeldByBackstop = "held by the API server (ValidatingAdmissionPolicy opgate-backstop)"
+
+// Select returns the scenarios that are attacks and, for each rule that speaks in none of these, the first one by name, refusals before
+// warnings.
+func Select(scenarios []*Scenario) []*Scenario {
+	selected := map[*Scenario]bool{}
+	spoken := map[rules.RuleID]bool{}
+	add := func(s *Scenario) {
+		selected[s] = true
+		for _, id := range s.Rules {
+			spoken[id] = true
+		}
+	}
+	for _, s := range scenarios {
+		if s.Threat != "" {
+			add(s)
+		}
+	}
+	for _, refused := range []bool{true, false} {
+		for _, s := range scenarios {
+			isNew := slices.ContainsFunc(s.Rules, func(id rules.RuleID) bool { return !spoken[id] })
+			if isNew && refused == (s.Message != "") {
+				add(s)
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return !selected[s] })
+}
+
+// IsApart reports whether all that a scenario depends on is in namespaces of its own, so that Apart separates it from others.
+func (s *Scenario) IsApart() bool {
+	for _, u := range slices.Concat(s.Cluster, s.Policies, s.written()) {
+		selectsAll := false
+		if u.GetKind() == "OperatorGroup" {
+			targets, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "targetNamespaces")
+			selectsAll = len(targets) == 0
+		}
+		if u.GetNamespace() == "" || slices.Contains(shared, u.GetNamespace()) || selectsAll {
+			return false
+		}
+	}
+	return true
+}
+
+// shared are the namespaces that scenarios have in common.
+var shared = []string{"olm", "opgate-system"}
+
+func (s *Scenario) written() []*unstructured.Unstructured {
+	if s.Write == nil {
+		return nil
+	}
+	return []*unstructured.Unstructured{s.Write}
+}
+
+// Apart returns a scenario with a suffix to the name of each of its namespaces, in what is written and in what is answered.
+func (s *Scenario) Apart(suffix string) (*Scenario, error) {
+	names := []string{s.Namespace}
+	text := string(s.text)
+	for _, match := range namespaceField.FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		switch {
+		case name == "" || slices.Contains(shared, name):
+		case name == policyNamespace: // a word of messages as well
+			text = policyNamespaces.ReplaceAllStringFunc(text, func(found string) string {
+				return strings.Replace(found, name, name+suffix, 1)
+			})
+		default:
+			text = regexp.MustCompile(`\b`+name+`\b`).ReplaceAllString(text, name+suffix)
+		}
+	}
+	return parse(s.Name, []byte(text))
+}
+
+// policyNamespace is the namespace of OperatorPolicies.
+const policyNamespace = "policies"
+
+var (
+	namespaceField   = regexp.MustCompile(`[\s{]namespace: ([a-z0-9-]+)`)
+	policyNamespaces = regexp.MustCompile(`(namespace:? |")` + policyNamespace + `\b|\b` + policyNamespace + `/`)
+)
+
+// Written returns which of some objects is written, nil on create, and the object after the write, as the API server computes it.
+func (s *Scenario) Written(existing []*unstructured.Unstructured) (old, object *unstructured.Unstructured, err error) {
+	if s.Verb == "create" {
+		return nil, s.Write, nil
+	}
+	kind, namespace, name := s.Kind, s.Namespace, s.Object
+	if s.Write != nil {
+		kind, namespace, name = s.Write.GetKind(), s.Write.GetNamespace(), s.Write.GetName()
+	}
+	at := slices.IndexFunc(existing, func(u *unstructured.Unstructured) bool {
+		return strings.EqualFold(u.GetKind(), kind) && u.GetNamespace() == namespace && u.GetName() == name
+	})
+	if at < 0 {
+		return nil, nil, fmt.Errorf("there is no %s %s/%s to write to", kind, namespace, name)
+	}
+	old = existing[at]
+	switch s.Verb {
+	case "replace": // the status is a subresource
+		object = s.Write.DeepCopy()
+		object.Object["status"] = old.DeepCopy().Object["status"]
+	case "replace-status":
+		object = old.DeepCopy()
+		object.Object["status"] = s.Write.Object["status"]
+	case "patch":
+		before, err := json.Marshal(old.Object)
+		if err != nil {
+			return nil, nil, err
+		}
+		merged, err := jsonpatch.MergePatch(before, s.Patch)
+		if err != nil {
+			return nil, nil, err
+		}
+		object = &unstructured.Unstructured{}
+		err = json.Unmarshal(merged, &object.Object)
+		return old, object, err
+	}
+	return old, object, nil
+}
 
 // Versions are those of the cluster that scenarios are played on, such as "1.36.2" and "4.19.3".
 type Versions struct{ Kubernetes, OpenShift string }
@@ -115,7 +267,7 @@ func Load(dir string, versions Versions) ([]*Scenario, error) {
 
 func parse(name string, data []byte) (*Scenario, error) {
 	archive := txtar.Parse(data)
-	s := &Scenario{Name: name}
+	s := &Scenario{Name: name, text: data}
 	if err := s.parseHeaders(string(archive.Comment)); err != nil {
 		return nil, err
 	}
@@ -144,6 +296,8 @@ func (s *Scenario) parseHeaders(comment string) error {
 			for _, id := range strings.Fields(strings.ReplaceAll(value, ",", " ")) {
 				s.Rules = append(s.Rules, rules.RuleID(id))
 			}
+		case key == "threat":
+			s.Threat = value
 		case key == "user":
 			s.User = value
 		case key == "do":
@@ -151,7 +305,7 @@ func (s *Scenario) parseHeaders(comment string) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("header %q is not one of rules, user, do", key)
+			return fmt.Errorf("header %q is not one of rules, threat, user, do", key)
 		}
 	}
 	return nil
@@ -214,6 +368,8 @@ func (s *Scenario) parseFile(name string, data []byte) (err error) {
 			}
 		}
 		slices.Sort(s.Warnings)
+	case "backstop":
+		s.Backstop = strings.TrimSpace(string(data))
 	case "stored.json":
 		s.Stored = data
 	default:
@@ -234,6 +390,8 @@ func (s *Scenario) validate() error {
 		return errors.New("needs write.yaml, or write.json for a patch, and not both")
 	case !slices.Contains([]string{rules.Allow.String(), rules.Deny.String(), rules.Hold.String()}, s.Decision):
 		return fmt.Errorf("wants %q, which is not Allow, Deny or Hold", s.Decision)
+	case s.Decision == rules.Allow.String() && s.Backstop != "" && s.Backstop != StoresManual:
+		return errors.New("the API server refuses what the webhooks allow")
 	case (s.Decision == rules.Allow.String()) != (s.Message == ""):
 		return errors.New("a refusal has a message and an allowed write has none")
 	}

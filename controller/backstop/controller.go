@@ -30,6 +30,8 @@ type Mode string
 const (
 	// Off deletes the objects.
 	Off Mode = "off"
+	// Compiled leaves the objects to whoever applies the output of `opgate compile`: the controller does not run.
+	Compiled Mode = "compiled"
 	// Audit makes the API server record and warn of what it would refuse.
 	Audit Mode = "audit"
 	// Enforce makes it refuse.
@@ -89,7 +91,7 @@ func New(o Options) (*Controller, error) {
 // ServerChanged makes the controller detect again what the API server supports, after an upgrade of it. It does not block.
 func (c *Controller) ServerChanged() {
 	c.features.Store(nil)
-	if c.Mode != Off {
+	if c.Mode == Audit || c.Mode == Enforce {
 		c.queue.Add(item{})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	// Metrics export what installed operators violate, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics
+	// Grants are the rights that the installation withholds. Default: none.
+	Grants rules.Grants
 	// Escaped returns the number of refused operators that were installed while Opgate was not running. Default: none.
 	Escaped func(constraint string) int
 	// Log receives writes at V(0). Default: none.
@@ -78,7 +81,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	return manager.Registration[work]{
 		Name:       "constraint",
-		Reconciler: &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
+		Reconciler: &reconciler{Controller: c, wanted: wanted{missing: c.Grants.Missing(rules.GrantVirtualOperators)}, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
 		Workers:    workers,
 		Queue:      &c.queue,
 		Store:      c.Store,

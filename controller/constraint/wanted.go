@@ -14,6 +14,8 @@ import (
 // wanted caches the virtual operators that the Constraints of a snapshot require. They are built once for all namespaces, and
 // rebuilt only for Constraints that changed. The zero value is ready for use.
 type wanted struct {
+	// missing is why no virtual operator may be written; empty if it may.
+	missing   string
 	mu        sync.Mutex
 	current   *snapshot.Snapshot
 	automatic []olm.Property
@@ -49,6 +51,9 @@ func (w *wanted) by(current *snapshot.Snapshot) []*virtual.Operator {
 		m := last[object.Name]
 		if m.object != object || m.definition != definition {
 			m = madeOperator{object, definition, virtual.Of(object, definition, automatic)}
+			if m.operator != nil && m.operator.Problem == nil && w.missing != "" {
+				m.operator.Problem = &virtual.Problem{Reason: virtual.ReasonNotGranted, Message: w.missing}
+			}
 		}
 		w.made[object.Name] = m
 		if m.operator != nil {

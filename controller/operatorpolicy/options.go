@@ -33,6 +33,8 @@ type Options struct {
 	// Ungoverned is what to do with plans of operators without a policy that are held by a policy for another
 	// one; annotation opgate.io/ungoverned of a namespace takes precedence. Default: rules.ApproveUngoverned.
 	Ungoverned rules.UngovernedMode
+	// Grants are the rights that the installation withholds. Default: none.
+	Grants rules.Grants
 	// HistoryLength is the number of compliance messages in a status. Default: 10.
 	HistoryLength int
 	// Workers is the number of namespaces that are reconciled concurrently. A worker mostly waits for the API server: with few

@@ -106,7 +106,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	op, current := p.Object, r.Store.Load()
 	in := &compliance.Input{
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
-		NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
+		Grants: r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
 		CatalogSource: func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
 		Catalogs:      w.catalogs,

@@ -2,6 +2,7 @@ package backstop_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -232,6 +233,61 @@ func TestAccounts(t *testing.T) {
 			t.Errorf("%s with accounts %v: %+v, want a refusal: %t", c.user, c.accounts, got, c.refused)
 		}
 	}
+}
+
+// TestD1CSVsThatHideTheirPackage: a user who writes a ClusterServiceVersion cannot get past the API server by the form of its properties, and
+// the gate refuses each of these writes as well.
+func TestD1CSVsThatHideTheirPackage(t *testing.T) {
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v0.9.2"))}
+	s := under(t, policies...)
+	ns := rules.NewNamespace("shop", rules.NamespaceContents{Exists: true, Policies: policies})
+	named := func(pkg string) string {
+		return `{"properties":[{"type":"olm.package","value":{"packageName":"` + pkg + `","version":"0.9.4"}}]}`
+	}
+	csv := func(namespace, name, properties string) object {
+		return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"namespace": namespace,
+			"name": name, "annotations": object{olm.PropertiesAnnotation: properties}}, "spec": object{}}
+	}
+	attack := func(t *testing.T, w write, refused bool) {
+		t.Helper()
+		w.resource = "clusterserviceversions"
+		got := s.judge(t, w)
+		if len(got.failed) > 0 || refused != (len(got.refused) == 1) {
+			t.Errorf("%s writes %s: %+v, want a refusal: %t", w.user, compact(w.object), got, refused)
+		}
+		in := rules.CSVInput{New: csvOf(t, w.object.(object)), Namespace: ns, User: w.user, ByOLM: w.user == olmUser, ByOpgate: w.user == opgateUser}
+		if w.old != nil {
+			in.Old = csvOf(t, w.old.(object))
+		}
+		if gate := rules.JudgeCSV(in); refused && gate.Decision == rules.Allow {
+			t.Errorf("the gate admits %s", compact(w.object))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(hide)) {
+		t.Run(name, func(t *testing.T) {
+			hidden := hide[name](named("etcd"))
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden)}, true)
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.2", hidden)}, true)
+			// One that is described otherwise cannot become one that is not described, and a copy cannot become an operator.
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: csv("shop", "etcd.v0.9.4", named("foreign"))}, true)
+			copied := csv("shop", "etcd.v0.9.4", hidden)
+			copied["metadata"].(object)["labels"] = object{olm.CopiedFromLabel: "elsewhere"}
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: copied}, true)
+			// Controls: OLM, Opgate, accounts that write steps, a namespace that is not governed, an update of what was there before.
+			attack(t, write{user: olmUser, rights: []string{escalate}, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
+			attack(t, write{user: opgateUser, object: csv("shop", "etcd.v0.9.4", hidden)}, false)
+			attack(t, write{user: "system:serviceaccount:shop:installer", object: csv("shop", "etcd.v0.9.4", hidden)}, false)
+			attack(t, write{user: "alice", object: csv("elsewhere", "etcd.v0.9.4", hidden)}, false)
+			old := csv("shop", "etcd.v0.9.4", hidden)
+			old["metadata"].(object)["labels"] = object{"a": "b"}
+			attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", hidden), old: old}, false)
+		})
+	}
+	t.Run("as OLM writes it", func(t *testing.T) {
+		attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.4", named("etcd"))}, true)
+		attack(t, write{user: "alice", object: csv("shop", "etcd.v0.9.2", named("etcd"))}, false)
+		attack(t, write{user: "alice", object: csv("shop", "foreign.v1", named("foreign"))}, false)
+	})
 }
 
 // TestReleases: the expressions compile on every release of Kubernetes that has the features.

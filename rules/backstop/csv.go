@@ -5,8 +5,9 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// addCSVs adds the rules on ClusterServiceVersions that others than OLM write. They are judged by their own properties. What OLM itself
-// writes as a step of a plan is left to the gate: the plan was judged when it was approved, or overridden.
+// addCSVs adds the rules on ClusterServiceVersions that others than OLM write. They are judged by their own properties, which have to name
+// the package in a form that can be read here (threat O41). What OLM itself writes as a step of a plan is left to the gate: the plan was
+// judged when it was approved, or overridden.
 func (p *program) addCSVs() {
 	byOthers := governed + " && request.userInfo.username != " + quote(p.in.Opgate)
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
@@ -20,10 +21,11 @@ func (p *program) addCSVs() {
 		p.offends(false)+")")
 	p.set("reasonsCSV", "variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ')")
 	const object = "'clusterserviceversion ' + variables.name + ': ' + "
+	byStep := installs + " && " + p.stepAccount() + " || variables.olm"
 	p.refuse(onCSV, refusal{
 		id:       rules.RuleCSVPolicy,
 		when:     "(" + installs + " || " + redescribes + ") && " + byOthers + " && size(variables.offendingCSV) > 0",
-		except:   installs + " && " + p.stepAccount() + " || variables.olm",
+		except:   byStep,
 		message:  object + "variables.reasonsCSV",
 		fallback: "this ClusterServiceVersion is not one that a policy allows",
 	}, refusal{
@@ -34,7 +36,26 @@ func (p *program) addCSVs() {
 			" + ' is not allowed' + " + by("variables.rules.filter(r, r[0] == variables.described[0][1])[0][2]", rules.RuleCSVFrozen) +
 			" + 'it stays as OLM installed it; let OLM install another version'",
 		fallback: "changing a governed ClusterServiceVersion is not allowed",
+	}, refusal{
+		id: rules.RuleCSVPolicy,
+		when: "(" + installs + " || " + redescribes + " && " + namesPackage("oldObject") + ") && " + byOthers + " && !" +
+			namesPackage("object"),
+		except: byStep,
+		message: object + "'the package of ' + " + show("object.metadata.?name.orValue('')") + " + ' is not known and it is held' + " +
+			by("variables.first", rules.RuleCSVPolicy) + " + 'let OLM install it, from a Subscription'",
+		fallback: "the package of this ClusterServiceVersion is not known and it is held",
 	})
+}
+
+// namesPackage is an expression for olm.NamesPackage of the properties of a ClusterServiceVersion.
+func namesPackage(object string) string {
+	const (
+		contents = `!c[0].contains('\\') && c[0].contains('"packageName":"') && !c[0].contains('"packageName":""') && ` +
+			`size(c[0].lowerAscii().split('"packagename"')) == 2 && size(c[0].lowerAscii().split('"version"')) <= 2`
+		value = `p[1].startsWith(',"value":{') && [p[1].split('}', 3)].exists(c, size(c) == 3 && c[1] == '' && ` +
+			`(c[2].startsWith(',') || c[2].startsWith(']')) && ` + contents + `)`
+	)
+	return "[" + propertiesOf(object) + `.split('"` + olm.TypePackage + `"')].exists(p, size(p) == 2 && p[0].endsWith('{"type":') && ` + value + ")"
 }
 
 func propertiesOf(object string) string {

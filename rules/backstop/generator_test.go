@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -128,6 +129,36 @@ func (w *world) properties(pkg, version string) string {
 			"operatorframework.io/properties": `{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"9.9.9"}}]}`}}})
 	}
 	return compact(ordered{{"properties", list}})
+}
+
+// hide rewrites properties so that a reader who does not decode them reads another package than OLM, or none (attacks-2, d1).
+var hide = map[string]func(properties string) string{
+	"white space": func(p string) string { return strings.ReplaceAll(p, ":", ": ") },
+	"line feeds":  func(p string) string { return strings.ReplaceAll(p, "{", "{\n") },
+	"value before type": func(p string) string {
+		return regexp.MustCompile(`{"type":"olm.package","value":({[^}]*})}`).ReplaceAllString(p, `{"value":$1,"type":"olm.package"}`)
+	},
+	"escaped type":      func(p string) string { return strings.ReplaceAll(p, `"olm.package"`, `"olm\u002epackage"`) },
+	"escaped key":       func(p string) string { return strings.ReplaceAll(p, "packageName", `package\u004eame`) },
+	"escaped name":      func(p string) string { return strings.ReplaceAll(p, `"packageName":"e`, `"packageName":"\u0065`) },
+	"key in other case": func(p string) string { return strings.ReplaceAll(p, "packageName", "PackageName") },
+	"duplicate key": func(p string) string {
+		return strings.ReplaceAll(p, `{"packageName"`, `{"packageName":"foreign","packageName"`)
+	},
+	"duplicate in case": func(p string) string {
+		return strings.ReplaceAll(p, `{"packageName"`, `{"packageName":"foreign","PackageName"`)
+	},
+	"duplicate version": func(p string) string { return strings.ReplaceAll(p, `"version"`, `"version":"1.0.0","version"`) },
+	"duplicate value":   func(p string) string { return strings.ReplaceAll(p, `}}`, `},"value":{"packageName":"foreign"}}`) },
+	"two packages": func(p string) string {
+		return strings.Replace(p, `[`, `[{"type":"olm.package","value":{"packageName":"foreign","version":"1.0.0"}},`, 1)
+	},
+	"no package": func(string) string { return `{"properties":[]}` },
+	"an empty package": func(string) string {
+		return `{"properties":[{"type":"olm.package","value":{"packageName":"","version":"1.0.0"}}]}`
+	},
+	"no JSON":       func(string) string { return `{"properties":[{"type":"olm.package","value":{` },
+	"no annotation": func(string) string { return "" },
 }
 
 // compact is the JSON of a value in OLM's form: keys as in its types, "type" before "value".

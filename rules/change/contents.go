@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -24,9 +26,10 @@ type Contents struct {
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
 
-	// spec is that of the ClusterServiceVersion, and rawSpec its JSON as written.
-	spec    v1alpha1.ClusterServiceVersionSpec
-	rawSpec json.RawMessage
+	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and annotations those of the object.
+	spec        v1alpha1.ClusterServiceVersionSpec
+	rawSpec     json.RawMessage
+	annotations map[string]string
 	// namespace is that of the ClusterServiceVersion; in a ConfigMap it is any.
 	namespace string
 	// catalog is set by Resolve: then rawSpec is not what OLM writes.
@@ -146,16 +149,24 @@ func (c *Contents) sort() error {
 // readCSV reads the ClusterServiceVersion as OLM does: with encoding/json, for which a key in another case is the same field.
 func (c *Contents) readCSV(o *object) error {
 	var csv struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
 		Spec json.RawMessage `json:"spec"`
 	}
 	if err := json.Unmarshal(o.raw, &csv); err != nil {
 		return fmt.Errorf("%s cannot be read: %w", o, err)
 	}
+	if csv.Metadata.Name != c.CSV {
+		return fmt.Errorf("the ClusterServiceVersion is %s, want %s", text.Name(csv.Metadata.Name), text.Name(c.CSV))
+	}
 	if err := json.Unmarshal(csv.Spec, &c.spec); err != nil {
 		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
 	}
+	c.annotations = csv.Metadata.Annotations
 	c.rawSpec, c.namespace, c.Version = csv.Spec, o.Metadata.Namespace, c.spec.Version.String()
-	if err := c.setProperties(o.Metadata.Annotations[olm.PropertiesAnnotation]); err != nil {
+	if err := c.setProperties(c.annotations[olm.PropertiesAnnotation]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
 	}
 	return nil
@@ -168,6 +179,11 @@ func (c *Contents) Resolve(properties, replaces string) {
 		return
 	}
 	c.catalog, c.spec.Replaces = true, replaces
+	c.annotations = maps.Clone(c.annotations)
+	if c.annotations == nil {
+		c.annotations = map[string]string{}
+	}
+	c.annotations[olm.PropertiesAnnotation] = properties
 	if err := c.setProperties(properties); err != nil {
 		*c = Contents{CSV: c.CSV, Fault: text.Truncate("the properties of "+text.Name(c.CSV)+" cannot be read: "+err.Error(), maxText)}
 	}
@@ -184,6 +200,36 @@ func (c *Contents) setProperties(wrapped string) error {
 		c.Version = bundle.Version
 	}
 	return nil
+}
+
+// ClusterServiceVersion returns the ClusterServiceVersion as OLM writes it, without what Constraints do not read. An error is the Fault.
+func (c *Contents) ClusterServiceVersion() (*olm.CSV, error) {
+	if c.Fault != "" {
+		return nil, errors.New(c.Fault)
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": c.CSV, "annotations": c.annotations},
+		"spec":     json.RawMessage(c.typedSpec()),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
+	}
+	csv, err := olm.DecodeCSV(raw)
+	if err != nil {
+		return nil, fmt.Errorf("ClusterServiceVersion %s cannot be read: %w", text.Name(c.CSV), err)
+	}
+	return csv, nil
+}
+
+// Grants returns the RBAC objects that come along with the ClusterServiceVersion.
+func (c *Contents) Grants() []*olm.Grants {
+	var grants []*olm.Grants
+	for i := range c.objects {
+		if o := &c.objects[i]; olm.IsGrant(o.Kind) {
+			grants = append(grants, olm.ReadGrants(o.Kind, o.Metadata.Name, o.raw))
+		}
+	}
+	return grants
 }
 
 // specDigest returns the olm.CSVSpec.ContentsDigest of the ClusterServiceVersion that OLM writes.

@@ -101,6 +101,17 @@ func (s *Set) Reads(attributes Attributes) bool {
 	return all&attributes != 0
 }
 
+// Depends reports whether the verdict on a bundle of which nothing is known depends on attributes in a namespace.
+func (s *Set) Depends(attributes Attributes, ns Namespace) bool {
+	around := s.around.in(ns)
+	anything := &subject{bundle: &Bundle{Unknown: bundleAttributes}, around: &around, budget: NewBudget(nil)}
+	return slices.ContainsFunc(s.definitions, func(d *Definition) bool {
+		return d.fault() == nil && slices.ContainsFunc(d.Constraints, func(c *Constraint) bool {
+			return c.Uses()&attributes != 0 && c.check.judge(anything).outcome != Satisfied
+		})
+	})
+}
+
 // Empty reports whether there is neither a constraint nor a faulty definition, so that every bundle passes.
 func (s *Set) Empty() bool {
 	if s == nil {

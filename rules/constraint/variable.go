@@ -205,7 +205,7 @@ func (b *Bundle) notKnown(a Attributes) string {
 	}
 	if a == CatalogImage && b.Catalog != (olm.Catalog{}) {
 		return (&Bundle{}).notKnown(a) + " (CatalogSource " + text.Name(b.Catalog.Namespace) + "/" + text.Name(b.Catalog.Name) +
-			" has no pod that runs, or pods with different images)"
+			" has no pod that runs, pods with different images, or a namespace that is not in chart value olm.catalogNamespaces)"
 	}
 	if a&Deprecation != 0 && b.Catalog != (olm.Catalog{}) && b.Package != "" {
 		return (&Bundle{}).notKnown(a) + " (the PackageManifest of package " + text.Name(b.Package) + " in catalog " +
@@ -243,6 +243,8 @@ type Cluster struct {
 	Catalogs map[olm.Catalog]olm.CatalogSource
 	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
 	Served map[olm.Catalog]string
+	// CatalogNamespaces are those in which these pods are watched; nil for all.
+	CatalogNamespaces []string
 	// Histories are what the images of CatalogSources changed.
 	Histories map[olm.Catalog]History
 	// Properties are those of all Constraints and the automatic ones. NewSet sets them.

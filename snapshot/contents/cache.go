@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -180,6 +182,9 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 	problem := ""
 	if err != nil {
 		problem = err.Error()
+		if apierrors.IsForbidden(err) {
+			problem += ": chart values " + rules.GrantContents.Value() + " and " + rules.CatalogNamespacesValue + " grant it"
+		}
 		reading = &Reading{PlanChanges: *unread(e.digest, e.replacements, problem)}
 		c.queue.AddRateLimited(id)
 	} else {
@@ -206,7 +211,7 @@ func (c *Cache) update(id types.UID, reading *Reading, err error) (changed bool)
 // ClusterServiceVersion, and then they differ from nothing. Only the ConfigMaps are those of now.
 func (e *entry) beforeApproval(now *Reading) *Reading {
 	r := *e.before
-	r.Unpacked, r.ByCSV = now.Unpacked, map[string]*change.Set{}
+	r.Unpacked, r.ByCSV, r.Bundles = now.Unpacked, map[string]*change.Set{}, maps.Clone(e.before.Bundles)
 	for name, set := range e.before.ByCSV {
 		kept := *set
 		if now := now.ByCSV[name]; now != nil {
@@ -219,9 +224,11 @@ func (e *entry) beforeApproval(now *Reading) *Reading {
 
 // unread returns change sets that say why they are not known.
 func unread(plan [sha256.Size]byte, replacements []rules.Replacement, problem string) *rules.PlanChanges {
-	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{}}
+	p := &rules.PlanChanges{Plan: plan, Replacements: replacements, ByCSV: map[string]*change.Set{}, Bundles: map[string]*rules.UnpackedBundle{}}
+	fault := "they are not read yet: " + text.Escape(problem)
 	for _, c := range replacements {
-		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: "they are not read yet: " + text.Escape(problem)}
+		p.ByCSV[c.CSV] = &change.Set{CSV: c.CSV, Package: c.Package, Version: c.Version, From: c.From, Fault: fault}
+		p.Bundles[c.CSV] = &rules.UnpackedBundle{Fault: fault}
 	}
 	return p
 }
@@ -242,9 +249,13 @@ func (c *Cache) replaced(r *Reading) {
 		if first == u.Contents {
 			continue
 		}
+		fault := "ConfigMap " + text.Name(u.String()) + ", which its bundle is unpacked into, was changed after OLM had written it; " +
+			"delete the ConfigMap and the plan, and OLM unpacks the bundle again"
 		for _, set := range r.ByCSV {
-			set.Fault = "ConfigMap " + text.Name(u.String()) + ", which its bundle is unpacked into, was changed after OLM had written it; " +
-				"delete the ConfigMap and the plan, and OLM unpacks the bundle again"
+			set.Fault = fault
+		}
+		for csv := range r.Bundles {
+			r.Bundles[csv] = &rules.UnpackedBundle{Fault: fault}
 		}
 	}
 }

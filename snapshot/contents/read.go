@@ -60,6 +60,10 @@ const (
 // errStale is returned while the objects that are read are not those of the snapshot that asks.
 var errStale = errors.New("the API server has another version of it than the snapshot; it is read again")
 
+// errUninstalled is returned for an installed ClusterServiceVersion that does not exist, but that a Subscription names. The plan is read again
+// when the snapshot has another one.
+var errUninstalled = errors.New("it does not exist, although a Subscription names it as installed")
+
 // errDeleted is returned for a plan that does not exist.
 var errDeleted = errors.New("it does not exist")
 
@@ -101,7 +105,8 @@ func Read(ctx context.Context, source Source, plan types.NamespacedName, replace
 	r := &reader{Source: source, namespace: plan.Namespace, plan: stored}
 	r.Approved = stored.Spec.Approved
 	r.Finished = stored.Status.Phase == olm.PhaseComplete || stored.Status.Phase == olm.PhaseFailed
-	r.Plan, r.Replacements, r.ByCSV = stored.ContentsDigest(), replacements, map[string]*change.Set{}
+	r.Plan, r.Replacements = stored.ContentsDigest(), replacements
+	r.ByCSV, r.Bundles = map[string]*change.Set{}, map[string]*rules.UnpackedBundle{}
 	for _, replacement := range replacements {
 		set, err := r.compare(ctx, replacement)
 		if err != nil {
@@ -126,16 +131,22 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 		return nil, err
 	}
 	set := &change.Set{Fault: fault}
+	r.Bundles[replaces.CSV] = &rules.UnpackedBundle{Fault: fault}
 	if fault == "" {
-		installed, err := r.installed(ctx, &replaces, manifests)
-		if err != nil {
-			return nil, err
-		}
 		contents := change.ReadContents(replaces.CSV, manifests)
 		if ref != nil {
 			contents.Resolve(ref.Properties, ref.Replaces)
 		}
-		set = change.Compare(change.ReadContents(replaces.From, installed), contents)
+		r.Bundles[replaces.CSV] = bundleOf(contents)
+		installed, err := r.installed(ctx, &replaces, manifests)
+		switch {
+		case errors.Is(err, errUninstalled):
+			set.Fault = "what it replaces cannot be read: " + err.Error()
+		case err != nil:
+			return nil, err
+		default:
+			set = change.Compare(change.ReadContents(replaces.From, installed), contents)
+		}
 	}
 	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
 	set.From, set.FromVersion = replaces.From, replaces.FromVersion
@@ -143,6 +154,16 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 		set.Catalog = replaces.Catalog.Namespace + "/" + replaces.Catalog.Name
 	}
 	return set, nil
+}
+
+// bundleOf returns what Constraints read of the contents of a bundle.
+func bundleOf(c *change.Contents) *rules.UnpackedBundle {
+	csv, err := c.ClusterServiceVersion()
+	if err != nil {
+		return &rules.UnpackedBundle{Fault: err.Error()}
+	}
+	csv.Spec.KeepDigest()
+	return &rules.UnpackedBundle{Spec: &csv.Spec, Grants: c.Grants()}
 }
 
 // manifests returns the objects that a ClusterServiceVersion of the plan brings, with the reference to the ConfigMap that they are in, if they
@@ -176,7 +197,7 @@ func (r *reader) manifests(ctx context.Context, csv string) (manifests []json.Ra
 		}
 	}
 	if !found {
-		fault = "the plan has no step of it"
+		fault = "the plan has no step of it, since OLM has not unpacked its bundle"
 	}
 	return manifests, in, fault, nil
 }
@@ -280,6 +301,9 @@ func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, man
 	if replaces.From != "" {
 		key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
 		raw, err := r.Get(ctx, csvs, key)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errUninstalled)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
 		}

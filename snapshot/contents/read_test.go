@@ -241,8 +241,7 @@ func TestReadAgain(t *testing.T) {
 	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "configmaps")
 	plan := planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", after})
 	for name, store := range map[string]*objects{
-		"the plan is gone":              {m: map[string]string{}},
-		"the installed version is gone": {m: map[string]string{at("installplans", "shop/p"): plan}},
+		"the plan is gone": {m: map[string]string{}},
 		"the installed version is another one": {m: map[string]string{at("installplans", "shop/p"): plan,
 			at("clusterserviceversions", "shop/etcdoperator.v1"): csvJSON(t, "etcdoperator.v1", "pods")}},
 		"forbidden": {m: map[string]string{}, err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "bundle", errors.New("no right"))},
@@ -253,6 +252,95 @@ func TestReadAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestP4BundleAsOLMWrites: what Constraints read of an unpacked bundle is what OLM will write. OLM decodes manifests without regard to the case
+// of keys, and takes the properties from the catalog.
+func TestP4BundleAsOLMWrites(t *testing.T) {
+	before, after := csvJSON(t, "etcdoperator.v1", "configmaps"), csvJSON(t, "etcdoperator.v2", "secrets")
+	const role = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"more"},"Rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
+	byImage := planJSON(t, step{"ClusterServiceVersion", "etcdoperator.v2", refJSON(t, nil)}, step{"ClusterRole", "more", refJSON(t, nil)})
+	annotated := func(annotations string) string {
+		return strings.Replace(after, `"metadata":{`, `"metadata":{"annotations":`+annotations+`,`, 1)
+	}
+	for _, c := range []struct {
+		name      string
+		manifests []string
+		uninstall bool
+		fault     string
+		// rights are the resources of its cluster-wide rights, and note is its annotation.
+		rights, note string
+	}{
+		{name: "plain", manifests: []string{after}, rights: "secrets"},
+		{name: "another case", manifests: []string{strings.Replace(after, "clusterPermissions", "CLUSTERPermissions", 1)}, rights: "secrets"},
+		{name: "the spec in another case", manifests: []string{strings.Replace(after, `"spec":`, `"Spec":`, 1)}, rights: "secrets"},
+		{name: "a role comes along", manifests: []string{after, role}, rights: "secrets *"},
+		{name: "an annotation", manifests: []string{annotated(`{"note":"a"}`)}, rights: "secrets", note: "a"},
+		{name: "the last metadata counts", manifests: []string{strings.Replace(annotated(`{"note":"a"}`), `"spec":`, `"Metadata":{"annotations":{"note":"b"}},"spec":`, 1)},
+			rights: "secrets", note: "b"},
+		{name: "the last name counts", manifests: []string{strings.Replace(after, `"spec":`, `"Metadata":{"name":"other"},"spec":`, 1)}, fault: "is other, want"},
+		{name: "another ClusterServiceVersion", manifests: []string{csvJSON(t, "other", "secrets")}, fault: "is other, want"},
+		{name: "what is installed is gone", manifests: []string{after}, uninstall: true, rights: "secrets"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := &objects{m: map[string]string{at("clusterserviceversions", "shop/etcdoperator.v1"): before, at("installplans", "shop/p"): byImage,
+				"configmaps olm/bundle": unpacked(t, "1", managed, c.manifests...)}}
+			if c.uninstall {
+				delete(store.m, at("clusterserviceversions", "shop/etcdoperator.v1"))
+			}
+			r, err := Read(t.Context(), store, planKey, replacements(t, before))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundle := r.Bundles["etcdoperator.v2"]
+			if c.fault != "" || bundle.Fault != "" {
+				if c.fault == "" || !strings.Contains(bundle.Fault, c.fault) {
+					t.Fatalf("fault %q, want %q", bundle.Fault, c.fault)
+				}
+				return
+			}
+			demands := &olm.Demands{Spec: bundle.Spec, Grants: bundle.Grants}
+			rights, err := demands.ClusterPermissions()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var resources []string
+			for _, r := range rights {
+				resources = append(resources, r["resources"]...)
+			}
+			if got := strings.Join(resources, " "); got != c.rights {
+				t.Errorf("rights to %q, want %q", got, c.rights)
+			}
+			annotations, err := demands.Annotations()
+			if note := annotations["note"]; err != nil || (note == nil) != (c.note == "") || note != nil && *note != c.note {
+				t.Errorf("annotations %v, want note %q, error %v", annotations, c.note, err)
+			}
+			if got := annotations[olm.PropertiesAnnotation]; got == nil || !strings.Contains(*got, "2.0.0") {
+				t.Errorf("the properties are not those of the catalog: %v", got)
+			}
+			if set := r.ByCSV["etcdoperator.v2"]; !c.uninstall && (set.Fault != "" || set.Spec != bundle.Spec.ContentsDigest()) {
+				t.Errorf("the digest is not that of the change (%s)", set.Fault)
+			}
+			if fault := r.ByCSV["etcdoperator.v2"].Fault; c.uninstall != strings.Contains(fault, "names it as installed") {
+				t.Errorf("the fault of the change is %q", fault)
+			}
+		})
+	}
+}
+
+// TestP4MissingRight: the reason names the values of the chart.
+func TestP4MissingRight(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.store.fail(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "bundle", errors.New("no right")))
+		f.Get(f.plan, f.csvs)
+		f.seen()
+		bundle := f.Get(f.plan, f.csvs).Bundles["etcdoperator.v2"]
+		for _, value := range []string{rules.GrantContents.Value(), rules.CatalogNamespacesValue, `configmaps "bundle" is forbidden`} {
+			if !strings.Contains(bundle.Fault, value) {
+				t.Errorf("fault %q, want %q in it", bundle.Fault, value)
+			}
+		}
+	})
 }
 
 // TestReadHostileNames reads no other object than a definition, whatever its name is.

@@ -11,12 +11,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for plans.
-func Watch(client metadata.Interface) func(context.Context, func(string, metav1.Object)) {
+// Watch returns a function for Options.Watch that watches the metadata of the objects: their contents are read only for plans. ConfigMaps are
+// watched in namespaces, each by a watch of its own; nil stands for all.
+func Watch(client metadata.Interface, namespaces []string) func(context.Context, func(string, metav1.Object)) {
 	return func(ctx context.Context, changed func(string, metav1.Object)) {
 		var running sync.WaitGroup
-		for resource, selector := range map[schema.GroupVersionResource]string{configMaps: labelManaged + "=true", definitions: ""} {
-			informer := metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, nil,
+		watch := func(resource schema.GroupVersionResource, namespace, selector string) {
+			informer := metadatainformer.NewFilteredMetadataInformer(client, resource, namespace, 0, nil,
 				func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
 			note := func(object any) {
 				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -32,6 +33,13 @@ func Watch(client metadata.Interface) func(context.Context, func(string, metav1.
 				}
 			}})
 			running.Go(func() { informer.RunWithContext(ctx) })
+		}
+		watch(definitions, metav1.NamespaceAll, "")
+		if namespaces == nil {
+			namespaces = []string{metav1.NamespaceAll}
+		}
+		for _, namespace := range namespaces {
+			watch(configMaps, namespace, labelManaged+"=true")
 		}
 		running.Wait()
 	}

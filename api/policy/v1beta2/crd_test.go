@@ -3,6 +3,7 @@ package v1beta2_test
 import (
 	"reflect"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/blang/semver/v4"
@@ -71,10 +72,13 @@ func TestPrinterColumns(t *testing.T) {
 // Notes to readers of the Go code stand below three dashes, and must not leak into what users read.
 var internalNote = regexp.MustCompile(`(?i)\bseed\b|^---|\n---`)
 
+// TestEveryFieldIsExplained wants what kubectl explain prints for every field of the spec and of the status, in each version.
 func TestEveryFieldIsExplained(t *testing.T) {
+	fields := 0
 	var walk func(path string, s *apiextensionsv1.JSONSchemaProps)
 	walk = func(path string, s *apiextensionsv1.JSONSchemaProps) {
-		if s.Description == "" {
+		fields++
+		if strings.TrimSpace(s.Description) == "" {
 			t.Errorf("%s has no description", path)
 		}
 		if internalNote.MatchString(s.Description) {
@@ -86,11 +90,21 @@ func TestEveryFieldIsExplained(t *testing.T) {
 		if s.Items != nil && len(s.Items.Schema.Properties) > 0 {
 			walk(path+"[]", s.Items.Schema)
 		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+			for name, property := range s.AdditionalProperties.Schema.Properties {
+				walk(path+".*."+name, &property)
+			}
+		}
 	}
-	root := loadCRD(t).Version.Schema.OpenAPIV3Schema
-	for _, name := range []string{"spec", "status"} {
-		property := root.Properties[name]
-		walk(name, &property)
+	for _, version := range loadCRD(t).V1.Spec.Versions {
+		fields = 0
+		for _, name := range []string{"spec", "status"} {
+			property := version.Schema.OpenAPIV3Schema.Properties[name]
+			walk(version.Name+" "+name, &property)
+		}
+		if fields < 40 {
+			t.Errorf("%s has no more than %d fields", version.Name, fields)
+		}
 	}
 }
 

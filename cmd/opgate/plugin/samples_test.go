@@ -78,31 +78,50 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": items})
 }
 
-// serve returns a kubeconfig of a server with the objects of a file.
-func serve(t *testing.T, file string) (kubeconfig string, objects []*unstructured.Unstructured) {
+// documents returns the objects of a file.
+func documents(t *testing.T, file string) (objects []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
 			t.Fatal(err)
 		}
 		if u.Object != nil {
-			s.objects = append(s.objects, u)
+			objects = append(objects, u)
 		}
 	}
+	return objects
+}
+
+// start starts a server and returns a kubeconfig of it.
+func start(t *testing.T, s *server) (kubeconfig string) {
+	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	config := fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, srv.URL)
-	if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+	return kubeconfigOf(t, srv.URL)
+}
+
+// kubeconfigOf writes a kubeconfig of a server.
+func kubeconfigOf(t *testing.T, url string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "kubeconfig")
+	config := fmt.Sprintf(`{"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],`+
+		`"current-context":"c"}`, url)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return kubeconfig, s.objects
+	return file
+}
+
+// serve returns a kubeconfig of a server with the objects of a file.
+func serve(t *testing.T, file string) (kubeconfig string, objects []*unstructured.Unstructured) {
+	t.Helper()
+	objects = documents(t, file)
+	return start(t, &server{objects: objects}), objects
 }
 
 // run runs a command, and returns what it prints and its exit code.

@@ -42,7 +42,7 @@ import (
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, policyVersions <-chan string, store *snapshot.Store, recorder *panics.Recorder, reported *events.Recorder, key func() []byte, user func() string, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, policyVersions <-chan string, store *snapshot.Store, recorder *panics.Recorder, reported *events.Recorder, key func() []byte, user func() string, grants rules.Grants, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
 	var (
 		feed     *snapshot.Feed
 		resolver *resolve.Resolver
@@ -64,7 +64,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	}
 	records := escape.NewRecords(lease, log.WithName("escapes"))
 	constraintController, err := constraints.New(constraints.Options{Store: store, Metrics: constraints.NewMetrics(metrics.Registry, named), Writes: writes,
-		Escaped: records.ByConstraint, Log: log.WithName("constraints"), Now: time.Now})
+		Escaped: records.ByConstraint, Grants: grants, Log: log.WithName("constraints"), Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +101,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	resolver, err = resolve.New(resolve.Options{Config: config, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
+	resolver, err = resolve.New(resolve.Options{Config: config, Namespace: o.Namespace, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
@@ -110,20 +110,27 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	changes := contents.New(contents.Options{Source: streams, Watch: contents.Watch(objects), Panics: recorder, Log: log.WithName("contents"), Now: time.Now,
+	changes := contents.New(contents.Options{Source: streams, Watch: contents.Watch(objects, o.CatalogNamespaces), Panics: recorder, Log: log.WithName("contents"), Now: time.Now,
 		Changed: func(namespace string) { feed.ContentsChanged(namespace) }})
+	var omitted []*snapshot.Kind
+	if grants.Missing(rules.GrantDeployments) != "" {
+		omitted = append(omitted, snapshot.Deployments)
+	}
 	feed = snapshot.NewFeed(snapshot.FeedOptions{
 		Client: streams, Store: store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Changes: changes.Get, Panics: recorder,
 		Log: log.WithName("snapshot"), Now: time.Now, Interrupted: versions.Refresh,
-		PolicyVersions: policyVersions,
+		PolicyVersions: policyVersions, CatalogNamespaces: o.CatalogNamespaces, Omitted: omitted,
 	})
 	runnables := []ctrlmanager.Runnable{catalogs, changes, resolver, feed, versions}
 	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)
+	var controllers []manager.Controller
+	lead := func() {} // the backstop needs none of the kinds that only the leader reads
 	if o.BackgroundLoop {
+		lead = feed.Lead
 		if !o.externalDefinition() { // else the owner of the definition acts on policies
 			loop, err = operatorpolicy.New(operatorpolicy.Options{
 				Store: store, Packages: catalogs, Metrics: policyMetrics, Writes: writes, Events: reported, Escaped: records.ByPolicy, Identity: identity,
-				Ungoverned: rules.UngovernedMode(o.Ungoverned), HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
+				Ungoverned: rules.UngovernedMode(o.Ungoverned), Grants: grants, HistoryLength: o.StatusHistoryLength, Log: log.WithName("loop"), Now: time.Now,
 			})
 			if err != nil {
 				return nil, nil, err
@@ -134,10 +141,10 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		if err != nil {
 			return nil, nil, err
 		}
-		controllers := []manager.Controller{constraintController, escapes, held, compared}
 		if loop != nil {
-			controllers = append([]manager.Controller{loop}, controllers...)
+			controllers = append(controllers, loop)
 		}
+		controllers = append(controllers, constraintController, escapes, compared)
 		if o.Reports {
 			reports, err := report.New(report.Options{Store: store, Writes: writes, Log: log.WithName("reports"), Now: time.Now})
 			if err != nil {
@@ -147,7 +154,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		}
 		if o.Ordering {
 			ordered, err := policycontroller.New(policycontroller.Options{
-				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, ExcludedNamespaces: unjudged, Key: key,
+				Store: store, PendingGuards: dependency.PendingGuards(o.PendingGuards), Gatekeeper: o.GatekeeperTemplates, Grants: grants, ExcludedNamespaces: unjudged, Key: key,
 				Metrics: policycontroller.NewMetrics(metrics.Registry), Writes: writes, Identity: identity, Log: log.WithName("ordering"), Now: time.Now,
 			})
 			if err != nil {
@@ -155,7 +162,12 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 			}
 			controllers = append(controllers, ordered)
 		}
-		leader, err := manager.New(manager.Options{Config: config, Store: store, Lease: lease, Identity: identity, Lead: feed.Lead,
+	}
+	if mode := backstop.Mode(o.Backstop); mode != backstop.Compiled && (o.BackgroundLoop || mode != backstop.Off) { // with the loop, off deletes what was written before
+		controllers = append(controllers, held)
+	}
+	if len(controllers) > 0 {
+		leader, err := manager.New(manager.Options{Config: config, Store: store, Lease: lease, Identity: identity, Lead: lead,
 			Metrics: leaderMetrics, Controllers: controllers, Log: log.WithName("loop")})
 		if err != nil {
 			return nil, nil, err

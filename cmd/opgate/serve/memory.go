@@ -3,9 +3,7 @@ package serve
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 )
 
@@ -21,12 +19,18 @@ const (
 	gcGrowth = 16 << 20
 )
 
+// ballast is never read or written, so it is memory for the collector and none for the kernel: gcPercent of it is gcGrowth. A percentage that
+// is set anew after each collection would do the same at rest, and let the heap of a small process triple while many large requests arrive
+// at once, before it is set again (threat G18).
+var ballast []byte
+
 // limitMemory sets how often the runtime collects, unless GOGC does, and its soft memory limit, so that it collects before the process
 // is OOM-killed. The runtime does not count all that the kernel does, so it gets nine tenths of the limit. GOMEMLIMIT, which the runtime
 // reads itself, wins.
 func limitMemory() error {
 	if os.Getenv("GOGC") == "" {
-		pace()
+		ballast = make([]byte, gcGrowth*100/gcPercent)
+		debug.SetGCPercent(gcPercent)
 	}
 	text := os.Getenv(memoryLimitVariable)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
@@ -39,16 +43,3 @@ func limitMemory() error {
 	debug.SetMemoryLimit(limit / 10 * 9)
 	return nil
 }
-
-// pace sets how much the heap grows until the next collection, and again after each.
-func pace() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	debug.SetGCPercent(growthPercent(float64(live[0].Value.Uint64())))
-	// The collector finds that there is no use for it, and calls pace.
-	type cycle struct{ _ *byte }
-	runtime.AddCleanup(&cycle{}, func(struct{}) { pace() }, struct{}{})
-}
-
-// growthPercent is how much a heap with so many bytes in use grows, relative to these.
-func growthPercent(live float64) int { return int(max(gcPercent, gcGrowth*100/max(live, 1<<20))) }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"testing"
 )
@@ -36,23 +37,23 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// TestGrowthPercent: the heap grows by half, and by 16 MiB at least.
-func TestGrowthPercent(t *testing.T) {
-	for live, want := range map[float64]int{0: 1600, 8 << 20: 200, 64 << 20: 50, 1 << 30: 50} {
-		if got := growthPercent(live); got != want {
-			t.Errorf("%.0f bytes in use: the heap grows by %d%%, want %d%%", live, got, want)
-		}
-	}
-}
-
-// TestPace: after a collection the heap grows as what is in use then demands.
-func TestPace(t *testing.T) {
+// TestGrowth: the heap grows by half of what is in use, and by 16 MiB at least, whatever it was before.
+func TestGrowth(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	pace()
-	kept := make([]byte, 256<<20)
-	for debug.SetGCPercent(-1) != gcPercent { // it returns the value that it replaces
-		runtime.GC()
-		runtime.Gosched()
+	defer func() { ballast = nil }()
+	t.Setenv("GOGC", "")
+	if err := limitMemory(); err != nil {
+		t.Fatal(err)
 	}
-	runtime.KeepAlive(kept)
+	for _, kept := range [][]byte{nil, make([]byte, 128<<20), nil} {
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(sample)
+		live, goal := sample[0].Value.Uint64(), sample[1].Value.Uint64()
+		most := live + live*gcPercent/100 + 4<<20 // stacks and globals count as well
+		if goal < live+gcGrowth || goal > most {
+			t.Errorf("%d MiB in use: the heap grows to %d MiB, want %d to %d", live>>20, goal>>20, (live+gcGrowth)>>20, most>>20)
+		}
+		runtime.KeepAlive(kept)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,7 +61,7 @@ type Options struct {
 	ApprovalMode string
 	// OperatorPolicyDefinition is managed or external.
 	OperatorPolicyDefinition string
-	// Backstop is off, audit or enforce.
+	// Backstop is off, compiled, audit or enforce.
 	Backstop string
 	// BackgroundLoop runs the loop that approves plans, enforces policies and writes their status.
 	BackgroundLoop bool
@@ -90,6 +91,10 @@ type Options struct {
 	// DrainTimeout is how much longer, at most, it waits for the API server to close its connections. An API
 	// server closes those that it has not used for 90 seconds.
 	DrainTimeout time.Duration
+	// Rights are the rights that the installation grants, of those that it may withhold; see rules.Grants. Default: all.
+	Rights []string
+	// CatalogNamespaces are those in which ConfigMaps and pods of catalogs are read. Default: all.
+	CatalogNamespaces []string
 	// LogLevel is debug, info or error; LogFormat is json or console.
 	LogLevel, LogFormat string
 }
@@ -132,7 +137,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.OperatorPolicyDefinition, "operator-policy-definition", managedDefinition,
 		"who owns the definition of OperatorPolicy: managed (Opgate) or external (it is read as it is)")
 	flags.StringVar(&o.Backstop, "backstop", string(backstop.Off),
-		"what the API server does by itself, without Opgate: off, audit or enforce (writes admission policies)")
+		"what the API server does by itself: off, compiled (applied by others), audit or enforce (written by Opgate)")
 	flags.BoolVar(&o.BackgroundLoop, "background-loop", true,
 		"approve InstallPlans, enforce policies and write status (also --enable-operator-policy)")
 	flags.StringVar(&o.Namespace, "namespace", "opgate-system", "namespace of Opgate, its Leases and its Secrets")
@@ -158,6 +163,10 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"time to serve after SIGTERM, while /readyz fails, and after the last new connection")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second,
 		"time to wait after --drain-delay for the API server to close idle connections")
+	flags.StringArrayVar(&o.Rights, "right", nil,
+		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
+	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
+		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals) or error")
 	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -205,11 +214,8 @@ func (o *Options) Validate() error {
 	case o.externalDefinition() && o.Ordering:
 		bad("operator-policy-definition", "%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well", o.OperatorPolicyDefinition)
 	}
-	switch mode := backstop.Mode(o.Backstop); {
-	case mode != backstop.Off && mode != backstop.Audit && mode != backstop.Enforce:
-		bad("backstop", "%q is not one of %q, %q, %q", o.Backstop, backstop.Off, backstop.Audit, backstop.Enforce)
-	case mode != backstop.Off && !o.BackgroundLoop:
-		bad("backstop", "%q needs --background-loop: the leader writes the admission policies", o.Backstop)
+	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit, backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
+		bad("backstop", "%q is not one of %q", o.Backstop, modes)
 	}
 	if o.Reports && !o.BackgroundLoop {
 		bad("reports", "needs --background-loop: the leader writes the Reports")
@@ -228,10 +234,15 @@ func (o *Options) Validate() error {
 			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
 		}
 	}
-	for _, name := range o.ExcludedNamespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			bad("excluded-namespace", "%q is not the name of a namespace: %s", name, problems[0])
+	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces, "catalog-namespace": o.CatalogNamespaces} {
+		for _, name := range names {
+			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+				bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
+			}
 		}
+	}
+	if _, err := o.grants(); err != nil {
+		bad("right", "%w", err)
 	}
 	if o.Namespace == "" {
 		bad("namespace", "name the one that Opgate lives in")
@@ -252,6 +263,14 @@ func (o *Options) Validate() error {
 		bad("log-format", "%q is not one of json, console", o.LogFormat)
 	}
 	return errors.Join(errs...)
+}
+
+// grants returns what the installation withholds.
+func (o *Options) grants() (rules.Grants, error) {
+	if len(o.Rights) == 0 {
+		return rules.Grants{Catalogs: o.CatalogNamespaces}, nil
+	}
+	return rules.NewGrants(o.Rights, o.CatalogNamespaces)
 }
 
 // olmAccount returns the account that OLM runs as. There is no default: an account that does not exist on this cluster belongs

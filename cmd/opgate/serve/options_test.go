@@ -26,7 +26,7 @@ func parsedAlone(t *testing.T, args ...string) Options {
 }
 
 func TestValidate(t *testing.T) {
-	for _, line := range []string{"", "--self-signed", "--register=a --webhooks-owned-by-namespace=false", "--backstop=enforce", "--reports", "--backstop=off --background-loop=false", "--operator-policy-definition=external --ordering=false", "--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
+	for _, line := range []string{"", "--self-signed", "--register=a --webhooks-owned-by-namespace=false", "--backstop=enforce", "--reports", "--backstop=off --background-loop=false", "--backstop=enforce --background-loop=false", "--operator-policy-definition=external --ordering=false", "--tls-cert-file=a --tls-key-file=b", "--ca-lifetime=1m --certificate-lifetime=15s --ca-overlap=1s"} {
 		if o := parsed(t, strings.Fields(line)...); o.Validate() != nil {
 			t.Errorf("%q is refused: %v", line, o.Validate())
 		}
@@ -45,7 +45,6 @@ func TestValidate(t *testing.T) {
 		"--operator-policy-definition=theirs":                        {"--operator-policy-definition", `"theirs"`, `"external"`},
 		"--operator-policy-definition=external":                      {"--operator-policy-definition", "--ordering=false"},
 		"--self-signed --backstop=on":                                {"--backstop", `"on"`, `"enforce"`},
-		"--self-signed --backstop=audit --background-loop=false":     {"--backstop", "--background-loop"},
 		"--self-signed --reports --background-loop=false":            {"--reports", "--background-loop"},
 		"--self-signed --register=a":                                 {"--register", "--webhooks-owned-by-namespace"},
 		"--self-signed --client-cn=kube-apiserver":                   {"--client-cn", "--client-ca-file"},

@@ -151,7 +151,11 @@ func addGate(
 	if err != nil {
 		return err
 	}
-	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, events, key.Key, self.Username, o, log)
+	grants, err := o.grants()
+	if err != nil {
+		return err
+	}
+	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, events, key.Key, self.Username, grants, o, log)
 	if err != nil {
 		return err
 	}
@@ -169,6 +173,7 @@ func addGate(
 		Identity:      self.Username,
 		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
+		Grants:        grants,
 		Events:        events,
 		Log:           log.WithName("admission"),
 		Now:           time.Now,

@@ -39,6 +39,7 @@ const (
 	ReasonInvalid         = "Invalid"
 	ReasonInvalidSelector = "InvalidSelector"
 	ReasonNoProperties    = "NoProperties"
+	ReasonNotGranted      = "NotGranted"
 	ReasonNotSelected     = "NotSelected"
 	ReasonTooLarge        = "TooLarge"
 )

@@ -161,9 +161,12 @@ func (e *evaluation) musthave() Outcome {
 		return e.existing(existing)
 	}
 	var out Outcome
+	nowhere := !e.NamespaceExists && e.Grants.Missing(rules.GrantNamespaces) != "" // nothing can be created in a namespace that does not exist
 	add := func(f Finding, actions []Action) {
 		out.Findings = append(out.Findings, f)
-		out.Actions = append(out.Actions, actions...)
+		if !nowhere {
+			out.Actions = append(out.Actions, actions...)
+		}
 	}
 	add(e.operatorNamespace())
 	group, actions, usable := e.operatorGroup()
@@ -194,6 +197,10 @@ func (e *evaluation) operatorNamespace() (Finding, []Action) {
 		Message: "the operator namespace " + text.Quote(e.wanted.namespace) + " does not exist"}
 	if !e.enforced {
 		f.Message += notCreated
+		return f, nil
+	}
+	if missing := e.Grants.Missing(rules.GrantNamespaces); missing != "" {
+		f.Message += ": " + missing
 		return f, nil
 	}
 	return f, []Action{{

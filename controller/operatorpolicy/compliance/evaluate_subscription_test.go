@@ -358,21 +358,43 @@ func TestEvaluateIntervention(t *testing.T) {
 	}
 }
 
-func TestFailedForGone(t *testing.T) {
+func TestFailureOutdated(t *testing.T) {
 	const gone = "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"
+	present := strings.ReplaceAll(gone, "1.1.0", "1.2.0")
 	installed := []CSV{{Object: Object{Name: "etcd.v1.2.0"}}}
 	for name, c := range map[string]struct {
 		condition SubscriptionCondition
+		current   string
 		want      bool
 	}{
-		"it is gone":           {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: gone}, true},
-		"it is there":          {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: strings.ReplaceAll(gone, "1.1.0", "1.2.0")}, false},
-		"another cause":        {SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"}, false},
-		"the condition passed": {SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone}, false},
-		"another condition":    {SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone}, false},
+		"it is gone": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: gone},
+			want:      true,
+		},
+		"it is installed": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+		},
+		"it is linked by now": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+			current:   "etcd.v1.2.0",
+			want:      true,
+		},
+		"another one is linked": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+			current:   "etcd.v1.3.0",
+		},
+		"another cause": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"},
+		},
+		"the condition passed": {
+			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone},
+		},
+		"another condition": {
+			condition: SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone},
+		},
 	} {
-		s := Subscription{Conditions: []SubscriptionCondition{c.condition}}
-		if got := s.FailedForGone(installed); got != c.want {
+		s := Subscription{CurrentCSV: c.current, Conditions: []SubscriptionCondition{c.condition}}
+		if got := s.FailureOutdated(installed); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}

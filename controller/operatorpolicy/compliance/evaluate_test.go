@@ -424,6 +424,18 @@ func TestEvaluateValidity(t *testing.T) {
 			done:    []string{"ValidPolicySpec True PolicyValidated", "OperatorGroupCompliant True OperatorGroupCreated", "SubscriptionCompliant True SubscriptionCreated"},
 		},
 		{
+			name:  "G25 without the right an enforced policy makes nothing where the namespace is missing",
+			given: []given{enforced, func(in *Input) { in.NamespaceExists = false }, granted()},
+			want:  map[string]string{TypeValidPolicySpec: "False InvalidPolicySpec", TypeOperatorGroup: "False OperatorGroupMissing", TypeSubscription: "False SubscriptionMissing"},
+			says:  map[string]string{TypeValidPolicySpec: `the operator namespace "shop" does not exist: opgate may not create namespaces here: chart value rights.namespaces grants it`},
+		},
+		{
+			name:  "G25 without the right the health of Deployments is not known",
+			given: []given{running, granted()},
+			want:  map[string]string{TypeDeployment: "True NoRelevantDeployments"},
+			says:  map[string]string{TypeDeployment: "the health of Deployments is not known: opgate may not read Deployments here: chart value rights.deployments grants it"},
+		},
+		{
 			name: "16.1 a mustnothave policy needs no namespace",
 			given: []given{func(in *Input) {
 				in.NamespaceExists = false
@@ -466,4 +478,9 @@ func TestEvaluateInvalidKeepsRelated(t *testing.T) {
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kept))); diff != "" {
 		t.Errorf("kinds kept (-want +got):\n%s", diff)
 	}
+}
+
+// granted withholds all rights but those that are named.
+func granted(rights ...string) given {
+	return func(in *Input) { in.Grants, _ = rules.NewGrants(rights, nil) }
 }

@@ -83,11 +83,11 @@ func (s *Subscription) unreferenced() []string {
 	return names
 }
 
-// FailedForGone reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone. OLM v0.42 may resolve while it
-// deletes a replaced one, and does not resolve again when that is gone.
-func (s *Subscription) FailedForGone(csvs []CSV) bool {
+// FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or that the Subscription
+// refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a new one, and neither resolves again.
+func (s *Subscription) FailureOutdated(csvs []CSV) bool {
 	return slices.ContainsFunc(s.unreferenced(), func(name string) bool {
-		return !slices.ContainsFunc(csvs, func(c CSV) bool { return c.Name == name })
+		return name == s.CurrentCSV || !slices.ContainsFunc(csvs, func(c CSV) bool { return c.Name == name })
 	})
 }
 

@@ -25,6 +25,8 @@ type Input struct {
 	// Cluster names the cluster in related objects. It may be empty.
 	Cluster string
 
+	// Grants are the rights that the installation withholds.
+	Grants rules.Grants
 	// NamespaceExists reports whether the namespace of the operator exists.
 	NamespaceExists bool
 	// Namespace is the snapshot that admission judges by; its plans are the ones evaluated here.

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -190,7 +191,8 @@ func (s *scope) judgeCSVs() []item {
 // alone is no evidence that it is the operator's: OLM also sets it on existing definitions that an
 // operator lists as owned (threat O19).
 func (s *scope) judgeCRDs() []item {
-	keep := keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions")
+	keep := cmp.Or(keptIf(s.Policy.Spec.RemovalBehavior.CustomResourceDefinitions != policyv1beta2.RemovalDelete, "customResourceDefinitions"),
+		s.Grants.Missing(rules.GrantDefinitions))
 	var items []item
 	for _, crd := range s.CRDs {
 		next := newItem(crd, keep)

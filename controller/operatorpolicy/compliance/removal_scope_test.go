@@ -343,3 +343,18 @@ func TestRemovalOfPlans(t *testing.T) {
 		}
 	})
 }
+
+// TestG25DefinitionsStay: without the right to delete definitions they are kept, and the status names the value that grants it.
+func TestG25DefinitionsStay(t *testing.T) {
+	in := installed(func(s *site) { s.subscriptions, s.csvs, s.plans = nil, nil, nil; deleteAll(s) }, definitionsRecorded).input()
+	granted()(in)
+	out := removal(in)
+	const want = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, since opgate may not delete " +
+		"CustomResourceDefinitions here: chart value rights.definitions grants it"
+	if diff := cmp.Diff(want, short(t, out, TypeCustomResourceDefinition)); diff != "" {
+		t.Error(diff)
+	}
+	if got := deletions(out); strings.Contains(got, "CustomResourceDefinition") {
+		t.Errorf("deletes %q", got)
+	}
+}

@@ -1,0 +1,280 @@
+package operatorpolicy_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/operator-framework/api/crds"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog/cache"
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/catalogs"
+	"github.com/opgate/opgate/controller/operatorpolicy"
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
+	"github.com/opgate/opgate/controller/resolve"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/stream"
+)
+
+// TestReconciler plays the scripts of testdata: the controller reads a snapshot that the feed builds from stored
+// objects, and its writes change these. Scripts play the part of OLM. scripttest documents their commands; what
+// depends on the API server is in those of e2e/loop.
+func TestReconciler(t *testing.T) {
+	complete := schemas(t)
+	testscript.RunT(inBubble{t}, testscript.Params{
+		Dir:             "testdata",
+		ContinueOnError: true,
+		Setup:           func(script *testscript.Env) error { return start(script, complete) },
+		Cmds:            commands(),
+	})
+}
+
+// inBubble runs each script with a clock of its own, which advances when nothing is left to do.
+type inBubble struct{ *testing.T }
+
+// Run runs a script as a subtest.
+func (t inBubble) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) { f(inBubble{t}) })
+	})
+}
+
+// Parallel does nothing: Run has done it.
+func (inBubble) Parallel() {}
+
+// Verbose returns false: only the log of a script that fails is of interest.
+func (inBubble) Verbose() bool { return false }
+
+type playerKey struct{}
+
+// commands are those of the player that start has added to a script.
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	all := map[string]func(*testscript.TestScript, bool, []string){}
+	for name := range (&scripttest.Player{}).Commands() {
+		all[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			ts.Value(playerKey{}).(*scripttest.Player).Commands()[name](ts, neg, args)
+		}
+	}
+	return all
+}
+
+// start starts the controller, and what it reads from, until the script ends.
+func start(script *testscript.Env, complete func(*unstructured.Unstructured)) error {
+	// After all times in scripts that are in the past.
+	time.Sleep(time.Until(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)))
+	objects, mapper := newStorage(complete)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), policyv1beta2.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	user, err := client.New(config(patient{objects}), client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	script.Defer(func() {
+		cancel()
+		running.Wait()
+	})
+	for _, name := range []string{"default", "olm", ownNamespace} {
+		if err := user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	registry := prometheus.NewRegistry()
+	mgr, err := manager.New(config(objects), manager.Options{
+		Scheme:         scheme,
+		Logger:         logr.Discard(),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+	})
+	if err != nil {
+		return err
+	}
+	if err := addTo(mgr, registry); err != nil {
+		return err
+	}
+	running.Go(func() {
+		if err := mgr.Start(ctx); err != nil {
+			panic(err)
+		}
+	})
+	player := &scripttest.Player{
+		Context: ctx,
+		Admin:   user,
+		OLM:     user,
+		Poll:    poll,
+		Now:     time.Now,
+		Scale:   func(d time.Duration) time.Duration { return d },
+		Metrics: func(context.Context) (string, error) {
+			page, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, request)
+			return page.Body.String(), nil
+		},
+	}
+	script.Values[playerKey{}] = player
+	return player.Setup(script)
+}
+
+// ownNamespace is Opgate's.
+const ownNamespace = "opgate-system"
+
+// config returns the configuration of a client with a transport.
+func config(transport http.RoundTripper) *rest.Config {
+	return &rest.Config{
+		Host:          "http://storage",
+		Transport:     transport,
+		QPS:           -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}
+}
+
+// patient is the transport of scripts: after each write it waits until nothing is left to do, since the watches of two
+// kinds have no order.
+type patient struct{ *storage }
+
+// RoundTrip answers a request.
+func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := p.storage.RoundTrip(r)
+	if r.Method != http.MethodGet {
+		synctest.Wait()
+	}
+	return response, err
+}
+
+// addTo adds the controller, and what `opgate serve` runs beside it for policies, to a manager.
+func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
+	objects, err := dynamic.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	streams, err := stream.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	var (
+		feed     *snapshot.Feed
+		resolver *resolve.Resolver
+		loop     *operatorpolicy.Controller
+		store    = &snapshot.Store{}
+		writes   = apply.NewMetrics(registry)
+	)
+	packages := cache.New(cache.Options{Client: objects, Now: time.Now, Changed: func(pkg string) {
+		feed.PackageChanged(pkg)
+		resolver.PackageChanged(pkg)
+		loop.PackageChanged(pkg)
+	}})
+	resolver, err = resolve.New(resolve.Options{Config: mgr.GetConfig(), Packages: packages,
+		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
+	if err != nil {
+		return err
+	}
+	feed = snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
+		Completer: resolver, Packages: packages, Log: logr.Discard(), Now: time.Now})
+	feed.SetCluster(constraint.Cluster{Version: "1.37.2"})
+	feed.Lead()
+	loop, err = operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
+		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: ticking()})
+	if err != nil {
+		return err
+	}
+	compared, err := catalogs.New(catalogs.Options{Store: store, Client: streams, Namespace: ownNamespace, Writes: writes,
+		Log: logr.Discard(), Now: time.Now})
+	if err != nil {
+		return err
+	}
+	for _, r := range []manager.Runnable{packages, resolver, feed} {
+		if err := mgr.Add(r); err != nil {
+			return err
+		}
+	}
+	return errors.Join(loop.AddTo(mgr), compared.AddTo(mgr))
+}
+
+// ticking returns a clock that shows no time twice, as real ones: that of the bubble stands still while something is
+// done, and events are named after it.
+func ticking() func() time.Time {
+	var ticks atomic.Int64
+	return func() time.Time { return time.Now().Add(time.Duration(ticks.Add(1))) }
+}
+
+// poll checks when nothing is left to do, and then advances the clock.
+func poll(ctx context.Context, check func(context.Context) (bool, error)) error {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		synctest.Wait()
+		if done, err := check(ctx); done || err != nil {
+			return err
+		}
+	}
+	return context.DeadlineExceeded
+}
+
+// schemas returns a function that removes unknown fields and sets defaults, by the schemas of the definitions that
+// Opgate and OLM ship.
+func schemas(t *testing.T) func(*unstructured.Unstructured) {
+	t.Helper()
+	data, err := os.ReadFile("../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(data, policies); err != nil {
+		t.Fatal(err)
+	}
+	all := map[schema.GroupVersionKind]*structuralschema.Structural{}
+	convert := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps
+	for _, d := range []*apiextensionsv1.CustomResourceDefinition{policies, crds.CatalogSource(),
+		crds.ClusterServiceVersion(), crds.InstallPlan(), crds.OperatorCondition(), crds.OperatorGroup(), crds.Subscription()} {
+		for _, version := range d.Spec.Versions {
+			written, internal := version.Schema.OpenAPIV3Schema, &apiextensions.JSONSchemaProps{}
+			if err := convert(written, internal, nil); err != nil {
+				t.Fatal(err)
+			}
+			structural, err := structuralschema.NewStructural(internal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[schema.GroupVersionKind{Group: d.Spec.Group, Version: version.Name, Kind: d.Spec.Names.Kind}] = structural
+		}
+	}
+	return func(u *unstructured.Unstructured) {
+		if structural := all[u.GroupVersionKind()]; structural != nil {
+			pruning.Prune(u.Object, structural, true)
+			defaulting.Default(u.Object, structural)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package backstop_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// scenarioDir holds the scenario files, which package admission and the tests on a real API server play as well.
+const scenarioDir = "../../e2e/scenarios"
+
+var update = flag.Bool("update", false, "write what the API server answers by itself into the scenarios; read the diff before you keep it")
+
+// TestScenarios plays the write of every scenario through what the policies in it compile to.
+func TestScenarios(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{Kubernetes: "${KUBERNETES}", OpenShift: "${OPENSHIFT}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One table for all: it takes as long to compile as that of one scenario.
+	apart := make([]*scenario.Scenario, len(scenarios))
+	var existing []*unstructured.Unstructured
+	for i, s := range scenarios {
+		if apart[i], err = s.Apart(suffix(i)); err != nil {
+			t.Fatal(err)
+		}
+		existing = slices.Concat(existing, apart[i].Cluster, apart[i].Policies)
+	}
+	in := backstop.Input{OLM: []string{olmUser}, Opgate: opgateUser, Features: everything, Accounts: map[string][]string{}}
+	for ns := range snapshotOf(t, existing).All() {
+		in.Policies = append(in.Policies, ns.Policies()...)
+		if accounts := ns.StepAccounts(); len(ns.Policies()) > 0 && len(accounts) > 0 {
+			in.Accounts[ns.Name()] = accounts
+		}
+	}
+	objects := compile(t, in)
+	if len(objects.Left) > 0 {
+		t.Fatalf("the table lacks a part of %q", objects.Left)
+	}
+	server := newAPIServer(t, objects)
+	for i, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			got := strings.ReplaceAll(answerTo(t, server, apart[i]), suffix(i), "")
+			if *update {
+				rewrite(t, s, got)
+				return
+			}
+			if got != s.Backstop {
+				t.Errorf("the API server answers by itself\n%s\nwant\n%s", got, s.Backstop)
+			}
+		})
+	}
+}
+
+// TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate is asked.
+func TestRefusalsWithoutTrace(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/backstop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## What leaves no trace\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rule := regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
+	refused := 0
+	for _, s := range scenarios {
+		for _, match := range rule.FindAllStringSubmatch(s.Backstop, -1) {
+			refused++
+			if !strings.Contains(section, "`"+match[1]+"`") {
+				t.Errorf("%s: docs/backstop.md does not name %s", s.Name, match[1])
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no scenario is refused")
+	}
+}
+
+// suffix makes names of namespaces those of one scenario.
+func suffix(number int) string { return fmt.Sprintf("-%03d", number) }
+
+// answerTo is what the file backstop of a scenario has to have.
+func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
+	t.Helper()
+	old, object, err := s.Written(slices.Concat(s.Cluster, s.Policies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := map[string]string{"InstallPlan": "installplans", "Subscription": "subscriptions", "ClusterServiceVersion": "clusterserviceversions"}
+	w := write{resource: resources[object.GetKind()], user: s.User, object: object.Object}
+	if old != nil {
+		w.old = old.Object
+	}
+	switch {
+	case w.resource == "", s.Verb == "replace-status" && w.resource != "installplans":
+		return "" // it is not matched
+	case s.Verb == "replace-status":
+		w.resource += "/status"
+	}
+	switch s.User {
+	case "olm":
+		w.user, w.rights = olmUser, []string{escalate}
+	case "admin":
+		w.rights = []string{escalate}
+		for _, p := range s.Policies {
+			w.rights = append(w.rights, "override operatorpolicies "+p.GetNamespace()+"/"+p.GetName())
+		}
+	}
+	stored := ""
+	if w.resource == "subscriptions" {
+		before, _, _ := unstructured.NestedString(object.Object, "spec", "installPlanApproval")
+		if approval := server.mutate(t, w); approval != before {
+			object = object.DeepCopy()
+			if err := unstructured.SetNestedField(object.Object, approval, "spec", "installPlanApproval"); err != nil {
+				t.Fatal(err)
+			}
+			w.object, stored = object.Object, approval
+		}
+	}
+	got := server.judge(t, w)
+	if len(got.failed) > 0 {
+		t.Fatalf("an expression fails: %q", got.failed)
+	}
+	if len(got.refused) == 0 {
+		return stored
+	}
+	text, found := strings.CutSuffix(got.refused[0], "; "+scenario.HeldByBackstop)
+	if !found || len(got.refused) > 1 {
+		t.Fatalf("the refusal is %q", got.refused)
+	}
+	return text
+}
+
+// snapshotOf is the snapshot of some objects.
+func snapshotOf(t *testing.T, objects []*unstructured.Unstructured) *snapshot.Snapshot {
+	t.Helper()
+	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
+	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups}
+	var all []*snapshot.Object
+	for _, u := range objects {
+		if i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() }); i >= 0 {
+			all = append(all, reader.Read(kinds[i], []byte(compact(u.Object))))
+		}
+	}
+	builder := snapshot.Builder{}
+	return builder.Put(time.Time{}, all...)
+}
+
+// rewrite puts what the API server answers by itself into the file of a scenario.
+func rewrite(t *testing.T, s *scenario.Scenario, answer string) {
+	t.Helper()
+	path := filepath.Join(scenarioDir, s.Name+".txtar")
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == "backstop" })
+	if answer != "" {
+		archive.Files = append(archive.Files, txtar.File{Name: "backstop", Data: []byte(answer + "\n")})
+	}
+	if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
