@@ -199,6 +199,35 @@ false, and --reuse-values from a release without this value has none.
 {{- ternary (.Values.policy.backstop | default "off") "off" .Values.policy.backgroundLoop.enabled }}
 {{- end }}
 
+{{/* The rights that the release grants, of those that it may withhold, as flag --right names them: a list as JSON. */}}
+{{- define "opgate.rights" -}}
+{{- $rights := list }}
+{{- if .Values.policy.consent.enabled }}{{ $rights = append $rights "contents" }}{{ end }}
+{{- if .Values.policy.backgroundLoop.enabled }}
+{{- range $value, $granted := .Values.rights }}
+{{- if and $granted (or $.Values.ordering.enabled (ne $value "configurationPolicies")) }}{{ $rights = append $rights (kebabcase $value) }}{{ end }}
+{{- end }}
+{{- end }}
+{{- toJson $rights }}
+{{- end }}
+
+{{/*
+The namespaces of catalogs, as a list in JSON; "*" alone for all. By default that in which OLM looks for catalogs that serve every namespace:
+its own, or OpenShift's, also where OLM runs outside of the cluster.
+*/}}
+{{- define "opgate.catalogNamespaces" -}}
+{{- $olm := include "opgate.olm" . | fromYaml }}
+{{- $namespace := "openshift-marketplace" }}
+{{- if and $olm.account $olm.identity }}{{/* helm lint goes on after fail */}}
+{{- $namespace = index (splitList ":" $olm.identity) 2 | replace "openshift-operator-lifecycle-manager" $namespace }}
+{{- end }}
+{{- $namespaces := .Values.olm.catalogNamespaces | default (list $namespace) }}
+{{- if and (has "*" $namespaces) (gt (len $namespaces) 1) }}
+{{- fail "olm.catalogNamespaces: \"*\" stands for all namespaces, so name no others" }}
+{{- end }}
+{{- toJson $namespaces }}
+{{- end }}
+
 {{/* What endpoints of a ServiceMonitor and a PodMonitor have in common, of the list of root and values. */}}
 {{- define "opgate.endpoint" -}}
 {{- $root := index . 0 }}
