@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -29,7 +30,7 @@ func auditLog(dir string) string { return filepath.Join(dir, "audit.log") }
 type Request struct {
 	// Received is when the API server got it.
 	Received time.Time `json:"requestReceivedTimestamp"`
-	// Verb is that of RBAC, such as "update"; URI is the request's own.
+	// Verb is that of RBAC, such as "update", or "impersonate" with the account as Object; URI is the request's own.
 	Verb string `json:"verb"`
 	URI  string `json:"requestURI"`
 	// UserAgent is the client's program, with the component where it has one.
@@ -83,6 +84,9 @@ func readRequests(log io.Reader, user string, from, to time.Time) ([]Request, er
 			User struct {
 				Username string `json:"username"`
 			} `json:"user"`
+			Impersonated struct {
+				Username string `json:"username"`
+			} `json:"impersonatedUser"`
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, err
@@ -94,6 +98,12 @@ func readRequests(log io.Reader, user string, from, to time.Time) ([]Request, er
 			continue
 		}
 		seen[event.ID] = true
+		// The request itself needs the rights of the impersonated account.
+		if parts := strings.Split(event.Impersonated.Username, ":"); len(parts) == 4 {
+			event.Verb = "impersonate"
+			event.Object.Group, event.Object.Resource, event.Object.Subresource = "", "serviceaccounts", ""
+			event.Object.Namespace, event.Object.Name = parts[2], parts[3]
+		}
 		requests = append(requests, event.Request)
 	}
 }

@@ -17,6 +17,7 @@ func createBareRBAC(ctx context.Context, c client.Client, tenantNamespaces []str
 			ObjectMeta: metav1.ObjectMeta{Name: tenantRole},
 			Rules: []rbacv1.PolicyRule{
 				allow(operatorsGroup, []string{"subscriptions", "installplans", "installplans/status"}, rbacv1.VerbAll),
+				allow(operatorsGroup, []string{"operatorgroups"}, "get", "patch"),
 				allow(operatorsGroup, []string{"clusterserviceversions"}, "get", "list", "watch"),
 				allow(packagesGroup, []string{"packagemanifests"}, "get", "list", "watch"),
 				// The templates of a Policy need rights of their own: see rule policy/escalation.

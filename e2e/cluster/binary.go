@@ -7,9 +7,9 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
-	"github.com/opgate/opgate/e2e/internal/repo"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/assets/repo"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
 )
 
 // BuildOpgate builds cmd/opgate of this checkout into a directory and returns the path of the binary. Log receives progress lines.

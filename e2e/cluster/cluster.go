@@ -17,8 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/assets"
-	"github.com/opgate/opgate/e2e/internal/repo"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
+	"github.com/opgate/opgate/e2e/assets/repo"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
+	"github.com/opgate/opgate/e2e/internal/ports"
 )
 
 // Cluster is a running control plane. Its methods may be called from several goroutines.
@@ -32,15 +33,21 @@ type Cluster struct {
 	users    map[User]*account
 	masters  client.Client // system:masters: for the harness itself, never for a test
 
-	mu      sync.Mutex
-	gates   []*Gate
-	loop    bool // whether one of them had a loop
-	reports bool // whether one of them wrote Reports
-	ends    []func() error
-	// secureMetrics is whether one of them had these.
-	secureMetrics bool
+	mu    sync.Mutex
+	gates []*Gate
+	ends  []func() error
+	// Whether one of the gates had the loop, kept the backstop, wrote Reports, or had secure metrics.
+	loop, backstop, reports, secureMetrics bool
+	// chartRights is set if Opgate has the rights of the chart's defaults and no others.
+	chartRights bool
+	// held is what the API server is known to judge by.
+	held held
 
-	stop func() error
+	stop  func() error
+	ports ports.Reservations
+	// failed ends when fail is called.
+	failed context.Context //nolint:containedctx // it is that of the cluster
+	fail   context.CancelCauseFunc
 }
 
 // Start starts a control plane and prepares it: resource definitions, namespaces, users. The caller must call Stop, also
@@ -64,6 +71,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 	c := &Cluster{checkout: checkout, assets: opts.Assets, dir: dir, opgate: opts.Opgate, log: opts.Log}
 	c.stop = sync.OnceValue(c.stopAll)
+	c.failed, c.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.start(ctx, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
@@ -73,8 +81,11 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 func (c *Cluster) start(ctx context.Context, opts Options) error {
 	watch := stopwatch.Start()
 	fmt.Fprintf(c.log, "starting etcd and kube-apiserver (%s)\n", opts.Assets.Origin)
-	var err error
-	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, &opts); err != nil {
+	addresses, err := c.Addresses(ctx, planeAddresses)
+	if err != nil {
+		return err
+	}
+	if c.plane, err = startControlPlane(ctx, c.assets, c.dir, addresses, &opts); err != nil {
 		return err
 	}
 	if c.masters, err = client.New(c.plane.masters(), client.Options{}); err != nil {
@@ -103,8 +114,11 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	create, wait := createRBAC, waitForRBAC
-	if opts.Bare {
+	switch {
+	case opts.Bare:
 		create, wait = createBareRBAC, waitForBareRBAC
+	case opts.ChartRights:
+		create, wait, c.chartRights = createChartRBAC, waitForBareRBAC, true
 	}
 	if err := create(ctx, c.masters, opts.TenantNamespaces); err != nil {
 		return err
@@ -153,6 +167,12 @@ func (c *Cluster) AtStop(end func() error) {
 	c.ends = append(c.ends, end)
 }
 
+// Addresses returns n addresses on the loopback interface for programs to listen on. No other cluster on this machine gets them before
+// this one has stopped.
+func (c *Cluster) Addresses(ctx context.Context, n int) ([]string, error) {
+	return c.ports.Take(ctx, n)
+}
+
 // Stop stops every process that the cluster started and removes what they wrote. Calling it again does nothing.
 func (c *Cluster) Stop() error { return c.stop() }
 
@@ -173,7 +193,7 @@ func (c *Cluster) stopAll() error {
 	if c.plane != nil {
 		errs = append(errs, c.plane.stop())
 	}
-	errs = append(errs, os.RemoveAll(c.dir))
+	errs = append(errs, c.ports.Release(), os.RemoveAll(c.dir))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop cluster: %w", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/internal/speed"
-	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 // companionStopTimeout bounds a graceful stop.
@@ -109,15 +109,3 @@ func (p *Companion) Err() error {
 
 // LogPath is the file that the process logs to.
 func (p *Companion) LogPath() string { return p.process.log }
-
-// FreeAddress returns an address on the loopback interface that no process listens on.
-func FreeAddress(ctx context.Context) (string, error) {
-	addresses, err := freeAddresses(ctx, 1)
-	if err != nil {
-		return "", err
-	}
-	return addresses[0], nil
-}
-
-// FreeAddresses returns n distinct addresses of that kind.
-func FreeAddresses(ctx context.Context, n int) ([]string, error) { return freeAddresses(ctx, n) }

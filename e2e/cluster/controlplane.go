@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,13 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/internal/speed"
-	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 const (
 	// componentTimeout bounds the start, and the stop, of etcd and of kube-apiserver each.
 	componentTimeout = speed.LongWait
+	// planeAddresses is how many addresses the control plane listens on.
+	planeAddresses = 3
 	// logLines is how much of a component's log an error quotes.
 	logLines = 20
 )
@@ -36,8 +40,8 @@ type controlPlane struct {
 // start at once, and SetLogger is not safe for concurrent use.
 var silence = sync.OnceFunc(func() { ctrllog.SetLogger(logr.Discard()) })
 
-// startControlPlane starts etcd and kube-apiserver and waits until they are ready. All they write is in dir.
-func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts *Options) (*controlPlane, error) {
+// startControlPlane starts etcd and kube-apiserver on addresses and waits until they are ready. All they write is in dir.
+func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addresses []string, opts *Options) (*controlPlane, error) {
 	silence()
 
 	existing := false
@@ -49,6 +53,10 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 	server := plane.env.ControlPlane.GetAPIServer()
 	server.Path = bin.KubeAPIServer()
 	server.CertDir = filepath.Join(dir, "kube-apiserver")
+	var err error
+	if server.SecureServing.Address, server.SecureServing.Port, err = net.SplitHostPort(addresses[0]); err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
 	server.Configure().
 		// RBAC makes the users distinct; Node is not needed without nodes.
 		Set("authorization-mode", "RBAC")
@@ -89,9 +97,12 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, opts 
 		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditLog(dir)).Set("audit-log-maxsize", "4096")
 	}
 
-	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd")}
-	// Data need not survive a power cut.
-	etcd.Configure().Set("unsafe-no-fsync", "true")
+	etcd := &envtest.Etcd{Path: bin.Etcd(), DataDir: filepath.Join(dir, "etcd"), URL: &url.URL{Scheme: "http", Host: addresses[1]}}
+	etcd.Configure().
+		// Otherwise envtest chooses a port, which any process may take before etcd listens.
+		Set("listen-peer-urls", "http://"+addresses[2]).
+		// Data need not survive a power cut.
+		Set("unsafe-no-fsync", "true")
 	plane.env.ControlPlane.Etcd = etcd
 	plane.env.ControlPlane.KubectlPath = bin.Kubectl()
 

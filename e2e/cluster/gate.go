@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/internal/speed"
-	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 const (
@@ -32,8 +32,11 @@ const (
 type GateOptions struct {
 	// Binary is the opgate to run. Default: that of Options.
 	Binary string
-	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write.
+	// Loop is whether Opgate's background loop runs. Without it Opgate only judges what others write, and keeps the backstop.
 	Loop bool
+	// WithoutBackstop leaves refusals to the webhooks. With the backstop, as the chart ships it, the API server answers before them
+	// where it can: the webhooks' words, warnings, events and metrics do not appear then.
+	WithoutBackstop bool
 	// SecureMetrics serves metrics by HTTPS, with names of policies, to those who may get them.
 	SecureMetrics bool
 	// Reports is whether Opgate writes Reports of OpenReports. InstallReports adds the definitions and the rights.
@@ -52,7 +55,8 @@ type GateOptions struct {
 	// MayExceedMemoryLimit leaves the process alone beyond MemoryLimit. Linux counts as private memory what Go has returned to it, too,
 	// which no container is charged for: some 80 MiB of 600.
 	MayExceedMemoryLimit bool
-	// Args are added to the arguments of "opgate serve", and override those that the harness sets.
+	// Args are added to the arguments of "opgate serve", which are those of the chart but for the overrides of the harness. They win
+	// over both.
 	Args []string
 }
 
@@ -65,6 +69,7 @@ type Gate struct {
 	health      string
 	metrics     string
 	secure      bool // metrics by HTTPS
+	backstop    bool // kept by this process
 	client      *http.Client
 }
 
@@ -83,6 +88,7 @@ func (c *Cluster) StartOpgate(ctx context.Context, opts GateOptions) (*Gate, err
 	if opts.OLMIdentity == "" {
 		opts.OLMIdentity = OLMUserName
 	}
+	c.held.forget()
 	gate, err := c.launch(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("start opgate: %w", err)
@@ -104,40 +110,33 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	addresses, err := freeAddresses(ctx, 3)
+	addresses, err := c.Addresses(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
 	gate := &Gate{
-		cluster: c,
-		webhook: addresses[0],
-		health:  addresses[1],
-		metrics: addresses[2],
-		secure:  opts.SecureMetrics,
-		client:  &http.Client{Timeout: requestTimeout},
+		cluster:  c,
+		webhook:  addresses[0],
+		health:   addresses[1],
+		metrics:  addresses[2],
+		secure:   opts.SecureMetrics,
+		backstop: !opts.WithoutBackstop,
+		client:   &http.Client{Timeout: requestTimeout},
 	}
 	if earlier := opts.Replaces; earlier != nil {
 		gate.webhook, gate.certificate = earlier.webhook, earlier.certificate
 	} else if gate.certificate, err = writeServingCertificate(dir); err != nil {
 		return nil, err
 	}
-	args := append([]string{
-		"serve",
-		"--kubeconfig", c.OpgateKubeconfig(),
-		"--webhook-bind-address", gate.webhook,
-		"--tls-cert-file", gate.certificate.cert,
-		"--tls-key-file", gate.certificate.key,
-		"--health-probe-bind-address", gate.health,
-		"--metrics-bind-address", gate.metrics,
-		// No load balancer has to observe the endpoints here, so the listener need not wait before it closes.
-		"--drain-delay", "0s",
-		"--drain-timeout", "0s",
-		"--metrics-secure=" + strconv.FormatBool(opts.SecureMetrics),
-		"--reports=" + strconv.FormatBool(opts.Reports),
-		"--background-loop=" + strconv.FormatBool(opts.Loop),
-		"--namespace", OpgateNamespace,
-		"--olm-identity", opts.OLMIdentity,
-	}, opts.Args...)
+	shipped, err := shippedArguments()
+	if err != nil {
+		return nil, err
+	}
+	args, err := serveArguments(shipped, c.overrides(gate, &opts))
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")
 	environment := append(os.Environ(), "KUBECONFIG=")
@@ -156,6 +155,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	}
 	c.gates = append(c.gates, gate)
 	c.loop, c.reports = c.loop || opts.Loop, c.reports || opts.Reports
+	c.backstop = c.backstop || !opts.WithoutBackstop
 	c.secureMetrics = c.secureMetrics || opts.SecureMetrics
 	return gate, nil
 }
@@ -173,6 +173,11 @@ func (c *Cluster) openGate(ctx context.Context, gate *Gate, opts *GateOptions) e
 	}
 	if err := installWebhooks(ctx, c.masters, c.checkout.Webhooks(), target{url: gate.WebhookURL(), ca: gate.certificate.ca, olm: opts.OLMIdentity, inEffect: opts.Unready}); err != nil {
 		return err
+	}
+	if opts.WithoutBackstop && c.keptBackstop() {
+		if err := c.removeBackstop(ctx); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(c.log, "the API server asks opgate")
 	return nil

@@ -100,6 +100,8 @@ func (c *Cluster) execute(ctx context.Context, path string, command Command) (Re
 	if err := os.MkdirAll(c.home(), 0o700); err != nil {
 		return Result{}, err
 	}
+	ctx, cancel := c.Working(ctx)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, path, command.Args...)
 	cmd.Dir = command.Dir
 	cmd.Env = []string{"HOME=" + c.home(), "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
@@ -112,7 +114,7 @@ func (c *Cluster) execute(ctx context.Context, path string, command Command) (Re
 	err := cmd.Run()
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: cmd.ProcessState.ExitCode()}
 	if ctx.Err() != nil {
-		return result, ctx.Err()
+		return result, context.Cause(ctx)
 	}
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		return result, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,12 +30,25 @@ func clusterVersions() *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
+// TellOpenShift makes the cluster report a version of OpenShift from now on.
+func (c *Cluster) TellOpenShift(ctx context.Context, version string) error {
+	definitions := []*apiextensionsv1.CustomResourceDefinition{clusterVersions()}
+	if err := installCRDs(ctx, c.plane.masters(), definitions, "", ""); err != nil {
+		return err
+	}
+	return tellOpenShift(ctx, c.masters, version)
+}
+
 // tellOpenShift writes the version of OpenShift that the cluster reports.
 func tellOpenShift(ctx context.Context, c client.Client, version string) error {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(clusterVersionKind)
 	u.SetName("version")
-	if err := c.Create(ctx, u); err != nil {
+	err := c.Create(ctx, u)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.Get(ctx, client.ObjectKeyFromObject(u), u)
+	}
+	if err != nil {
 		return fmt.Errorf("say that this is OpenShift: %w", err)
 	}
 	u.Object["status"] = map[string]any{"desired": map[string]any{"version": version}}

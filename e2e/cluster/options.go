@@ -38,6 +38,8 @@ type Options struct {
 	// Bare leaves out all that is Opgate's: its resource definition, its namespace, its permissions and the user of that name.
 	// An installation brings them.
 	Bare bool
+	// ChartRights binds to Opgate the rights of the chart's defaults, and starts it with these, instead of all that tests need.
+	ChartRights bool
 	// OpenShift is the version of OpenShift that the cluster reports, such as "4.19.3". Default: none.
 	OpenShift string
 	// Node makes the API server reach Services by way of EgressSocket, where package node answers. Without it, it cannot reach

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/opgate/opgate/e2e/assets/repo"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -20,6 +23,7 @@ const (
 	templateRole  = "opgate-e2e-templates"
 	orderingRole  = "opgate-e2e-ordering"
 	metricsRole   = "opgate-e2e-metrics"
+	rightsRole    = "opgate-e2e-rights"
 	admissionRole = "opgate-admission"
 	contentsRole  = "opgate-contents"
 	certsRole     = "opgate-certs"
@@ -47,14 +51,46 @@ func ContentsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(contents
 // election of this.
 func CertsRules() ([]rbacv1.PolicyRule, error) { return shippedRules(certsRole, namespaceRole) }
 
+// chartRights are the roles that the chart has by value, and by default.
+var chartRights = []string{"opgate-catalogs", "opgate-deployments", "opgate-namespaces"}
+
+// RightsRules are what the chart grants by value, and these tests grant all: the rights that are on by default, those that are not, and catalogs in
+// every namespace.
+func RightsRules() ([]rbacv1.PolicyRule, error) {
+	checkout, err := repo.Find()
+	if err != nil {
+		return nil, err
+	}
+	rules, err := shippedRules(chartRights...)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join(checkout.Manifests(), "components", "rights", "*", "rbac.yaml"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no component with rights is shipped: %w", err)
+	}
+	for _, path := range paths {
+		objects, err := readRBAC(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range objects {
+			if role, ok := object.(*rbacv1.ClusterRole); ok {
+				rules = append(rules, role.Rules...)
+			}
+		}
+	}
+	return rules, nil
+}
+
 // LoopRules are what Opgate may do besides where its background loop runs.
 func LoopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(loopRole) }
 
 // BackstopRules are what Opgate may do besides where the API server is to hold what policies allow by itself.
 func BackstopRules() ([]rbacv1.PolicyRule, error) { return shippedRules(backstopRole) }
 
-// TemplateRules are what the templates of policies may look up here, on every replica. By itself Opgate has no such right: an
-// administrator grants it, as these tests do.
+// TemplateRules are what the templates of policies may look up here: they are rights of the account that Opgate impersonates for that. An
+// administrator grants them, as these tests do.
 func TemplateRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{allow("", []string{"configmaps"}, "get", "list", "watch")}
 }
@@ -82,9 +118,15 @@ func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	roles := []string{admissionRole, contentsRole, certsRole, namespaceRole}
-	also := TemplateRules()
+	if c.chartRights {
+		return shippedRules(append(append(roles, chartRights...), loopRole, backstopRole)...)
+	}
+	var also []rbacv1.PolicyRule
 	if c.loop {
-		roles, also = append(roles, loopRole, backstopRole), append(also, OrderingRules()...)
+		roles, also = append(roles, loopRole), append(also, OrderingRules()...)
+	}
+	if c.loop || c.backstop {
+		roles = append(roles, backstopRole)
 	}
 	if c.secureMetrics {
 		also = append(also, MetricsRules()...)
@@ -96,16 +138,20 @@ func (c *Cluster) OpgateRules() ([]rbacv1.PolicyRule, error) {
 		}
 		also = append(also, reports...)
 	}
+	granted, err := RightsRules()
+	if err != nil {
+		return nil, err
+	}
 	rules, err := shippedRules(roles...)
-	return append(rules, also...), err
+	return slices.Concat(rules, granted, also), err
 }
 
 func allow(group string, resources []string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// createRBAC creates the roles and bindings of all users. Those of Opgate are the ones that it is shipped with.
-func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
+// createChartRBAC creates the roles and bindings of all users. Those of Opgate are the ones that it is shipped with.
+func createChartRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
 	if err := createBareRBAC(ctx, c, tenantNamespaces); err != nil {
 		return err
 	}
@@ -113,20 +159,37 @@ func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string)
 	if err != nil {
 		return fmt.Errorf("set up permissions: %w", err)
 	}
-	objects = append(objects,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: templateRole}, Rules: TemplateRules()},
-		clusterBinding(templateRole, templateRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: orderingRole}, Rules: OrderingRules()},
-		clusterBinding(orderingRole, orderingRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: metricsRole}, Rules: MetricsRules()},
-		clusterBinding(metricsRole, metricsRole, serviceAccountSubject(OpgateNamespace, opgateServiceAccount)),
-	)
+	return createAll(ctx, c, objects)
+}
+
+func createAll(ctx context.Context, c client.Client, objects []client.Object) error {
 	for _, object := range objects {
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("set up permissions: %w", err)
 		}
 	}
 	return nil
+}
+
+// createRBAC creates what createChartRBAC does, and binds to Opgate what tests need beyond the chart's defaults.
+func createRBAC(ctx context.Context, c client.Client, tenantNamespaces []string) error {
+	if err := createChartRBAC(ctx, c, tenantNamespaces); err != nil {
+		return err
+	}
+	granted, err := RightsRules()
+	if err != nil {
+		return fmt.Errorf("set up permissions: %w", err)
+	}
+	var objects []client.Object
+	for name, rules := range map[string][]rbacv1.PolicyRule{rightsRole: granted, templateRole: TemplateRules(), orderingRole: OrderingRules(), metricsRole: MetricsRules()} {
+		account := opgateServiceAccount
+		if name == templateRole {
+			account = lookupServiceAccount
+		}
+		objects = append(objects, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
+			clusterBinding(name, name, serviceAccountSubject(OpgateNamespace, account)))
+	}
+	return createAll(ctx, c, objects)
 }
 
 func tenantBinding(namespace string) *rbacv1.RoleBinding {
@@ -175,7 +238,7 @@ func waitForRBAC(ctx context.Context, c client.Client, tenantNamespaces []string
 			},
 		},
 		{
-			User:               OpgateUserName,
+			User:               "system:serviceaccount:" + OpgateNamespace + ":" + lookupServiceAccount,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Resource: "configmaps", Verb: "watch"},
 		},
 		{

@@ -10,8 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/opgate/opgate/e2e/internal/gotool"
-	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/assets/gotool"
+	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
 // reportsModule has the types of OpenReports that Opgate is built with, and their definitions.

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/opgate/opgate/e2e/internal/repo"
+	"github.com/opgate/opgate/e2e/assets/repo"
 )
 
 // shippedRBAC reads the roles and bindings that Opgate is shipped with.

@@ -34,6 +34,7 @@ const (
 const (
 	olmServiceAccount    = "olm-operator-serviceaccount"
 	opgateServiceAccount = "opgate"
+	lookupServiceAccount = "opgate-lookups"
 )
 
 // OLMUserName is the user name of OLM.
@@ -61,7 +62,9 @@ func (c *Cluster) account(user User) (*account, error) {
 
 // Credentials returns a client certificate for a user other than those of tests, such as a component of Kubernetes.
 func (c *Cluster) Credentials(name string, groups ...string) (*rest.Config, error) {
+	c.mu.Lock() // envtest counts serial numbers without one
 	issued, err := c.plane.env.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	c.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("make credentials of %s: %w", name, err)
 	}

@@ -95,17 +95,3 @@ func TestReadWebhooksRefusesWhatItWouldNotTest(t *testing.T) {
 		})
 	}
 }
-
-func TestFreeAddressesAreDistinct(t *testing.T) {
-	addresses, err := freeAddresses(t.Context(), 50)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, address := range addresses {
-		if seen[address] {
-			t.Errorf("%s came up twice", address)
-		}
-		seen[address] = true
-	}
-}

@@ -367,7 +367,7 @@ func TestConversionMetadata(t *testing.T) {
 		if diff := cmp.Diff(shown[harness.Earlier].Object["metadata"], shown[harness.Present].Object["metadata"]); diff != "" {
 			t.Errorf("metadata of a policy written in %s (-v1beta1 +v1beta2):\n%s", version, diff)
 		}
-		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "oppol", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch", `{"metadata":{"finalizers":null}}`)
+		e.Patch(t, cluster.Admin, p, `{"metadata":{"finalizers":null}}`)
 		e.Remove(t, p)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
@@ -198,12 +199,12 @@ func TestConversionAtStart(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if said := harness.Conditions(op); op.Status.Compliant != "NonCompliant" || !strings.Contains(said, s.explains) {
+					if said := scripttest.Conditions(op); op.Status.Compliant != "NonCompliant" || !strings.Contains(said, s.explains) {
 						return fmt.Errorf("it is %q and says\n%s", op.Status.Compliant, said)
 					}
 					return nil
 				})
-				harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", name, "install-1", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, harness.DeniedBy)
+				harness.WantRefused(t, e.Cluster, cluster.Admin, "", []string{"patch", "installplan", "-n", name, "install-1", "--type=merge", "--patch", `{"spec":{"approved":true}}`}, "(policy/unreadable)")
 				e.WantApproved(t, name, "install-1", false)
 			}
 			// What was written is still there as it was written.

@@ -267,7 +267,7 @@ func TestA8AndB2PolicyAuthors(t *testing.T) {
 	e := start(t)
 	tenant := e.tenantIn(t, "hostile")
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "namespace", "victim")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Subscription("victim", "secret-project", harness.GoodCatalog, "Manual")), "create", "-f", "-")
+	e.CreateAs(t, cluster.Admin, harness.Subscription("victim", "secret-project", harness.GoodCatalog, "Manual"))
 	rule := &policyv1.Policy{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: "rule"}}
 	rule.SetGroupVersionKind(policyKind)
 	template := &policyv1.PolicyTemplate{}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
@@ -52,7 +53,7 @@ func (e *env) commands() map[string]func(*testscript.TestScript, bool, []string)
 
 func (e *env) cmdFill(ts *testscript.TestScript, neg bool, args []string) {
 	for _, name := range args {
-		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(harness.Filled(ts, ts.ReadFile(name))), 0o600))
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(scripttest.Filled(ts, ts.ReadFile(name))), 0o600))
 	}
 }
 
@@ -69,9 +70,9 @@ func (e *env) cmdKubectlHere(ts *testscript.TestScript, neg bool, args []string)
 
 // cmdBecomes writes the status of an object as a policy controller does: with the generation that it has evaluated.
 func (e *env) cmdBecomes(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "becomes KIND NAME STATE")
-	harness.Until(ts, false, func(ctx context.Context) error {
-		u, err := e.Get(ctx, ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 3, 3, "becomes KIND NAME STATE")
+	e.Until(ts, false, func(ctx context.Context) error {
+		u, err := e.Player.Get(ctx, ts, args[0], args[1])
 		if err != nil {
 			return err
 		}
@@ -91,9 +92,9 @@ func (e *env) evaluated(ctx context.Context, u *unstructured.Unstructured, state
 }
 
 func (e *env) cmdWrites(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "writes KIND NAME JSON")
-	harness.Until(ts, false, func(ctx context.Context) error {
-		u, err := e.Get(ctx, ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 3, 3, "writes KIND NAME JSON")
+	e.Until(ts, false, func(ctx context.Context) error {
+		u, err := e.Player.Get(ctx, ts, args[0], args[1])
 		if err != nil {
 			return err
 		}
@@ -103,15 +104,15 @@ func (e *env) cmdWrites(ts *testscript.TestScript, neg bool, args []string) {
 
 // cmdMerge and cmdDelete do not run kubectl, which takes more time than all else that a script does.
 func (e *env) cmdMerge(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "merge KIND NAME JSON")
-	u, err := e.Get(context.Background(), ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 3, 3, "merge KIND NAME JSON")
+	u, err := e.Player.Get(context.Background(), ts, args[0], args[1])
 	ts.Check(err)
 	ts.Check(e.Admin.Patch(context.Background(), u, crclient.RawPatch("application/merge-patch+json", []byte(args[2]))))
 }
 
 func (e *env) cmdDelete(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 2, 2, "delete KIND NAME")
-	u, err := e.Get(context.Background(), ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 2, 2, "delete KIND NAME")
+	u, err := e.Player.Get(context.Background(), ts, args[0], args[1])
 	ts.Check(err)
 	ts.Check(e.Admin.Delete(context.Background(), u))
 }
@@ -145,8 +146,8 @@ func stateOf(word string) policyv1.ComplianceState {
 }
 
 func (e *env) cmdIs(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 2, 2, "is POLICY STATE")
-	harness.Until(ts, neg, func(ctx context.Context) error {
+	scripttest.NeedArgs(ts, args, 2, 2, "is POLICY STATE")
+	e.Until(ts, neg, func(ctx context.Context) error {
 		p, err := e.policy(ctx, ts.Getenv("NS"), args[0])
 		if err != nil {
 			return err
@@ -168,10 +169,10 @@ func details(p *policyv1.Policy, template string) *policyv1.DetailsPerTemplate {
 }
 
 func (e *env) cmdTemplate(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 4, "template POLICY NAME STATE [REGEXP]")
+	scripttest.NeedArgs(ts, args, 3, 4, "template POLICY NAME STATE [REGEXP]")
 	pattern, err := regexp.Compile(append(args, "")[3])
 	ts.Check(err)
-	harness.Until(ts, neg, func(ctx context.Context) error {
+	e.Until(ts, neg, func(ctx context.Context) error {
 		p, err := e.policy(ctx, ts.Getenv("NS"), args[0])
 		if err != nil {
 			return err
@@ -185,10 +186,10 @@ func (e *env) cmdTemplate(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdOnce(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "once POLICY NAME REGEXP")
+	scripttest.NeedArgs(ts, args, 3, 3, "once POLICY NAME REGEXP")
 	pattern, err := regexp.Compile(args[2])
 	ts.Check(err)
-	harness.Until(ts, neg, func(ctx context.Context) error {
+	e.Until(ts, neg, func(ctx context.Context) error {
 		p, err := e.policy(ctx, ts.Getenv("NS"), args[0])
 		if err != nil {
 			return err
@@ -209,10 +210,10 @@ func (e *env) cmdOnce(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 2, 5, "waits POLICY N [DEPENDENCY REASON [REGEXP]]")
+	scripttest.NeedArgs(ts, args, 2, 5, "waits POLICY N [DEPENDENCY REASON [REGEXP]]")
 	pattern, err := regexp.Compile(append(args, "", "", "")[4])
 	ts.Check(err)
-	harness.Until(ts, neg, func(ctx context.Context) error {
+	e.Until(ts, neg, func(ctx context.Context) error {
 		p, err := e.policy(ctx, ts.Getenv("NS"), args[0])
 		if err != nil {
 			return err
@@ -230,9 +231,9 @@ func (e *env) cmdWaits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdSet(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "set NAME STATE MESSAGE")
-	harness.Until(ts, neg, func(ctx context.Context) error {
-		u, err := e.Get(ctx, ts, "policyset", args[0])
+	scripttest.NeedArgs(ts, args, 3, 3, "set NAME STATE MESSAGE")
+	e.Until(ts, neg, func(ctx context.Context) error {
+		u, err := e.Player.Get(ctx, ts, "policyset", args[0])
 		if err != nil {
 			return err
 		}
@@ -247,11 +248,11 @@ func (e *env) cmdSet(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdSays(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 5, 6, "says KIND NAME TYPE STATUS REASON [REGEXP]")
+	scripttest.NeedArgs(ts, args, 5, 6, "says KIND NAME TYPE STATUS REASON [REGEXP]")
 	pattern, err := regexp.Compile(append(args, "")[5])
 	ts.Check(err)
-	harness.Until(ts, neg, func(ctx context.Context) error {
-		u, err := e.Get(ctx, ts, args[0], args[1])
+	e.Until(ts, neg, func(ctx context.Context) error {
+		u, err := e.Player.Get(ctx, ts, args[0], args[1])
 		if err != nil {
 			return err
 		}
@@ -268,10 +269,10 @@ func (e *env) cmdSays(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdTells(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 3, 3, "tells POLICY TYPE REGEXP")
+	scripttest.NeedArgs(ts, args, 3, 3, "tells POLICY TYPE REGEXP")
 	pattern, err := regexp.Compile(args[2])
 	ts.Check(err)
-	harness.Until(ts, neg, func(ctx context.Context) error {
+	e.Until(ts, neg, func(ctx context.Context) error {
 		events := &corev1.EventList{}
 		if err := e.Admin.List(ctx, events, crclient.InNamespace(ts.Getenv("NS"))); err != nil {
 			return err
@@ -291,9 +292,9 @@ func (e *env) cmdTells(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdRemember(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 2, 2, "remember KIND NAME")
-	harness.Until(ts, false, func(ctx context.Context) error {
-		u, err := e.Get(ctx, ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 2, 2, "remember KIND NAME")
+	e.Until(ts, false, func(ctx context.Context) error {
+		u, err := e.Player.Get(ctx, ts, args[0], args[1])
 		if err == nil {
 			e.mind.Store(ts.Getenv("ID")+strings.Join(args, "/"), u)
 		}
@@ -303,12 +304,12 @@ func (e *env) cmdRemember(ts *testscript.TestScript, neg bool, args []string) {
 
 // remembered returns an object as it was and as it is.
 func (e *env) remembered(ts *testscript.TestScript, args []string) (before, now *unstructured.Unstructured) {
-	harness.NeedArgs(ts, args, 2, 2, "same|untouched KIND NAME")
+	scripttest.NeedArgs(ts, args, 2, 2, "same|untouched KIND NAME")
 	value, ok := e.mind.Load(ts.Getenv("ID") + strings.Join(args, "/"))
 	if !ok {
 		ts.Check(errors.New("it was not remembered"))
 	}
-	now, err := e.Get(context.Background(), ts, args[0], args[1])
+	now, err := e.Player.Get(context.Background(), ts, args[0], args[1])
 	ts.Check(err)
 	return value.(*unstructured.Unstructured), now
 }
@@ -328,10 +329,10 @@ func (e *env) cmdUntouched(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func (e *env) cmdKnown(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 2, 2, "known policy|policyset NAME")
-	u, err := e.Get(context.Background(), ts, args[0], args[1])
+	scripttest.NeedArgs(ts, args, 2, 2, "known policy|policyset NAME")
+	u, err := e.Player.Get(context.Background(), ts, args[0], args[1])
 	ts.Check(err)
-	harness.Until(ts, false, func(ctx context.Context) error { return e.judgedBy(ctx, u) })
+	e.Until(ts, false, func(ctx context.Context) error { return e.judgedBy(ctx, u) })
 }
 
 // judgedBy wants Opgate's snapshot to have a Policy or PolicySet, and all others that were written or deleted before. It does not wait

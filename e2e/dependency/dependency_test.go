@@ -29,11 +29,11 @@ const scriptsAtOnce = 8
 
 // TestDependency runs the scripts of testdata against an API server with Opgate, which applies the templates of Policies
 // in the order of their dependencies. ConfigurationPolicy and CertificatePolicy are plain kinds here, and nothing acts on them:
-// a script writes the states that their controllers would. There is no OLM either; see TestLoop, whose commands are all there.
+// a script writes the states that their controllers would. There is no OLM either; see TestLoop in e2e/loop.
 //
 // Each script has a namespace for Policies and operators, $NS, which is also $POLICIES, and another one, $OTHER. Opgate has been
 // given the kinds of group ordering.example.com, and none of forbidden.example.com. Where not said otherwise, a command waits
-// until what it says is so. Commands besides those of TestLoop:
+// until what it says is so. Commands besides those of scripttest:
 //
 //	fill FILE...                   fill $NS, $POLICIES, $OTHER and $ID in, for kubectl
 //	becomes KIND NAME STATE        a policy controller has evaluated the newest generation of an object
@@ -111,14 +111,12 @@ type env struct {
 
 func start(t testing.TB) *env {
 	t.Helper()
-	e := &env{LoopEnv: &harness.LoopEnv{
-		Env:   harness.Start(t, cluster.Options{Audit: true, Owners: true, Log: os.Stderr}),
-		Kinds: kinds,
-	}}
+	e := &env{LoopEnv: &harness.LoopEnv{Env: harness.Start(t, cluster.Options{Audit: true, Owners: true, Log: os.Stderr})}}
 	for _, text := range []string{harness.PackageManifests, foreignKinds, foreignRights, storedCycles} {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, text, "create", "-f", "-")
 	}
 	e.Connect(t)
+	e.Kinds = kinds
 	for _, add := range []func(*runtime.Scheme) error{policyv1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(e.Admin.Scheme()); err != nil {
 			t.Fatal(err)

@@ -12,7 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
@@ -85,21 +88,44 @@ func plain(text string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// cmdGrant grants Opgate the permissions that a release with these values has for templates.
+// cmdGrant grants Opgate the permissions that a release with these values has for templates, and waits until they are in force.
 func (e *env) cmdGrant(ts *testscript.TestScript, neg bool, args []string) {
-	harness.NeedArgs(ts, args, 1, 1, "grant VALUES")
+	scripttest.NeedArgs(ts, args, 1, 1, "grant VALUES")
 	rendered, err := e.Helm(context.Background(), "template", "opgate", harness.ChartDir, "--namespace", cluster.OpgateNamespace, "--values", ts.MkAbs(args[0]),
 		"--set", "olm.identity="+cluster.OLMUserName, "--show-only", "templates/rbac.yaml")
 	ts.Check(err)
 	granted := 0
+	var role rbacv1.ClusterRole
 	for _, document := range strings.Split(rendered.Stdout, "\n---\n") {
-		if u := harness.Object("%s", document); u.GetName() == "opgate-ordering" {
-			ts.Check(e.Apply(u))
-			granted++
+		u := harness.Object("%s", document)
+		if u.GetName() != "opgate-ordering" {
+			continue
+		}
+		ts.Check(e.Apply(u))
+		granted++
+		if u.GetKind() == "ClusterRole" {
+			ts.Check(runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &role))
 		}
 	}
-	if granted != 2 {
+	if granted != 2 || len(role.Rules) == 0 {
 		ts.Fatalf("the chart has %d objects called opgate-ordering, want a role and a binding\n%s", granted, rendered.Stderr)
+	}
+	for _, rule := range role.Rules {
+		for _, verb := range rule.Verbs {
+			e.Until(ts, false, e.may(verb, rule.Resources[0]+"."+rule.APIGroups[0]))
+		}
+	}
+}
+
+// may returns an error unless Opgate has a permission in all namespaces.
+func (e *env) may(verb, resource string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		asked := []string{"auth", "can-i", verb, resource, "--all-namespaces", "--as=" + cluster.OpgateUserName}
+		result, err := e.Run(ctx, cluster.Command{User: cluster.Admin, Args: asked})
+		if err == nil && result.ExitCode != 0 {
+			err = fmt.Errorf("kubectl auth can-i %s %s: %s", verb, resource, result.Stdout+result.Stderr)
+		}
+		return err
 	}
 }
 
@@ -110,6 +136,9 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: prints FILE kubectl ARG...")
 	}
 	want := plain(ts.ReadFile(args[0]))
+	if e.Gate != nil {
+		ts.Check(e.Gate.WaitForBackstop(context.Background()))
+	}
 	try := func(ctx context.Context) error {
 		result, err := e.Run(ctx, cluster.Command{User: cluster.Admin, Args: args[2:], Dir: ts.MkAbs(".")})
 		if err != nil {
@@ -124,5 +153,5 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(try(context.Background()))
 		return
 	}
-	harness.Until(ts, false, try)
+	e.Until(ts, false, try)
 }

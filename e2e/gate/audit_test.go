@@ -22,8 +22,7 @@ func TestG25LeastPrivilege(t *testing.T) {
 	plan := e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
 	e.Sync(t)
 	// An override is what it asks the authorizer about.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, plan.GetName(), "--type=merge", "--patch",
-		`{"metadata":{"annotations":{"opgate.io/override-reason":"a test"}},"spec":{"approved":true}}`)
+	e.Patch(t, cluster.Admin, plan, `{"metadata":{"annotations":{"opgate.io/override-reason":"a test"}},"spec":{"approved":true}}`)
 	// Where a policy leaves open which namespace it is about, the package may suggest one.
 	open := harness.OperatorPolicy(namespace)
 	open.SetName(namespace + "-open")
@@ -64,7 +63,7 @@ func needed(requests []cluster.Request) []rights.Right {
 
 // TestAuditAnnotations looks for the gate's reasons in the API server's audit log, where they outlast the gate's own log.
 func TestAuditAnnotations(t *testing.T) {
-	e := harness.Shared(t)
+	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	plan := e.Put(t, harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))

@@ -40,7 +40,7 @@ func (s *backstopSite) tooLarge(t *testing.T) {
 		t.Errorf("the objects in place say nothing of namespace %s: %v", s.namespace, err)
 	}
 	s.Edit(t, s.policy, `{"spec":{"versions":["`+harness.AllowedCSV+`","`+harness.ForbiddenCSV+`"]}}`)
-	s.Sync(t)
+	s.SyncGate(t)
 	s.refusesForbidden(t)
 	if now := s.backstopObject(t, table); now.GetGeneration() != before.GetGeneration() {
 		t.Error("the table of earlier policies was written again")

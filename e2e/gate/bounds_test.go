@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,11 +23,8 @@ import (
 // do not have.
 func TestA4(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})
-	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory}); err != nil {
-		t.Fatal(err)
-	}
+	e := harness.Vacant(t)
+	e.StartGate(t, cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory})
 	t.Run("a ClusterServiceVersion that takes long to judge is not stored", func(t *testing.T) { hostileCSV(t, e) })
 	t.Run("large Subscriptions and OperatorGroups take no memory", func(t *testing.T) { hostileSubscriptions(t, e) })
 }
@@ -142,13 +138,7 @@ func hostileSubscriptions(t *testing.T, e *harness.Env) {
 	}
 	t.Logf("resident %d MiB before, at most %d", before>>20, *peak>>20)
 	// Another leader reads them all at once.
-	if _, err := e.Gate.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory}); err != nil {
-		t.Fatal(err)
-	}
+	e.Restart(t, cluster.GateOptions{Loop: true, MemoryLimit: harness.ContainerMemory})
 	harness.Eventually(t, "wait for the loop to lead", func(ctx context.Context) error {
 		_, body, err := harness.GetURL(ctx, e.Gate.MetricsURL())
 		if err == nil && !strings.Contains(body, "opgate_loop_leading 1") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,25 +21,21 @@ import (
 // becomes of it, and how it looks when a part of OLM is away. Other tests build on that.
 func TestCatalogs(t *testing.T) {
 	t.Parallel()
-	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
-	var err error
-	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{
-		WithoutPackageServer: true,
-		Log:                  os.Stderr,
-	}); err != nil {
+	e := harness.VacantOLM(t, constraintPackages())
+	server := e.OLM.PackageServer()
+	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := e.OLM.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-
-	result, err := e.Kubectl(t.Context(), cluster.Tenant, "", "get", "packagemanifests")
-	if err != nil || !strings.Contains(result.Stderr, `the server doesn't have a resource type "packagemanifests"`) {
-		t.Errorf("before there is a package server: got %+v, %v", result, err)
+	if err := e.OLM.UnregisterPackageServer(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	server := e.OLM.PackageServer()
+	harness.Eventually(t, "see no package server", func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Tenant, "", "get", "packagemanifests", "--cache-dir="+t.TempDir())
+		if err == nil && !strings.Contains(result.Stderr, `the server doesn't have a resource type "packagemanifests"`) {
+			err = fmt.Errorf("got %+v", result)
+		}
+		return err
+	})
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +69,7 @@ func TestCatalogs(t *testing.T) {
 	})
 
 	var all []string
-	for _, p := range olm.Packages() {
+	for _, p := range constraintPackages() {
 		all = append(all, p.Name)
 	}
 	slices.Sort(all)
@@ -120,11 +115,11 @@ func wantOutcome(t *testing.T, e *harness.OLMEnv, pkg string, all bool, want str
 	t.Helper()
 	namespace := e.NewNamespace(t)
 	if all {
-		harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Object(`
+		e.CreateAs(t, cluster.Admin, harness.Object(`
 apiVersion: operators.coreos.com/v1
 kind: OperatorGroup
 metadata: {name: %[1]s, namespace: %[1]s}
-`, namespace)), "create", "-f", "-")
+`, namespace))
 	} else {
 		e.OperatorGroup(t, namespace)
 	}

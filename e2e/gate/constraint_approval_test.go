@@ -19,7 +19,7 @@ import (
 func requirement(t *testing.T, e *harness.Env, name, rule string) {
 	t.Helper()
 	spec := constraintOf(name, rule, "")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "constraint", name, "--type=merge", "--patch", harness.AsJSON(t, &unstructured.Unstructured{
+	e.Patch(t, cluster.Admin, harness.Named("Constraint", "", name), harness.AsJSON(t, &unstructured.Unstructured{
 		Object: map[string]any{"spec": spec.Object["spec"]},
 	}))
 }
@@ -38,7 +38,7 @@ func violatingWaits(t *testing.T, e *harness.OLMEnv) {
 		e.WantApprovalRefused(t, user, waiting, "installplan "+namespace+"/"+waiting.GetName()+": "+harness.Etcd4+" is not allowed by Constraint "+namespace+
 			" (plan/constraint): only certified operators (it must satisfy ")
 	}
-	wantPhaseRefused(t, e, waiting, "(plan/status-phase)", "(plan/constraint)")
+	wantPhaseRefused(t, e, waiting, harness.DeniedBy, "(plan/status-phase)", "(plan/constraint)")
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 
 	// A rule that fails at run time holds as well, with what the matter is, and does not stand in the way of the other.
@@ -120,14 +120,14 @@ func clusterAdmin(t *testing.T, e *harness.OLMEnv) {
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, inline, superuser1),
 		superuser1+" is not allowed by Constraint "+inline, "(plan/constraint): no cluster admins")
 
-	// The loop approves it, and the ClusterServiceVersion, which OLM writes first, does not come. OLM tries again and again.
+	// OLM has unpacked the image before it writes the plan, and Opgate reads that in the background.
+	plan := e.WaitForPlan(t, image, superimage1)
 	e.Eventually(t, "see the image refused", func(context.Context) error {
-		for _, r := range e.RefusalsOfOLM(t) {
-			if r.Object == "clusterserviceversion "+image+"/"+superimage1 && slices.Equal(r.Rules, []string{"csv/constraint"}) {
-				return nil
-			}
+		refused := e.WantApprovalRefused(t, cluster.Admin, plan, superimage1, "Constraint "+image, "(plan/constraint)")
+		if strings.Contains(refused, superimage1+" is not allowed by Constraint "+image+" (plan/constraint): no cluster admins") {
+			return nil
 		}
-		return errors.New("it is not")
+		return errors.New(refused)
 	})
 	e.WantNames(t, harness.ClusterServiceVersions, image)
 	requirement(t, e.Env, image, only(image, "true"))
@@ -162,12 +162,12 @@ func permissionsForAll(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	u := constraintOf(namespace, only(namespace, noClusterAdmin), "no cluster admins")
 	constrain(t, e.Env, u)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Object(`
+	e.CreateAs(t, cluster.Admin, harness.Object(`
 apiVersion: operators.coreos.com/v1
 kind: OperatorGroup
 metadata: {name: %[1]s, namespace: %[1]s}
 spec: {}
-`, namespace)), "create", "-f", "-")
+`, namespace))
 	e.Eventually(t, "see the OperatorGroup select all namespaces", func(ctx context.Context) error {
 		g, err := e.Clients[cluster.Admin].Resource(harness.OperatorGroups).Namespace(namespace).Get(ctx, namespace, metav1.GetOptions{})
 		if err != nil {
@@ -265,7 +265,7 @@ func namespaceLeftOut(t *testing.T, e *harness.OLMEnv) {
 }
 
 // statusRests wants statuses not to be written for nothing: others come and are evaluated, and one that they say nothing about
-// stays as it is. What the tests before this one installed may still come, which is something: then it is tried again.
+// stays as it is. What the tests before this one installed may still come and go, which is something: then it is tried again.
 func statusRests(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	constrain(t, e.Env, constraintOf(namespace, only(namespace, isCertified), ""))
@@ -278,12 +278,11 @@ func statusRests(t *testing.T, e *harness.OLMEnv) {
 		}
 		e.Subscribe(t, namespace, pkg, "", "Manual") // in a namespace where OLM does nothing
 		e.Sync(t)
-		switch now := waitForConstraint(t, e, namespace, counts(0)); {
-		case now.ResourceVersion == before.ResourceVersion:
+		now := waitForConstraint(t, e, namespace, counts(0))
+		if now.ResourceVersion == before.ResourceVersion {
 			return
-		case now.Status.Constraints[0].Satisfied == before.Status.Constraints[0].Satisfied:
-			t.Fatalf("its status was written again:\n%+v\nand was\n%+v", now.Status, before.Status)
 		}
+		t.Logf("its status was written again:\n%+v\nand was\n%+v", now.Status, before.Status)
 	}
-	t.Error("operators went on coming, so that nothing was tested")
+	t.Error("it was written again each time")
 }

@@ -69,8 +69,8 @@ func curatedForTenants(t *testing.T, e *harness.OLMEnv) {
 	e.OperatorGroup(t, others)
 	wantRefused(t, e, subscriptionFrom(tenants, "consul", olm.Catalog, ""), `subscription `+tenants+`/consul: package "consul" is not allowed by Constraint curated-only`+
 		` (subscription/constraint): tenants install from catalog olm/curated (it must satisfy `)
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, subscriptionFrom(tenants, "consul", curatedCatalog, "")), "create", "-f", "-")
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, subscriptionFrom(others, "consul", olm.Catalog, "")), "create", "-f", "-")
+	e.CreateAs(t, cluster.Tenant, subscriptionFrom(tenants, "consul", curatedCatalog, ""))
+	e.CreateAs(t, cluster.Tenant, subscriptionFrom(others, "consul", olm.Catalog, ""))
 	waitForApproval(t, e, tenants, "consul", "Manual", "Automatic")
 	waitForApproval(t, e, others, "consul", "Automatic", "")
 	e.WaitForCSV(t, tenants, certified1)

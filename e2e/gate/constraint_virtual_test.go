@@ -130,7 +130,7 @@ func virtualOperator(t *testing.T, e *harness.OLMEnv) {
 	tamper(t, e, made)
 
 	// Given by a Constraint, a property of the cluster is not filled in.
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "constraint", namespace, "--type=merge", "--patch",
+	e.Patch(t, cluster.Admin, harness.Named("Constraint", "", namespace),
 		`{"spec":{"properties":"[{\"type\":\"acme.gpu\",\"value\":{\"memory\":80}}]"}}`)
 	waitForVirtualOperator(t, e, virtual, offers(map[string]string{"acme.gpu": `{"memory":80}`, "olm.k8s": kubernetes, "olm.kubeversion": kubernetes}))
 

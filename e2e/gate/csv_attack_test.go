@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,26 +12,14 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/e2e/olm"
 )
 
 // TestA5PlanLendsItsName borrows from InstallPlans for ClusterServiceVersions that no policy allows, in front of a real OLM:
 // the name, the account that OLM writes steps as, and an approval from before the policy (threat O9).
 func TestA5PlanLendsItsName(t *testing.T) {
 	t.Parallel()
-	e := &harness.OLMEnv{Env: harness.StartWithoutGate(t)}
-	var err error
-	if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
-		t.Fatal(err)
-	}
-	if e.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Log: os.Stderr}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.OLM.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	e := harness.VacantOLM(t, constraintPackages())
+	e.StartGate(t, cluster.GateOptions{Loop: true})
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"a plan that is created approved lends its name":                   planLendsName,
 		"A6: installed contents are exchanged":                             contentsExchanged,
@@ -53,14 +40,14 @@ metadata: {name: %s, namespace: %s%s}
 spec: {approval: Manual, approved: true, clusterServiceVersionNames: [etcdoperator.v9.9.9]}
 `, name, namespace, more)
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, early("early", "")), "create", "-f", "-")
+	e.CreateAs(t, cluster.Tenant, early("early", ""))
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, early("reason", ", annotations: {opgate.io/override-reason: trust me}")), []string{"create", "-f", "-"}, "(plan/override-reason)")
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{"annotate", "installplan", "-n", namespace, "early", "opgate.io/override-reason=trust me"}, "(plan/override-reason)")
 	e.Put(t, harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.2"))
 	e.Sync(t)
 	for _, version := range []string{"9.9.8", "9.9.9"} {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, harness.AsJSON(t, etcdCSV(namespace, version)), []string{"create", "-f", "-"},
-			"etcdoperator.v"+version+", which comes from no catalog, is not allowed", "(csv/policy)")
+			"etcdoperator.v"+version+" is not allowed", "(csv/policy)")
 	}
 }
 
@@ -109,8 +96,7 @@ func approvedBefore(t *testing.T, e *harness.OLMEnv) {
 	if in := csvsNamed(t, e.Env, "etcdoperator.v0.9.2"); strings.Contains(strings.Join(in, " "), namespace) {
 		t.Error("the version that the policy does not allow is installed")
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
-		`{"spec":{"versions":["etcdoperator.v0.9.2"]}}`)
+	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.2"]}}`)
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.2")
 }
 
@@ -148,12 +134,12 @@ func contentsExchanged(t *testing.T, e *harness.OLMEnv) {
 func attenuatedGroup(t *testing.T, e *harness.OLMEnv, namespace string) {
 	t.Helper()
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "create", "serviceaccount", "-n", namespace, "weak")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.Object(`
+	e.CreateAs(t, cluster.Admin, harness.Object(`
 apiVersion: operators.coreos.com/v1
 kind: OperatorGroup
 metadata: {name: %[1]s, namespace: %[1]s}
 spec: {targetNamespaces: [%[1]s], serviceAccountName: weak}
-`, namespace)), "create", "-f", "-")
+`, namespace))
 }
 
 func grantWeakAccount(t *testing.T, e *harness.OLMEnv, namespace string) {
@@ -215,7 +201,7 @@ func TestA10CopyMadeReal(t *testing.T) {
 	copied := func(namespace string) *unstructured.Unstructured {
 		u := etcdCSV(namespace, harness.ForbiddenVersion)
 		u.SetLabels(map[string]string{"olm.copiedFrom": "elsewhere"})
-		harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), "create", "-f", "-")
+		e.CreateAs(t, cluster.OLM, u)
 		return u
 	}
 	target, control := copied(governed), copied(free)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +19,10 @@ import (
 // since their webhook has failurePolicy Ignore. The next process finds them; one with --escapes=remove deletes them.
 func TestA4Escapes(t *testing.T) {
 	t.Parallel()
-	e := harness.Start(t, cluster.Options{Audit: true, Log: os.Stderr})
-	var err error
+	e := harness.Vacant(t)
 	start := func(args ...string) {
 		t.Helper()
-		if e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{Loop: true, Args: args}); err != nil {
-			t.Fatal(err)
-		}
+		e.StartGate(t, cluster.GateOptions{Loop: true, Args: args})
 	}
 	start()
 	first, constrained, governed := e.NewNamespace(t), e.NewNamespace(t), e.NewNamespace(t)

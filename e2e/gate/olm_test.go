@@ -18,36 +18,20 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/e2e/olm"
 )
 
 // TestOLM puts the gate in front of a real OLM. What OLM makes of a refusal, and what its plans really hold, no stand-in can
-// tell. OLM has a cluster of its own, since it takes an interest in whatever other tests write.
+// tell.
 func TestOLM(t *testing.T) {
 	t.Parallel()
-	e := harness.StartWithoutGate(t)
+	full := harness.VacantOLM(t, constraintPackages())
 
-	// A Subscription that no webhook saw, and then a policy that is not enforced yet.
-	born := e.NewNamespace(t)
-	e.OperatorGroup(t, born)
-	e.Subscribe(t, born, "etcd", "", "Automatic")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.OLMPolicy(born, "Automatic", "etcdoperator.v0.9.2")), "create", "-f", "-")
-
-	var err error
-	e.Gate, err = e.StartOpgate(t.Context(), cluster.GateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	full := &harness.OLMEnv{Env: e, Born: born}
-	full.OLM, err = olm.Start(t.Context(), e.Cluster, olm.Options{Log: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := full.OLM.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	// A Subscription that no webhook saw, and then a policy that is not enforced yet. OLM waits for an OperatorGroup.
+	full.Born = full.NewNamespace(t)
+	full.Subscribe(t, full.Born, "etcd", "", "Automatic")
+	full.CreateAs(t, cluster.Admin, harness.OLMPolicy(full.Born, "Automatic", "etcdoperator.v0.9.2"))
+	full.StartGate(t, cluster.GateOptions{})
+	full.OperatorGroup(t, full.Born)
 
 	// The first, since OLM tries a refused create only a few times and then waits for its next resync: a switch to Manual heals
 	// within seconds while it tries, and took minutes once it had stopped.
@@ -77,24 +61,23 @@ func upgradeIsHeld(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
 	p := harness.OLMPolicy(namespace, "Automatic", "etcdoperator.v0.9.2")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), "create", "-f", "-")
+	e.CreateAs(t, cluster.Admin, p)
 	e.Sync(t)
 
 	if approval := e.Subscribe(t, namespace, "etcd", "etcdoperator.v0.9.2", "Automatic"); approval != "Manual" {
 		t.Errorf("installPlanApproval is %q, want it changed to Manual", approval)
 	}
 	install := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2")
-	wantPhaseRefused(t, e, install, "(plan/status-phase)")
+	wantPhaseRefused(t, e, install, harness.HeldBy, "(plan/status-phase)")
 	e.Approve(t, cluster.Admin, install)
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.2")
 
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.4")
-	wantPhaseRefused(t, e, upgrade, "(plan/status-phase)", "(plan/version)")
+	wantPhaseRefused(t, e, upgrade, harness.HeldBy, "(plan/status-phase)")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
 		e.WantApprovalRefused(t, user, upgrade, "etcdoperator.v0.9.4", "(plan/version)", "allowed is etcdoperator.v0.9.2")
 	}
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
-		`{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`)
+	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.2","etcdoperator.v0.9.4"]}}`)
 	e.Sync(t)
 	e.Approve(t, cluster.Tenant, upgrade)
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.4")
@@ -103,7 +86,7 @@ func upgradeIsHeld(t *testing.T, e *harness.OLMEnv) {
 func upgradeApprovalNone(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, harness.OLMPolicy(namespace, "None")), "create", "-f", "-")
+	e.CreateAs(t, cluster.Admin, harness.OLMPolicy(namespace, "None"))
 	e.Sync(t)
 	e.Subscribe(t, namespace, "etcd", "etcdoperator.v0.9.0", "Automatic")
 	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, "etcdoperator.v0.9.0"))
@@ -140,7 +123,7 @@ func pinDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, depen
 	e.OperatorGroup(t, namespace)
 	p = harness.OLMPolicy(namespace, "Automatic", allowed)
 	p.Object["spec"].(map[string]any)["subscription"].(map[string]any)["name"] = dependency
-	harness.Kubectl(t, e.Cluster, cluster.Admin, harness.AsJSON(t, p), "create", "-f", "-")
+	e.CreateAs(t, cluster.Admin, p)
 	e.Sync(t)
 	e.Subscribe(t, namespace, operator, "", "Manual")
 	both = e.WaitForPlan(t, namespace, operatorCSV, newest)
@@ -154,7 +137,7 @@ func overrideDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, 
 	_, both := pinDependency(t, e, operator, operatorCSV, dependency, allowed, newest)
 	namespace := both.GetNamespace()
 	e.WantApprovalRefused(t, cluster.Admin, both, newest, "(plan/version)")
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "installplan", "-n", namespace, both.GetName(), "--type=merge", "--patch",
+	e.Patch(t, cluster.Admin, both,
 		`{"metadata":{"annotations":{"opgate.io/override-reason":"ticket 77"}},"spec":{"approved":true}}`)
 	e.WaitForCSV(t, namespace, newest)
 	e.WaitForCSV(t, namespace, operatorCSV)
@@ -177,8 +160,7 @@ func judgeDependency(t *testing.T, e *harness.OLMEnv, operator, operatorCSV, dep
 		}
 	}
 
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch",
-		`{"spec":{"versions":["`+newest+`"]}}`)
+	e.Edit(t, p, `{"spec":{"versions":["`+newest+`"]}}`)
 	e.Sync(t)
 	e.Approve(t, cluster.Tenant, both)
 	e.WaitForCSV(t, namespace, newest)
@@ -222,7 +204,8 @@ func bornApprovedHeals(t *testing.T, e *harness.OLMEnv) {
 		t.Errorf("there are plans: %v", plans.Items)
 	}
 
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "subscription", "-n", e.Born, "etcd", "--type=merge", "--patch", `{"spec":{"installPlanApproval":"Manual"}}`)
+	e.Patch(t, cluster.Tenant, harness.Named("Subscription", e.Born, "etcd"),
+		`{"spec":{"installPlanApproval":"Manual"}}`)
 	waiting := e.WaitForPlan(t, e.Born, "etcdoperator.v0.9.4")
 	e.WantApprovalRefused(t, cluster.Admin, waiting, "etcdoperator.v0.9.4", "(plan/version)")
 }
@@ -260,12 +243,12 @@ func ungovernedIsLeftAlone(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, "prometheusoperator.v0.47.0")
 }
 
-// wantPhaseRefused tries to start a plan past its approval.
+// wantPhaseRefused tries to start a plan past its approval. What is said begins with who refuses it: the webhook or the backstop.
 func wantPhaseRefused(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured, says ...string) {
 	t.Helper()
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, "", []string{
 		"patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"phase":"Installing"}}`,
-	}, append(says, harness.DeniedBy)...)
+	}, says...)
 }
 
 // wantRefusalsOfOLM wants OLM to have been refused nothing but plans that are born approved. In particular no status: OLM would

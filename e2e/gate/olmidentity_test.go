@@ -185,20 +185,19 @@ func TestA1ForeignNamespace(t *testing.T) {
 	}
 	// The OLM that is here goes on.
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)), "create", "--dry-run=server", "-f", "-")
-	harness.Kubectl(t, e.Cluster, cluster.OLM, "", "patch", "installplan", "-n", namespace, waiting.GetName(), "--subresource=status", "--type=merge", "--patch", `{"status":{"message":"by OLM"}}`)
+	e.Patch(t, cluster.OLM, waiting, `{"status":{"message":"by OLM"}}`, "status")
 }
 
 // TestA1NamespaceAppearsLater names an account that does not exist when Opgate starts, has a tenant create it, and goes through all that
 // an administrator can do about it (threat O16).
 func TestA1NamespaceAppearsLater(t *testing.T) {
-	e := harness.Shared(t)
+	e := harness.SharedWithoutBackstop(t) // its words are those of the webhooks
 	namespace := e.NewNamespace(t)
 	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	home := "lifecycle-" + rand.String(8)
-	options := cluster.GateOptions{OLMIdentity: "system:serviceaccount:" + home + ":" + harness.OLMAccount}
-	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
+	options := cluster.GateOptions{OLMIdentity: "system:serviceaccount:" + home + ":" + harness.OLMAccount, WithoutBackstop: true}
 
 	e.Restart(t, options) // is ready all the same
 	wantIdentity(t, e, "namespace-missing", "namespace "+home+" of OLM does not exist")

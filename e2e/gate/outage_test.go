@@ -29,7 +29,7 @@ import (
 // TestG6Killed kills Opgate in the middle of writes that it refuses. None of them gets through, at no moment; what the gate
 // has no say in goes on; and a new process takes over with what it finds.
 func TestG6Killed(t *testing.T) {
-	e := harness.Shared(t)
+	e := harness.SharedWithoutBackstop(t) // TestBackstopKept has what it refuses meanwhile
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
@@ -105,11 +105,11 @@ func TestG6Killed(t *testing.T) {
 	})
 	t.Run("G15 everything else is not", func(t *testing.T) { wantWritable(t, e, namespace, waiting, standing) })
 
-	e.Restart(t, cluster.GateOptions{})
+	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
 	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"create", "-f", "-"}, harness.DeniedBy, harness.ForeignCatalog)
 	good := harness.Subscription(namespace, "good", harness.GoodCatalog, "Manual")
 	t.Cleanup(func() { e.Remove(t, good) })
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, good), "create", "-f", "-")
+	e.CreateAs(t, cluster.Tenant, good)
 
 	stopTrying()
 	tries.Wait()
@@ -327,7 +327,7 @@ func (b *begun) wantAnswer(t *testing.T) {
 // TestG2NotReady starts Opgate while it may not read one of the resources that it judges by. An empty list of policies must
 // never read as "no policies": until it has read all of them it refuses everything, and then it needs no restart.
 func TestG2NotReady(t *testing.T) {
-	e := harness.Shared(t)
+	e := harness.SharedWithoutBackstop(t)
 	namespace := e.NewNamespace(t)
 	e.Put(t, harness.OperatorPolicy(namespace))
 	waiting := e.Put(t, harness.InstallPlan(namespace, "waiting", harness.ForbiddenVersion))
@@ -343,7 +343,7 @@ func TestG2NotReady(t *testing.T) {
 	for _, resource := range []string{"operatorpolicies", "clusterserviceversions"} {
 		t.Run(resource, func(t *testing.T) {
 			setRole(t, e, without(t, role, resource), resource, "no")
-			e.Restart(t, cluster.GateOptions{Unready: true})
+			e.Restart(t, cluster.GateOptions{Unready: true, WithoutBackstop: true})
 			harness.Eventually(t, "wait until it says that it is not ready", func(ctx context.Context) error {
 				code, body, err := harness.GetURL(ctx, e.Gate.HealthURL()+"/readyz")
 				if err != nil || code != http.StatusInternalServerError && code != http.StatusServiceUnavailable {

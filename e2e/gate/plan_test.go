@@ -124,7 +124,7 @@ func TestO2FrozenContents(t *testing.T) {
 				}
 				change(stored.Object["status"].(map[string]any))
 				for _, user := range []cluster.User{cluster.Tenant, cluster.Admin} {
-					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, stored), []string{"replace", "--subresource=status", "-f", "-"}, harness.DeniedBy, "(plan/frozen)")
+					harness.WantRefused(t, e.Cluster, user, harness.AsJSON(t, stored), []string{"replace", "--subresource=status", "-f", "-"}, harness.HeldBy, "(plan/frozen)")
 				}
 				harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, stored), "replace", "--subresource=status", "-f", "-")
 			})
@@ -141,13 +141,13 @@ func TestO4PlansByOLM(t *testing.T) {
 	e.Sync(t)
 	u := harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion)
 	t.Cleanup(func() { e.Remove(t, u) })
-	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, u), "create", "-f", "-")
+	e.CreateAs(t, cluster.OLM, u)
 	status := u.DeepCopy()
 	status.SetResourceVersion(e.Stored(t, u).GetResourceVersion())
 	harness.Kubectl(t, e.Cluster, cluster.OLM, harness.AsJSON(t, status), "replace", "--subresource=status", "-f", "-")
 	for _, user := range []cluster.User{cluster.Tenant, cluster.Admin, cluster.OLM} {
 		harness.WantRefused(t, e.Cluster, user, "", []string{"patch", "installplan", "-n", namespace, "by-olm", "--type=merge", "--patch", `{"spec":{"approved":true}}`},
-			harness.DeniedBy, harness.ForbiddenCSV, "(plan/version)")
+			harness.HeldBy, harness.ForbiddenCSV, "(plan/version)")
 	}
 	if approved, _, _ := unstructured.NestedBool(e.Stored(t, u).Object, "spec", "approved"); approved {
 		t.Error("the plan is approved")
@@ -155,7 +155,7 @@ func TestO4PlansByOLM(t *testing.T) {
 
 	// With kubectl alone: delete, and create anew, as "replace --force" does.
 	approved := withPhase(harness.InstallPlan(namespace, "by-olm", harness.ForbiddenVersion), "RequiresApproval", true)
-	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, approved), []string{"replace", "--force", "-f", "-"}, harness.DeniedBy, "(plan/create)")
+	harness.WantRefused(t, e.Cluster, cluster.Tenant, harness.AsJSON(t, approved), []string{"replace", "--force", "-f", "-"}, harness.HeldBy, "(plan/create)")
 	if stored := e.Stored(t, u); stored != nil {
 		t.Errorf("there is a plan again: %v", stored)
 	}
@@ -168,8 +168,8 @@ func TestO2PhaseAfterWithdrawal(t *testing.T) {
 	p := e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	u := e.Put(t, harness.InstallPlan(namespace, "withdrawn", harness.AllowedVersion))
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "patch", "installplan", "-n", namespace, "withdrawn", "--type=merge", "--patch", `{"spec":{"approved":true}}`)
-	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch", `{"spec":{"versions":["etcdoperator.v0.9.1"]}}`)
+	e.Patch(t, cluster.Tenant, harness.Named("InstallPlan", namespace, "withdrawn"), `{"spec":{"approved":true}}`)
+	e.Edit(t, p, `{"spec":{"versions":["etcdoperator.v0.9.1"]}}`)
 	e.Sync(t)
 	if got := tryPhase(t, e, cluster.Tenant, u, "Installing"); !strings.Contains(got.Refused, "(plan/version)") {
 		t.Errorf("the tenant starts a plan that is no longer allowed: %s", got)

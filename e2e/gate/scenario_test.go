@@ -2,6 +2,7 @@ package gate
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/opgate/opgate/admission/scenario"
 	"github.com/opgate/opgate/e2e/cluster"
@@ -16,8 +18,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// TestScenarios plays every file in scenarios with kubectl on a real API server. Package admission plays the same ones without
-// a server, and the two must agree.
+// TestScenarios plays files in scenarios with kubectl on a real API server, as the chart ships Opgate: all attacks, and one for each other
+// rule. Packages admission and rules/backstop play all of them without a server, and must agree.
 func TestScenarios(t *testing.T) {
 	e := harness.Shared(t)
 	scenarios, err := scenario.Load("../scenarios", scenario.Versions{
@@ -27,11 +29,83 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Sync(t)
-	for _, s := range scenarios {
-		if !s.ForHandlersOnly() && (!*withBackstop || backstopApplies(s)) {
-			t.Run(s.Name, func(t *testing.T) { play(t, e, s) })
+	if !*harness.Long {
+		playAll(t, e, scenario.Select(scenarios), (*scenario.Scenario).WithBackstop)
+		return
+	}
+	playAll(t, e, scenarios, (*scenario.Scenario).WithBackstop)
+	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
+	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
+	t.Run("without the backstop", func(t *testing.T) {
+		playAll(t, e, scenarios, func(s *scenario.Scenario) (string, []string) { return s.Message, s.Warnings })
+	})
+}
+
+// playAll plays scenarios, each in namespaces of its own. What they depend on is written for all at once, if it is in these namespaces.
+func playAll(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario, want func(*scenario.Scenario) (string, []string)) {
+	run := rand.String(4)
+	var together, others []*scenario.Scenario
+	for i, s := range scenarios {
+		if s.ForHandlersOnly() {
+			continue
 		}
+		apart, err := s.Apart(fmt.Sprintf("-%s%d", run, i))
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case s.IsApart():
+			together = append(together, apart)
+		default:
+			others = append(others, apart)
+		}
+	}
+	for _, s := range others { // first, since some see what is installed in the whole cluster
+		t.Run(s.Name, func(t *testing.T) {
+			setUp(t, e, []*scenario.Scenario{s})
+			play(t, e, s, want)
+		})
+	}
+	setUp(t, e, together)
+	for _, s := range together {
+		t.Run(s.Name, func(t *testing.T) { play(t, e, s, want) })
+	}
+}
+
+// setUp writes what exists before scenarios, and removes it after the test with what they write.
+func setUp(t *testing.T, e *harness.Env, scenarios []*scenario.Scenario) {
+	t.Helper()
+	var before, policies, written []*unstructured.Unstructured
+	for _, s := range scenarios {
+		before, policies, written = append(before, s.Cluster...), append(policies, s.Policies...), append(written, targetOf(t, s))
+	}
+	existing := slices.Concat(before, policies)
+	e.EnsureNamespaces(t, slices.Concat(existing, written))
+	isNamespace := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Namespace" }
+	for _, u := range existing {
+		if isNamespace(u) {
+			e.Label(t, u)
+		}
+	}
+	existing = slices.DeleteFunc(existing, isNamespace)
+	t.Cleanup(func() {
+		// Without policies first: then the gate minds nothing of what follows.
+		objects := slices.DeleteFunc(slices.Concat(written, existing), isNamespace)
+		slices.Reverse(objects)
+		slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return last(a) - last(b) })
+		for _, u := range objects {
+			e.Remove(t, u)
+		}
+		e.SyncGate(t)
+	})
+	for _, u := range existing {
+		if _, err := e.Create(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.ContainsFunc(policies, func(u *unstructured.Unstructured) bool { return u.GetKind() == "OperatorPolicy" }) {
+		e.Sync(t)
+	} else { // the API server itself refuses nothing
+		e.SyncGate(t)
 	}
 }
 
@@ -51,43 +125,9 @@ func kubernetesVersion(t *testing.T, e *harness.Env) string {
 // notRead is in the refusal of what is judged by the contents of a plan until these are read.
 const notRead = "its contents are not read yet"
 
-func play(t *testing.T, e *harness.Env, s *scenario.Scenario) {
-	existing := slices.Concat(s.Cluster, s.Policies)
-	objects := slices.Clone(existing)
+func play(t *testing.T, e *harness.Env, s *scenario.Scenario, want func(*scenario.Scenario) (string, []string)) {
 	target := targetOf(t, s)
-	if !slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return same(u, target) }) {
-		objects = append(objects, target)
-	}
-	isNamespace := func(u *unstructured.Unstructured) bool { return u.GetKind() == "Namespace" }
-	e.EnsureNamespaces(t, objects)
-	for _, u := range existing {
-		if isNamespace(u) {
-			e.Label(t, u)
-		}
-	}
-	existing, objects = slices.DeleteFunc(existing, isNamespace), slices.DeleteFunc(objects, isNamespace)
-	t.Cleanup(func() {
-		// Without policies first: then the gate minds nothing of what follows.
-		slices.Reverse(objects)
-		slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return last(a) - last(b) })
-		for _, u := range objects {
-			e.Remove(t, u)
-		}
-		e.Sync(t)
-	})
-	if *withBackstop {
-		holdByServer(t, e)
-	}
-	for _, u := range existing {
-		if _, err := e.Create(t.Context(), u); err != nil {
-			t.Fatal(err)
-		}
-	}
-	e.Sync(t)
-	if *withBackstop {
-		holdByServer(t, e, s.Policies...)
-	}
-
+	wantMessage, wantWarnings := want(s)
 	before := e.Stored(t, target)
 	stdin, args := command(t, s)
 	result, err := e.Kubectl(t.Context(), cluster.User(s.User), stdin, args...)
@@ -106,17 +146,13 @@ func play(t *testing.T, e *harness.Env, s *scenario.Scenario) {
 		t.Errorf("kubectl ended with exit code %d, want %s\n%s", result.ExitCode, s.Decision, result.Stderr)
 	}
 	message, warnings := said(result.Stderr, target)
-	if *withBackstop { // it answers before the webhooks, with its part of the reasons
-		t.Logf("held by the API server: %t", strings.Contains(result.Stderr, heldByServer))
-		message, warnings = s.Message, s.Warnings
-	}
 	// Why template text does not resolve is known only where there is a cluster to ask; it comes after the rest.
-	why := slices.Contains(s.Rules, rules.RulePolicyUnreadable) && strings.HasPrefix(message, s.Message+"; ")
-	if message != s.Message && !why {
-		t.Errorf("refusal is\n%s\nwant\n%s\nall that kubectl wrote is\n%s", message, s.Message, result.Stderr)
+	why := slices.Contains(s.Rules, rules.RulePolicyUnreadable) && strings.HasPrefix(message, wantMessage+"; ")
+	if message != wantMessage && !why {
+		t.Errorf("refusal is\n%s\nwant\n%s\nall that kubectl wrote is\n%s", message, wantMessage, result.Stderr)
 	}
-	if !slices.Equal(warnings, s.Warnings) {
-		t.Errorf("warnings are\n%s\nwant\n%s", strings.Join(warnings, "\n"), strings.Join(s.Warnings, "\n"))
+	if !slices.Equal(warnings, wantWarnings) {
+		t.Errorf("warnings are\n%s\nwant\n%s", strings.Join(warnings, "\n"), strings.Join(wantWarnings, "\n"))
 	}
 	after := e.Stored(t, target)
 	if !wantAllowed && !reflect.DeepEqual(before, after) {
@@ -174,10 +210,13 @@ func in(namespace string) []string {
 	return []string{"-n", namespace}
 }
 
-// said splits what kubectl wrote to stderr into the gate's refusal and its warnings, sorted. The API server warns as well.
+// said splits what kubectl wrote to stderr into the refusal of the gate or of the backstop, and the gate's warnings, sorted. The API server
+// warns as well.
 func said(stderr string, target *unstructured.Unstructured) (message string, warnings []string) {
-	if _, refusal, found := strings.Cut(stderr, harness.DeniedBy); found {
-		message = strings.TrimSpace(refusal)
+	for _, prefix := range []string{harness.DeniedBy, harness.HeldBy} {
+		if _, refusal, found := strings.Cut(stderr, prefix); found {
+			message = strings.TrimSpace(refusal)
+		}
 	}
 	for line := range strings.Lines(stderr) {
 		text, isWarning := strings.CutPrefix(strings.TrimSpace(line), "Warning: ")
@@ -206,10 +245,6 @@ func targetOf(t *testing.T, s *scenario.Scenario) *unstructured.Unstructured {
 	}
 	t.Fatalf("kind %q is not in resources", s.Kind)
 	return nil
-}
-
-func same(a, b *unstructured.Unstructured) bool {
-	return a.GetKind() == b.GetKind() && a.GetNamespace() == b.GetNamespace() && a.GetName() == b.GetName()
 }
 
 // last is 0 for Constraints and policies, 1 for the rest.

@@ -22,8 +22,13 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// randomBodies is how many mutations of each body are sent.
-const randomBodies = 30
+// randomBodies is how many mutations of each body are sent, in the short and in the long form.
+func randomBodies() int {
+	if *harness.Long {
+		return 30
+	}
+	return 6
+}
 
 // TestStoredAsJudged sends the API server JSON that decoders read in different ways. Whatever it stores, the gate reads the same of the
 // review as OLM reads of the stored object, and refuses exactly the bodies of which something forbidden would be stored.
@@ -46,7 +51,7 @@ func TestStoredAsJudged(t *testing.T) {
 	for _, w := range writes {
 		t.Run(w.name, func(t *testing.T) {
 			stored, bodies := 0, w.bodies(t)
-			for range randomBodies {
+			for range randomBodies() {
 				bodies = append(bodies, mutate(t, random, w.body))
 			}
 			for _, body := range bodies {

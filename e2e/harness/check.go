@@ -57,10 +57,15 @@ func Time(t testing.TB, what string, check func(ctx context.Context) error) time
 func eventually(t testing.TB, what string, delay wait.DelayFunc, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := poll(t.Context(), WaitTimeout, delay, func(ctx context.Context) (bool, error) {
+	ctx, cancel := working(t)
+	defer cancel()
+	err := poll(ctx, WaitTimeout, delay, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
 		return last == nil, nil
 	})
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", what, errors.Join(err, last))
 	}

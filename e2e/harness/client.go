@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -65,7 +66,7 @@ type Request struct {
 	Body         []byte
 }
 
-// Answer is the API server's answer. Refused is the gate's own text, "" when the gate did not refuse.
+// Answer is the API server's answer. Refused is the text of the gate, or of the backstop, "" when neither refused.
 type Answer struct {
 	Code     int
 	Body     []byte
@@ -76,6 +77,9 @@ type Answer struct {
 
 // DeniedBy is the prefix of the gate's text in the API server's answer to a refused request.
 const DeniedBy = "denied the request: "
+
+// HeldBy is the prefix of the backstop's text in the API server's answer.
+const HeldBy = "ValidatingAdmissionPolicy 'opgate-backstop' with binding 'opgate-backstop' denied request: "
 
 // Send makes a request.
 func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
@@ -106,6 +110,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 			a.Message = status.Message
 		}
 		if _, refused, found := strings.Cut(a.Message, DeniedBy); found && strings.HasPrefix(a.Message, "admission webhook ") {
+			a.Refused = refused
+		} else if _, refused, found := strings.Cut(a.Message, HeldBy); found {
 			a.Refused = refused
 		}
 	}
@@ -159,8 +165,8 @@ func PathOf(resource schema.GroupVersionResource, namespace, name, subresource s
 // Of returns the interface for the resource and namespace of an object.
 func (c *Client) Of(u *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, ok := Resources[u.GetKind()]
-	if !ok {
-		panic("kind " + u.GetKind() + " is not in resources")
+	if !ok { // a kind of Kubernetes itself, whose plurals are regular
+		resource, _ = meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 	}
 	if resource == Constraints && u.GetAPIVersion() != "" {
 		resource.Version = u.GroupVersionKind().Version // a scenario writes either

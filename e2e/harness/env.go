@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -75,28 +77,15 @@ const OpenShiftVersion = "4.19.3"
 // ContainerMemory is the memory limit of the chart, in bytes, under which hostile tests run Opgate.
 const ContainerMemory = 512 << 20
 
-// sharedEnv is the environment that most tests of a package use, one after another.
-var sharedEnv struct {
-	env  *Env
-	stop func() error
-	err  error
-	once sync.Once
-}
-
-func init() { sharedEnv.stop = func() error { return nil } }
-
-// Shared returns the environment that the tests of a package share, with Opgate running. The first call starts it. Tests
-// that use it must not be parallel, and leave neither policies nor objects behind.
+// Shared returns an environment that the tests of a package share, with Opgate running. The first call starts it. Each test has it to itself
+// until it ends, while others run on other clusters; so Shared calls t.Parallel, and the test must not. It leaves neither policies nor
+// objects behind.
 func Shared(t testing.TB) *Env {
 	t.Helper()
-	slots.Take(t)
-	sharedEnv.once.Do(func() {
-		sharedEnv.env, sharedEnv.stop, sharedEnv.err = startShared(t.Context())
-	})
-	if sharedEnv.err != nil {
-		t.Fatal(sharedEnv.err)
+	if test, ok := t.(*testing.T); ok {
+		test.Parallel()
 	}
-	e := sharedEnv.env
+	e := withGate.take(t, startShared).Env
 	select {
 	case <-e.Gate.Exited():
 		e.Restart(t, cluster.GateOptions{})
@@ -105,21 +94,25 @@ func Shared(t testing.TB) *Env {
 	return e
 }
 
-// startShared starts the shared environment. The caller must call stop, whatever the error.
-func startShared(ctx context.Context) (e *Env, stop func() error, err error) {
-	c, stopCluster, err := runCluster(ctx, cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr})
+// SharedWithoutBackstop is Shared for a test of what only the webhooks answer: until its end the API server holds nothing by itself.
+func SharedWithoutBackstop(t testing.TB) *Env {
+	t.Helper()
+	e := Shared(t)
+	t.Cleanup(func() { e.Restart(t, cluster.GateOptions{}) })
+	e.Restart(t, cluster.GateOptions{WithoutBackstop: true})
+	return e
+}
+
+// startShared starts a control plane and Opgate. The caller must call stop, whatever the error.
+func startShared(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
+	e, stop, err = startVacant(ctx, cluster.Options{Audit: true, OpenShift: OpenShiftVersion, Log: os.Stderr})
 	if err != nil {
-		return nil, stopCluster, err
+		return nil, stop, err
 	}
-	if e, err = newEnv(c); err != nil {
-		return nil, stopCluster, err
+	if e.Gate, err = e.StartOpgate(ctx, cluster.GateOptions{}); err != nil {
+		return nil, stop, err
 	}
-	if e.Gate, err = c.StartOpgate(ctx, cluster.GateOptions{}); err != nil {
-		return nil, stopCluster, err
-	}
-	return e, func() error {
-		return errors.Join(checkLeastPrivilege(c), stopCluster()) // before the log is removed
-	}, nil
+	return e, stop, nil
 }
 
 // Restart stops Opgate if it runs, and starts another.
@@ -136,6 +129,15 @@ func (e *Env) Restart(t testing.TB, opts cluster.GateOptions) {
 		t.Fatal(err)
 	}
 	e.Gate = gate
+}
+
+// StartGate starts Opgate where none runs.
+func (e *Env) StartGate(t testing.TB, opts cluster.GateOptions) {
+	t.Helper()
+	var err error
+	if e.Gate, err = e.StartOpgate(context.WithoutCancel(t.Context()), opts); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // StartWithoutGate starts a cluster for one test alone.
@@ -180,7 +182,50 @@ func StartCluster(t testing.TB, opts cluster.Options) *cluster.Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	owned.add(t, c)
 	return c
+}
+
+// clusters are those of the tests that run, by the name of the top-level test.
+type clusters struct {
+	mu     sync.Mutex
+	byTest map[string][]*cluster.Cluster
+}
+
+var owned = clusters{byTest: map[string][]*cluster.Cluster{}}
+
+func topLevel(t testing.TB) string {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	return name
+}
+
+func (o *clusters) add(t testing.TB, c *cluster.Cluster) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	name := topLevel(t)
+	o.byTest[name] = append(o.byTest[name], c)
+	t.Cleanup(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.byTest[name] = slices.DeleteFunc(o.byTest[name], func(other *cluster.Cluster) bool { return other == c })
+	})
+}
+
+// working returns a context that ends when a cluster of the test cannot do any more what is expected of it.
+func working(t testing.TB) (ctx context.Context, cancel func()) {
+	owned.mu.Lock()
+	defer owned.mu.Unlock()
+	ctx = t.Context()
+	var cancels []func()
+	for _, c := range owned.byTest[topLevel(t)] {
+		ctx, cancel = c.Working(ctx)
+		cancels = append(cancels, cancel)
+	}
+	return ctx, func() {
+		for _, cancel := range slices.Backward(cancels) {
+			cancel()
+		}
+	}
 }
 
 // runCluster starts a control plane, and a reaper for the case that this process cannot stop it. The caller must call stop,

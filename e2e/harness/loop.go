@@ -4,37 +4,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// LoopEnv is a control plane with the loop, and clients that know every kind.
+// LoopEnv is a control plane with the loop, and a player of scripts, whose clients know every kind.
 type LoopEnv struct {
 	*Env
-	Admin, OLM crclient.Client
+	*scripttest.Player
 	// Scraper is the token of Prometheus; empty where metrics are not secure.
 	Scraper string
-	// Kinds are those that scripts may name besides scriptKinds.
-	Kinds map[string]schema.GroupVersionKind
 }
 
-// Connect creates the clients. It sends no request: kinds are discovered when they are first used.
+// Connect makes the player. It sends no request: kinds are discovered when they are first used.
 func (e *LoopEnv) Connect(t testing.TB) {
 	t.Helper()
+	e.Player = &scripttest.Player{Context: context.Background(), Scale: speed.Scale, Now: time.Now, Repeat: repeated, Metrics: e.page,
+		Poll: func(ctx context.Context, check func(context.Context) (bool, error)) error {
+			return Poll(ctx, WaitTimeout, check)
+		}}
 	for user, to := range map[cluster.User]*crclient.Client{cluster.Admin: &e.Admin, cluster.OLM: &e.OLM} {
 		config, err := e.RESTConfig(user)
 		if err != nil {
@@ -52,6 +56,26 @@ func (e *LoopEnv) Connect(t testing.TB) {
 		}
 	}
 }
+
+// page returns the answer of the metrics endpoint to Prometheus.
+func (e *LoopEnv) page(ctx context.Context) (string, error) {
+	code, body, err := e.Scrape(ctx, e.Scraper)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("metrics: %d %s", code, body)
+	}
+	return body, err
+}
+
+// Terse keeps the log of a script to itself unless it fails, also with go test -v.
+type Terse struct{ *testing.T }
+
+// Run runs a script as a subtest.
+func (t Terse) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(Terse{t}) })
+}
+
+// Verbose returns false.
+func (Terse) Verbose() bool { return false }
 
 // PackageManifests defines PackageManifest as a plain kind, for clusters without OLM's package server.
 const PackageManifests = `
@@ -72,43 +96,7 @@ spec:
 `
 
 // Apply writes an object and its status.
-func (e *LoopEnv) Apply(u *unstructured.Unstructured) error {
-	ctx := context.Background()
-	status, hasStatus := u.Object["status"]
-	if hasStatus = hasStatus && u.GetKind() != "PackageManifest"; hasStatus { // whose status is no subresource here
-		delete(u.Object, "status")
-	}
-	author := e.Admin
-	if kind := u.GetKind(); kind == "InstallPlan" || kind == "ClusterServiceVersion" {
-		author = e.OLM
-	}
-	err := repeated(ctx, u, func() error {
-		return author.Apply(ctx, crclient.ApplyConfigurationFromUnstructured(u), crclient.ForceOwnership, crclient.FieldOwner("script"))
-	})
-	if err != nil {
-		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	if !hasStatus {
-		return nil
-	}
-	before := u.DeepCopy()
-	u.Object["status"] = status
-	if err := e.OLM.Status().Patch(ctx, u, crclient.MergeFrom(before)); err != nil {
-		return fmt.Errorf("write the status of %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
-}
-
-// Conditions returns the conditions to print when a script fails.
-func Conditions(op *policyv1beta2.OperatorPolicy) string {
-	var b strings.Builder
-	for _, c := range op.Status.Conditions {
-		if c.Type != "Compliant" {
-			fmt.Fprintf(&b, "  %s %s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
-		}
-	}
-	return b.String()
-}
+func (e *LoopEnv) Apply(u *unstructured.Unstructured) error { return e.Player.Apply(u) }
 
 // Write applies an object with its status.
 func (e *LoopEnv) Write(t testing.TB, u *unstructured.Unstructured) {
@@ -202,7 +190,7 @@ func (e *LoopEnv) WaitCondition(t testing.TB, name, conditionType, status, text 
 		if !slices.ContainsFunc(op.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == conditionType && string(c.Status) == status && strings.Contains(c.Message, text)
 		}) {
-			return fmt.Errorf("want it %s with %q, have\n%s", status, text, Conditions(op))
+			return fmt.Errorf("want it %s with %q, have\n%s", status, text, scripttest.Conditions(op))
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,6 +14,9 @@ import (
 	"github.com/opgate/opgate/e2e/internal/reaper"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
+
+// Long is whether generated tests run in their long form, as make test-all does.
+var Long = flag.Bool("long", false, "run generated tests in their long form")
 
 // Main runs the tests of a package and returns the exit code, for its TestMain.
 func Main(m *testing.M) (code int) {
@@ -31,7 +35,7 @@ func Main(m *testing.M) (code int) {
 	})
 	code = m.Run()
 	_ = cancel // the end of the process ends it
-	for _, end := range []func() error{sharedEnv.stop, opgate.remove, usedRights.Save} {
+	for _, end := range []func() error{withGate.stop, withoutOLM.stop, withOLM.stop, opgate.remove, usedRights.Save} {
 		if err := end(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)

@@ -85,6 +85,15 @@ func Object(format string, args ...any) *unstructured.Unstructured {
 	return &u
 }
 
+// Named has the kind and the name of an object, and nothing else.
+func Named(kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
 // OperatorPolicy allows one version of etcd from one catalog in a namespace, and has the namespace's name.
 func OperatorPolicy(namespace string) *unstructured.Unstructured {
 	return Object(`

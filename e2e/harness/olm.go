@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/speed"
-	"github.com/opgate/opgate/e2e/internal/tail"
 	"github.com/opgate/opgate/e2e/olm"
 )
 
@@ -70,12 +70,12 @@ type OLMEnv struct {
 // OperatorGroup lets OLM install in a namespace.
 func (e *Env) OperatorGroup(t testing.TB, namespace string) {
 	t.Helper()
-	Kubectl(t, e.Cluster, cluster.Admin, AsJSON(t, Object(`
+	e.CreateAs(t, cluster.Admin, Object(`
 apiVersion: operators.coreos.com/v1
 kind: OperatorGroup
 metadata: {name: %[1]s, namespace: %[1]s}
 spec: {targetNamespaces: [%[1]s]}
-`, namespace)), "create", "-f", "-")
+`, namespace))
 }
 
 // Subscribe subscribes to a package as the tenant and returns the approval that is stored.
@@ -87,7 +87,9 @@ kind: Subscription
 metadata: {name: %[1]s, namespace: %[2]s}
 spec: {name: %[1]s, channel: %[3]s, source: %[4]s, sourceNamespace: %[5]s, startingCSV: %[6]q, installPlanApproval: %[7]s}
 `, name, namespace, olm.Channel, olm.Catalog, cluster.OLMNamespace, startingCSV, approval)
-	return Kubectl(t, e.Cluster, cluster.Tenant, AsJSON(t, s), "create", "-o", "jsonpath={.spec.installPlanApproval}", "-f", "-")
+	stored := e.CreateAs(t, cluster.Tenant, s)
+	written, _, _ := unstructured.NestedString(stored.Object, "spec", "installPlanApproval")
+	return written
 }
 
 // Eventually waits until check returns nil, up to the timeout for OLM.
@@ -173,7 +175,7 @@ const Approval = `{"spec":{"approved":true}}`
 // Approve approves a plan as a user.
 func (e *OLMEnv) Approve(t testing.TB, user cluster.User, plan *unstructured.Unstructured) {
 	t.Helper()
-	Kubectl(t, e.Cluster, user, "", "patch", "installplan", "-n", plan.GetNamespace(), plan.GetName(), "--type=merge", "--patch", Approval)
+	e.Patch(t, user, plan, Approval)
 }
 
 // WantApprovalRefused returns the gate's refusal.

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/e2e/assets"
-	"github.com/opgate/opgate/e2e/cluster"
 )
 
 // Prometheus is a real one that scrapes Opgate every second.
@@ -50,12 +49,12 @@ scrape_configs:
 			t.Fatal(err)
 		}
 	}
-	address, err := cluster.FreeAddress(t.Context())
+	addresses, err := e.Addresses(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	process, err := e.StartCompanion(t.Context(), "prometheus", nil, binaries.Server, "--config.file="+filepath.Join(dir, "prometheus.yaml"),
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addresses[0], "--log.level=warn")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,7 @@ scrape_configs:
 			t.Error(err)
 		}
 	})
-	p := &Prometheus{address: address}
+	p := &Prometheus{address: addresses[0]}
 	Eventually(t, "scrape opgate", func(ctx context.Context) error {
 		if err := process.Err(); err != nil {
 			t.Fatal(err)

@@ -44,19 +44,20 @@ var (
 
 	// Resources maps kinds to their resources.
 	Resources = map[string]schema.GroupVersionResource{
-		"Subscription":          Subscriptions,
-		"InstallPlan":           InstallPlans,
-		"ClusterServiceVersion": OLMVersion.WithResource("clusterserviceversions"),
-		"CatalogSource":         OLMVersion.WithResource("catalogsources"),
-		"Pod":                   {Version: "v1", Resource: "pods"},
-		"OperatorGroup":         OperatorGroups,
-		"OperatorCondition":     OperatorConditions,
-		"OperatorPolicy":        OperatorPolicies,
-		"Constraint":            Constraints,
-		"Policy":                Policies,
-		"PolicySet":             policySets,
-		"Namespace":             namespaces,
-		"ConfigMap":             {Version: "v1", Resource: "configmaps"},
+		"Subscription":             Subscriptions,
+		"InstallPlan":              InstallPlans,
+		"ClusterServiceVersion":    OLMVersion.WithResource("clusterserviceversions"),
+		"CatalogSource":            OLMVersion.WithResource("catalogsources"),
+		"Pod":                      {Version: "v1", Resource: "pods"},
+		"CustomResourceDefinition": DefinitionResource,
+		"OperatorGroup":            OperatorGroups,
+		"OperatorCondition":        OperatorConditions,
+		"OperatorPolicy":           OperatorPolicies,
+		"Constraint":               Constraints,
+		"Policy":                   Policies,
+		"PolicySet":                policySets,
+		"Namespace":                namespaces,
+		"ConfigMap":                {Version: "v1", Resource: "configmaps"},
 	}
 )
 

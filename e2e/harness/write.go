@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -108,8 +109,22 @@ func (e *Env) Stored(t testing.TB, u *unstructured.Unstructured) *unstructured.U
 	return stored
 }
 
-// Sync waits until the gate judges by what is stored now, if one runs.
+// Sync waits until the gate judges by what is stored now, if one runs, and with it the API server. After a change of a policy that takes
+// one to two seconds.
 func (e *Env) Sync(t testing.TB) {
+	t.Helper()
+	e.SyncGate(t)
+	if e.Gate == nil {
+		return
+	}
+	if err := e.Gate.WaitForBackstop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SyncGate waits until the gate judges by what is stored now, if one runs, but not until the API server judges by changes of policies. It
+// is for writes that the backstop leaves to the gate.
+func (e *Env) SyncGate(t testing.TB) {
 	t.Helper()
 	if e.Gate == nil {
 		return
@@ -119,16 +134,43 @@ func (e *Env) Sync(t testing.TB) {
 	}
 }
 
-// Apply applies objects with kubectl as an admin.
+// fieldManager is the field manager of the objects that tests apply.
+const fieldManager = "test"
+
+// Apply applies objects as an admin.
 func (e *Env) Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range objects {
-		Kubectl(t, e.Cluster, cluster.Admin, AsJSON(t, u), "apply", "-f", "-")
+		options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+		if _, err := e.Clients[cluster.Admin].Of(u).Apply(t.Context(), u.GetName(), u, options); err != nil {
+			t.Fatalf("apply %s %s/%s: %v", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+		}
+	}
+}
+
+// CreateAs creates objects as a user, and leaves them. It returns the last one as it is stored.
+func (e *Env) CreateAs(t testing.TB, user cluster.User, objects ...*unstructured.Unstructured) (stored *unstructured.Unstructured) {
+	t.Helper()
+	for _, u := range objects {
+		var err error
+		if stored, err = e.Clients[user].Of(u).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("create %s %s/%s as %s: %v", u.GetKind(), u.GetNamespace(), u.GetName(), user, err)
+		}
+	}
+	return stored
+}
+
+// Patch merges a patch into an object, or into its subresource, as a user. Of the object only kind and name are read.
+func (e *Env) Patch(t testing.TB, user cluster.User, u *unstructured.Unstructured, patch string, subresources ...string) {
+	t.Helper()
+	_, err := e.Clients[user].Of(u).Patch(t.Context(), u.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		t.Fatalf("patch %s %s/%s as %s: %v", u.GetKind(), u.GetNamespace(), u.GetName(), user, err)
 	}
 }
 
 // Edit merges a patch into a policy as an admin.
 func (e *Env) Edit(t testing.TB, p *unstructured.Unstructured, patch string) {
 	t.Helper()
-	Kubectl(t, e.Cluster, cluster.Admin, "", "patch", "operatorpolicy", "-n", p.GetNamespace(), p.GetName(), "--type=merge", "--patch", patch)
+	e.Patch(t, cluster.Admin, p, patch)
 }

@@ -39,7 +39,7 @@ type addon struct {
 
 // startAddon installs the definition and restores it until the test ends. Each restoration is a write that changes something, and one of five
 // changes the schema, so that the API server ends all watches and serves the resource anew.
-func (s *site) startAddon(t *testing.T) *addon {
+func (s *Site) startAddon(t *testing.T) *addon {
 	t.Helper()
 	a := &addon{definitions: s.Clients[cluster.Admin].Resource(definitionResource)}
 	a.own(t, func(*unstructured.Unstructured) {})
@@ -132,7 +132,7 @@ func (a *addon) wait(t *testing.T) {
 // the values of docs/migration/acm.md.
 func TestACM(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
+	s := Start(t)
 	a := s.startAddon(t)
 	s.install(t, "crds.operatorPolicy=external", "ordering.enabled=false")
 	namespace := s.NewNamespace(t)
@@ -152,7 +152,7 @@ func TestACM(t *testing.T) {
 	const lacks = "spec.versionRange, spec.deprecated, spec.consent, spec.catalog, spec.complianceType mayhave are not available"
 
 	t.Run("it judges by v1beta1", func(t *testing.T) {
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 		plan, err := s.Create(t.Context(), harness.InstallPlan(namespace, "forbidden", harness.ForbiddenVersion))
 		if err != nil {
 			t.Fatal(err)
@@ -171,9 +171,9 @@ func TestACM(t *testing.T) {
 	})
 	t.Run("it says what is not available", func(t *testing.T) { s.wantVersion(t, "v1beta1", lacks) })
 	t.Run("status of another program does no harm", func(t *testing.T) {
-		s.admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--subresource=status", "--type=merge",
+		s.Admin(t, "patch", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--subresource=status", "--type=merge",
 			"--patch", `{"status":{"compliant":"NonCompliant","relatedObjects":[{"object":{"kind":3},"properties":{"uid":[]}}]}}`)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 	})
 	t.Run("a version that appears is followed, and one that goes", func(t *testing.T) {
 		a.own(t, func(u *unstructured.Unstructured) {
@@ -186,34 +186,34 @@ func TestACM(t *testing.T) {
 			}
 		})
 		s.wantVersion(t, "v1beta2", lacks)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 		a.own(t, func(*unstructured.Unstructured) {})
 		s.wantVersion(t, "v1beta1", lacks)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 	})
 	t.Run("without a definition there are no policies", func(t *testing.T) {
 		a.remove()
 		s.wantVersion(t, "none", "there are no policies")
-		foreign := try{user: cluster.Tenant, object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")}
-		harness.Eventually(t, "nothing is governed", func(ctx context.Context) error { return s.attempt(ctx, foreign) })
+		foreign := Try{User: cluster.Tenant, Object: harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")}
+		harness.Eventually(t, "nothing is governed", func(ctx context.Context) error { return s.Attempt(ctx, foreign) })
 		a.own(t, func(*unstructured.Unstructured) {})
 		s.wantVersion(t, "v1beta1", lacks)
 		apply(t)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 	})
 	s.wantNoWrites(t)
-	s.wantNothingForbidden(t)
-	if restarts := s.admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
+	s.WantNothingForbidden(t)
+	if restarts := s.Admin(t, "get", "pods", "-n", cluster.OpgateNamespace, "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}"); strings.Trim(restarts, "0 ") != "" {
 		t.Errorf("containers restarted %s times", restarts)
 	}
 }
 
 // wantVersion wants every pod to be ready, to read policies in a version, and to say what that means.
-func (s *site) wantVersion(t *testing.T, version, says string) {
+func (s *Site) wantVersion(t *testing.T, version, says string) {
 	t.Helper()
 	sample := fmt.Sprintf("opgate_operatorpolicy_version_info{version=%q} 1\n", version)
 	harness.Eventually(t, "policies are read in "+version, func(ctx context.Context) error {
-		pods := s.pods(t)
+		pods := s.Pods(t)
 		if len(pods) == 0 {
 			return errors.New("there are no pods")
 		}
@@ -230,7 +230,7 @@ func (s *site) wantVersion(t *testing.T, version, says string) {
 }
 
 // wantNoWrites wants Opgate to have written neither definitions nor policies.
-func (s *site) wantNoWrites(t *testing.T) {
+func (s *Site) wantNoWrites(t *testing.T) {
 	t.Helper()
 	requests, err := s.OpgateRequests(time.Time{}, time.Time{})
 	if err != nil {

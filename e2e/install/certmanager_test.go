@@ -9,27 +9,27 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
-	"github.com/opgate/opgate/e2e/internal/tail"
 )
 
 // TestInstallCertManager has Opgate installed with certificates from the real cert-manager, by helm and by kubectl.
 func TestInstallCertManager(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
+	s := Start(t)
 	s.startCertManager(t)
 	s.install(t, "certificates.mode=cert-manager", patiently())
-	namespace := s.govern(t)
-	s.wantGate(t, namespace)
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
 		t.Error(err)
 	}
 	t.Run("another certificate is served without a restart", func(t *testing.T) {
-		pods := s.pods(t)
+		pods := s.Pods(t)
 		served := s.served(t)
 		s.underLoad(t, namespace, func() {
-			s.admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls") // cert-manager makes another at once
+			s.Admin(t, "delete", "secret", "-n", cluster.OpgateNamespace, "opgate-webhook-tls") // cert-manager makes another at once
 			harness.Eventually(t, "all pods serve it", func(context.Context) error {
 				now := s.served(t)
 				for i := range now {
@@ -40,7 +40,7 @@ func TestInstallCertManager(t *testing.T) {
 				return nil
 			})
 		})
-		for i, pod := range s.pods(t) {
+		for i, pod := range s.Pods(t) {
 			if pod.PID != pods[i].PID {
 				t.Errorf("pod %s has been restarted", pod.Name)
 			}
@@ -49,32 +49,32 @@ func TestInstallCertManager(t *testing.T) {
 	t.Run("from one mode to the other", func(t *testing.T) {
 		s.underLoad(t, namespace, func() {
 			for _, mode := range []string{"self-managed", "cert-manager"} {
-				s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "certificates.mode="+mode, "--wait")
+				s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "certificates.mode="+mode, "--wait")
 			}
 		})
 	})
 	t.Run("kubectl", func(t *testing.T) {
-		s.helm(t, "uninstall", "opgate", "--wait")
+		s.RunHelm(t, "uninstall", "opgate", "--wait")
 		// They would wait for the API server to let go of its connections.
-		s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
-		s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
-		s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "--all", "--force", "--grace-period=0")
+		s.Admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+		s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
 		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "cert-manager"), "apply", "--server-side", "-f", "-")
-		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 		s.writePolicy(t, namespace)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 	})
 }
 
 // startCertManager runs cert-manager's controllers and its CA injector until the end of the test.
-func (s *site) startCertManager(t *testing.T) {
+func (s *Site) startCertManager(t *testing.T) {
 	t.Helper()
 	binaries, err := assets.FindCertManager(t.Context(), assets.Options{Log: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.admin(t, "apply", "--server-side", "-f", binaries.CRDs)
-	s.admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=10m")
+	s.Admin(t, "apply", "--server-side", "-f", binaries.CRDs)
+	s.Admin(t, "wait", "--for=condition=Established", "crd", "certificates.cert-manager.io", "issuers.cert-manager.io", "--timeout=10m")
 	for name, path := range map[string]string{"cert-manager": binaries.Controller, "cainjector": binaries.CAInjector} {
 		process, err := s.StartCompanion(t.Context(), name, nil, path, "--kubeconfig", s.Kubeconfig())
 		if err != nil {
@@ -93,10 +93,10 @@ func (s *site) startCertManager(t *testing.T) {
 }
 
 // served are the certificates that the pods serve.
-func (s *site) served(t *testing.T) []*x509.Certificate {
+func (s *Site) served(t *testing.T) []*x509.Certificate {
 	t.Helper()
 	var all []*x509.Certificate
-	for _, pod := range s.pods(t) {
+	for _, pod := range s.Pods(t) {
 		certificate, err := certificateAt(pod.Addresses["webhook"])
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/internal/rights"
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
@@ -83,7 +84,7 @@ func startCertified(t *testing.T) *certified {
 // run starts a replica.
 func (r *certified) run(t *testing.T, i int) {
 	t.Helper()
-	addresses, err := cluster.FreeAddresses(t.Context(), 3)
+	addresses, err := r.Addresses(t.Context(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,6 +241,18 @@ func TestCertificates(t *testing.T) {
 		r.settled(t)
 		if bytes.Contains(content(r.read(t, secretResource, cluster.Admin, cluster.OpgateNamespace, caSecret), "ca.crt"), cert) {
 			t.Error("the expired CA is still in the bundle")
+		}
+	})
+
+	t.Run("every right of certificates is used", func(t *testing.T) {
+		requests, err := r.OpgateRequests(time.Time{}, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range rights.OfCertificates {
+			if !slices.ContainsFunc(requests, func(request cluster.Request) bool { return rights.For(request) == right }) {
+				t.Errorf("opgate did not %s %s", right.Verb, right.Resource)
+			}
 		}
 	})
 }

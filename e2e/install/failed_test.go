@@ -22,31 +22,31 @@ const missingImage = missingRegistry + "/opgate"
 // fails, and an outage, refuse what they cannot judge.
 func TestInstallFails(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
-	s.helm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", quick+",image.registry="+missingRegistry)
+	s := Start(t)
+	s.RunHelm(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--set", Quick+",image.registry="+missingRegistry)
 	t.Run("nothing is locked before a replica has been ready", func(t *testing.T) {
 		s.wantNothingLocked(t)
 		s.wantUnverified(t, "operatorpolicy default/opgate-verify was admitted, so webhook operatorpolicies.opgate.io was not called")
 	})
 
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry, "--wait")
-	namespace := s.govern(t)
-	s.wantGate(t, namespace)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "image.registry="+publicRegistry, "--wait")
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
 	s.wantRules(t)
 
 	t.Run("without a pod", func(t *testing.T) {
-		s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
-		s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+		s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
+		s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
 		s.wantOnlyOursLocked(t)
 		s.wantUnverified(t, "the API server cannot call the gate: Internal error occurred: failed calling webhook")
 	})
-	manifest := func() string { return s.manifest(t) }
+	manifest := func() string { return s.Manifest(t) }
 	for _, way := range []struct {
 		name  string
 		apply func()
 	}{
 		{name: "helm upgrade", apply: func() {
-			s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set", "webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
+			s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--force-conflicts", "--set", "webhooks.timeoutSeconds=7,image.registry="+missingRegistry)
 		}},
 		{name: "kubectl apply --server-side", apply: func() {
 			harness.Kubectl(t, s.Cluster, cluster.Admin, manifest(), "apply", "--server-side", "--force-conflicts", "-f", "-")
@@ -60,23 +60,13 @@ func TestInstallFails(t *testing.T) {
 			s.wantRules(t)
 		})
 	}
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--force-conflicts", "--wait", "--set", quick)
-	s.wantGate(t, namespace)
-	s.wantNothingForbidden(t)
-}
-
-// manifest returns the objects of the release, in YAML.
-func (s *site) manifest(t *testing.T) string {
-	t.Helper()
-	result, err := s.Helm(t.Context(), "get", "manifest", "opgate", "--namespace", cluster.OpgateNamespace)
-	if err != nil || result.ExitCode != 0 {
-		t.Fatalf("helm get manifest: %v: %s", err, result.Stderr)
-	}
-	return result.Stdout
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--force-conflicts", "--wait", "--set", Quick)
+	s.WantGate(t, namespace)
+	s.WantNothingForbidden(t)
 }
 
 // wantNothingLocked wants all kinds that Opgate judges to be writable. A webhook that was called would refuse them, since none answers.
-func (s *site) wantNothingLocked(t *testing.T) {
+func (s *Site) wantNothingLocked(t *testing.T) {
 	t.Helper()
 	if err := s.WaitForWebhooks(t.Context()); err != nil { // else the API server may not have seen them yet
 		t.Fatal(err)
@@ -95,12 +85,12 @@ func (s *site) wantNothingLocked(t *testing.T) {
 }
 
 // wantRules wants every entry of both webhook configurations to have the rules that it is shipped with.
-func (s *site) wantRules(t *testing.T) {
+func (s *Site) wantRules(t *testing.T) {
 	t.Helper()
 	harness.Eventually(t, "every webhook has rules", func(context.Context) error {
 		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-			names := strings.Fields(s.admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].name}"))
-			rules := strings.Fields(s.admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].rules[0].resources[0]}"))
+			names := strings.Fields(s.Admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].name}"))
+			rules := strings.Fields(s.Admin(t, "get", kind, "opgate", "-o", "jsonpath={.webhooks[*].rules[0].resources[0]}"))
 			if len(names) == 0 || len(rules) != len(names) {
 				return fmt.Errorf("%s: webhooks %q have rules for %q", kind, names, rules)
 			}
@@ -110,11 +100,11 @@ func (s *site) wantRules(t *testing.T) {
 }
 
 // wantOnlyOursLocked checks that with webhooks that do not answer, the API server accepts everything but what Opgate judges.
-func (s *site) wantOnlyOursLocked(t *testing.T) {
+func (s *Site) wantOnlyOursLocked(t *testing.T) {
 	t.Helper()
 	namespace := s.NewNamespace(t)
 	harness.Eventually(t, "what no replica judges is refused", func(ctx context.Context) error {
-		err := s.attempt(ctx, tries(namespace)[0])
+		err := s.Attempt(ctx, tries(namespace)[0])
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return fmt.Errorf("got %w", err)
 		}

@@ -12,10 +12,10 @@ import (
 // into the webhook configurations stays. Helm 4 takes the release over.
 func TestHelm3(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
-	s.helm3(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", quick)
-	namespace := s.govern(t)
-	s.wantGate(t, namespace)
+	s := Start(t)
+	s.helm3(t, "install", "opgate", harness.ChartDir, "--create-namespace", "--wait", "--set", Quick)
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
 	s.wantRules(t)
 	t.Run("helm test", func(t *testing.T) {
 		if got := s.helm3(t, "test", "opgate", "--logs"); !strings.Contains(got, "the gate works") {
@@ -29,25 +29,25 @@ func TestHelm3(t *testing.T) {
 		seconds string
 	}{
 		{name: "upgrade", helm: s.helm3, seconds: "7"},
-		{name: "upgrade by Helm 4", helm: s.helm, seconds: "8"},
+		{name: "upgrade by Helm 4", helm: s.RunHelm, seconds: "8"},
 	} {
 		t.Run(upgrade.name, func(t *testing.T) {
 			upgrade.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-then-reuse-values", "--wait", "--set", "webhooks.timeoutSeconds="+upgrade.seconds)
-			s.wantGate(t, namespace)
+			s.WantGate(t, namespace)
 			s.wantRules(t)
-			got := s.admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[0].timeoutSeconds}")
+			got := s.Admin(t, "get", "validatingwebhookconfiguration", "opgate", "-o", "jsonpath={.webhooks[0].timeoutSeconds}")
 			if got != upgrade.seconds {
 				t.Errorf("timeoutSeconds is %s, want %s", got, upgrade.seconds)
 			}
 		})
 	}
-	s.wantNothingForbidden(t)
+	s.WantNothingForbidden(t)
 	t.Run("uninstall", func(t *testing.T) {
 		s.helm3(t, "uninstall", "opgate", "--wait")
-		s.wantUngated(t, namespace)
+		s.WantUngated(t, namespace)
 		s.wantPolicies(t, namespace)
 	})
-	if got := s.admin(t, "get", "deployments", "-n", cluster.OpgateNamespace, "-o", "name"); got != "" {
+	if got := s.Admin(t, "get", "deployments", "-n", cluster.OpgateNamespace, "-o", "name"); got != "" {
 		t.Errorf("it has left %s", got)
 	}
 }

@@ -23,30 +23,30 @@ import (
 // its life.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
+	s := Start(t)
 
 	s.install(t)
-	namespace := s.govern(t)
+	namespace := s.Govern(t)
 	t.Run("it judges", func(t *testing.T) {
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 		harness.WantRefused(t, s.Cluster, cluster.Tenant, harness.AsJSON(t, harness.Subscription(namespace, "foreign", harness.ForeignCatalog, "Manual")), []string{"apply", "-f", "-"},
 			harness.DeniedBy, "OperatorPolicy policies/"+namespace, "(subscription/catalog)")
 	})
 	t.Run("helm test", func(t *testing.T) {
-		for _, step := range shellSteps(t, "../../docs/install.md", "helm test opgate") {
-			s.shell(t, step)
+		for _, step := range ShellSteps(t, "../../docs/install.md", "helm test opgate") {
+			s.Shell(t, step)
 		}
 		s.wantVerified(t)
 	})
 	t.Run("it converts", func(t *testing.T) {
-		got := s.admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
+		got := s.Admin(t, "get", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.subscription.installPlanApproval}")
 		if got != "Automatic" {
 			t.Errorf("installPlanApproval is %q", got)
 		}
 	})
 	t.Run("its loop works", func(t *testing.T) {
 		harness.Eventually(t, "the policy has a status", func(ctx context.Context) error {
-			got := s.admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.status.compliant}")
+			got := s.Admin(t, "get", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.status.compliant}")
 			if got == "" {
 				return errors.New("it has none")
 			}
@@ -55,28 +55,28 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("what is overwritten is restored", func(t *testing.T) { s.overwrite(t, namespace) })
 	t.Run("what is deleted comes back with the next upgrade", func(t *testing.T) {
-		s.admin(t, "delete", "validatingwebhookconfiguration", "opgate")
+		s.Admin(t, "delete", "validatingwebhookconfiguration", "opgate")
 		s.wantHeld(t, namespace)
-		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait")
-		s.wantGate(t, namespace)
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait")
+		s.WantGate(t, namespace)
 	})
 	t.Run("rotations and restarts are not noticed", func(t *testing.T) { s.rotateAndRestart(t, namespace) })
 	t.Run("neither is an upgrade", func(t *testing.T) { s.upgrade(t, namespace) })
 	t.Run("certificates that expire", func(t *testing.T) { s.expire(t, namespace) })
 	t.Run("a crash of all pods", func(t *testing.T) { s.crash(t, namespace) })
 	t.Run("policies that were stored before", func(t *testing.T) { s.storedBefore(t, namespace) })
-	s.wantNothingForbidden(t)
+	s.WantNothingForbidden(t)
 	t.Run("docs/emergency.md", func(t *testing.T) { s.emergencies(t) })
 }
 
 // overwrite damages what the pods have filled in.
-func (s *site) overwrite(t *testing.T, namespace string) {
+func (s *Site) overwrite(t *testing.T, namespace string) {
 	before := s.caBundles(t)[0]
 	pem, _ := harness.Authority(t, time.Hour)
 	foreign := base64.StdEncoding.EncodeToString(pem)
-	s.admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
-	s.admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
-	s.admin(t, "patch", "customresourcedefinition", registrations[harness.DefinitionResource], "--type=json", "--patch",
+	s.Admin(t, "patch", "mutatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
+	s.Admin(t, "patch", "validatingwebhookconfiguration", "opgate", "--type=json", "--patch", `[{"op":"replace","path":"/webhooks/1/clientConfig/caBundle","value":"`+foreign+`"}]`)
+	s.Admin(t, "patch", "customresourcedefinition", registrations[harness.DefinitionResource], "--type=json", "--patch",
 		`[{"op":"replace","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+foreign+`"}]`)
 	harness.Eventually(t, "the caBundles are restored", func(context.Context) error {
 		for _, bundle := range s.caBundles(t) {
@@ -86,12 +86,12 @@ func (s *site) overwrite(t *testing.T, namespace string) {
 		}
 		return nil
 	})
-	s.wantGate(t, namespace)
+	s.WantGate(t, namespace)
 }
 
 // upgrade goes from another version of the chart, with other values, to this one while requests come in. There is no release
 // of Opgate to begin with yet; what there was before differs from this by its version.
-func (s *site) upgrade(t *testing.T, namespace string) {
+func (s *Site) upgrade(t *testing.T, namespace string) {
 	previous := t.TempDir()
 	if err := os.CopyFS(previous, os.DirFS(harness.ChartDir)); err != nil {
 		t.Fatal(err)
@@ -111,27 +111,27 @@ func (s *site) upgrade(t *testing.T, namespace string) {
 	if err := os.WriteFile(previous+"/Chart.yaml", chart, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.helm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
+	s.RunHelm(t, "upgrade", "opgate", previous, "--reuse-values", "--set", "webhooks.timeoutSeconds=10,log.level=debug,"+patiently(), "--wait")
 	s.underLoad(t, namespace, func() {
-		s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", quick, "--wait")
+		s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--set", Quick, "--wait")
 	})
-	if got := s.admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
+	if got := s.Admin(t, "get", "deployment", "-n", cluster.OpgateNamespace, "opgate", "-o", "jsonpath={.spec.template.spec.containers[0].image}"); strings.HasSuffix(got, ":0.0.1") {
 		t.Errorf("the image is %s after the upgrade", got)
 	}
 }
 
 // expire has a pod paused until its certificate has ended, where they are short-lived.
-func (s *site) expire(t *testing.T, namespace string) {
+func (s *Site) expire(t *testing.T, namespace string) {
 	// The liveness probe ends a pod that is paused for a minute.
 	life := min(speed.Scale(15*time.Second), 45*time.Second)
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait", "--set", fmt.Sprintf(
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--wait", "--set", fmt.Sprintf(
 		"certificates.selfManaged.caLifetime=%s,certificates.selfManaged.certificateLifetime=%s", seconds(4*life), seconds(life)))
-	paused := s.pods(t)[0]
+	paused := s.Pods(t)[0]
 	before, err := certificateAt(paused.Addresses["webhook"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.node.Signal(paused, syscall.SIGSTOP); err != nil {
+	if err := s.Node.Signal(paused, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "the certificate has ended", func(context.Context) error {
@@ -140,8 +140,8 @@ func (s *site) expire(t *testing.T, namespace string) {
 		}
 		return nil
 	})
-	s.wantGate(t, namespace) // the other pod has renewed its own
-	if err := s.node.Signal(paused, syscall.SIGCONT); err != nil {
+	s.WantGate(t, namespace) // the other pod has renewed its own
+	if err := s.Node.Signal(paused, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "the pod has another", func(context.Context) error {
@@ -151,17 +151,17 @@ func (s *site) expire(t *testing.T, namespace string) {
 		}
 		return err
 	})
-	if after := s.pods(t)[0]; after.Name != paused.Name || after.PID != paused.PID {
+	if after := s.Pods(t)[0]; after.Name != paused.Name || after.PID != paused.PID {
 		t.Errorf("pod %s has been restarted", paused.Name)
 	}
-	s.wantGate(t, namespace)
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--wait", "--set", quick)
+	s.WantGate(t, namespace)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reset-values", "--wait", "--set", Quick)
 }
 
 // crash kills all pods at once, the one that holds the Lease among them. The next to lead has to wait until that ends.
-func (s *site) crash(t *testing.T, namespace string) {
+func (s *Site) crash(t *testing.T, namespace string) {
 	holder := func() string {
-		return s.admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o", "jsonpath={.spec.holderIdentity}")
+		return s.Admin(t, "get", "lease", "-n", cluster.OpgateNamespace, "opgate-certs", "-o", "jsonpath={.spec.holderIdentity}")
 	}
 	harness.Eventually(t, "one leads", func(context.Context) error {
 		if holder() == "" {
@@ -170,8 +170,8 @@ func (s *site) crash(t *testing.T, namespace string) {
 		return nil
 	})
 	killed := holder()
-	for _, pod := range s.pods(t) {
-		if err := s.node.Signal(pod, syscall.SIGKILL); err != nil {
+	for _, pod := range s.Pods(t) {
+		if err := s.Node.Signal(pod, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,24 +186,24 @@ func (s *site) crash(t *testing.T, namespace string) {
 
 // storedBefore starts a release where policies are stored in v1beta1: the API server has to ask it to convert them before it can
 // read them and be ready.
-func (s *site) storedBefore(t *testing.T, namespace string) {
+func (s *Site) storedBefore(t *testing.T, namespace string) {
 	if err := s.SetStorageVersion(t.Context(), harness.Earlier); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "a policy is stored in v1beta1", func(ctx context.Context) error {
-		s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
+		s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", fmt.Sprintf("test/at=%d", time.Now().UnixNano()))
 		stored, err := s.StoredPolicies(ctx)
 		if key := cluster.PolicyNamespace + "/" + namespace; err == nil && !strings.HasSuffix(stored[key], harness.Earlier) {
 			err = fmt.Errorf("it is stored in %s", stored[key])
 		}
 		return err
 	})
-	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
-	s.admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
+	s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=0")
+	s.Admin(t, "delete", "pods", "-n", cluster.OpgateNamespace, "-l", "app.kubernetes.io/name=opgate", "--force", "--grace-period=0")
 	if err := s.SetStorageVersion(t.Context(), harness.Present); err != nil {
 		t.Fatal(err)
 	}
-	s.admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
-	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
-	s.wantGate(t, namespace)
+	s.Admin(t, "scale", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--replicas=2")
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.WantGate(t, namespace)
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // underLoad makes requests that the API server has Opgate judge or convert, while something goes on. None may fail.
-func (s *site) underLoad(t *testing.T, namespace string, during func()) {
+func (s *Site) underLoad(t *testing.T, namespace string, during func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var (
@@ -36,7 +36,7 @@ func (s *site) underLoad(t *testing.T, namespace string, during func()) {
 	)
 	requests := []func(context.Context) error{s.converts(namespace)}
 	for _, try := range tries(namespace) {
-		requests = append(requests, func(ctx context.Context) error { return s.attempt(ctx, try) })
+		requests = append(requests, func(ctx context.Context) error { return s.Attempt(ctx, try) })
 	}
 	began := time.Now()
 	loading.Go(func() {
@@ -82,7 +82,7 @@ func (s *site) underLoad(t *testing.T, namespace string, during func()) {
 }
 
 // converts reads a policy in the version in which it is not stored.
-func (s *site) converts(namespace string) func(context.Context) error {
+func (s *Site) converts(namespace string) func(context.Context) error {
 	path := harness.PathOf(harness.OperatorPoliciesIn(harness.Earlier), cluster.PolicyNamespace, namespace, "")
 	return func(ctx context.Context) error {
 		got, err := s.Clients[cluster.Admin].Send(ctx, harness.Request{Method: http.MethodGet, Path: path})
@@ -94,10 +94,10 @@ func (s *site) converts(namespace string) func(context.Context) error {
 }
 
 // rotateAndRestart replaces the CA, and the pods, again and again, both at the same time.
-func (s *site) rotateAndRestart(t *testing.T, namespace string) {
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", patiently(), "--wait")
+func (s *Site) rotateAndRestart(t *testing.T, namespace string) {
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", patiently(), "--wait")
 	harness.Eventually(t, "the pods that are less patient are gone", func(context.Context) error {
-		if all, staying := len(s.node.Pods(cluster.OpgateNamespace)), len(s.pods(t)); all > staying {
+		if all, staying := len(s.Node.Pods(cluster.OpgateNamespace)), len(s.Pods(t)); all > staying {
 			return fmt.Errorf("there are %d, and %d stay", all, staying)
 		}
 		return nil
@@ -119,7 +119,7 @@ func (s *site) rotateAndRestart(t *testing.T, namespace string) {
 		})
 		signers[s.signer(t)] = true
 		for i := range rotations {
-			s.admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "--overwrite", fmt.Sprintf("opgate.io/rotate-ca=%d", i))
+			s.Admin(t, "annotate", "secret", "-n", cluster.OpgateNamespace, caSecret, "--overwrite", fmt.Sprintf("opgate.io/rotate-ca=%d", i))
 			harness.Eventually(t, "another CA signs", func(context.Context) error {
 				now := s.signer(t)
 				if signers[now] {
@@ -136,6 +136,6 @@ func (s *site) rotateAndRestart(t *testing.T, namespace string) {
 }
 
 // signer is the certificate of the CA that signs.
-func (s *site) signer(t *testing.T) string {
-	return s.admin(t, "get", "secret", "-n", cluster.OpgateNamespace, caSecret, "-o", `jsonpath={.data.tls\.crt}`)
+func (s *Site) signer(t *testing.T) string {
+	return s.Admin(t, "get", "secret", "-n", cluster.OpgateNamespace, caSecret, "-o", `jsonpath={.data.tls\.crt}`)
 }

@@ -1,4 +1,3 @@
-// Package install tests how Opgate is installed, upgraded and removed, by helm and kubectl, and its certificates.
 package install
 
 import (

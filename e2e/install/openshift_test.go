@@ -28,22 +28,23 @@ import (
 // Secret that the Service asks for, and the caBundle of each object that asks for one.
 func TestOpenShift(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
+	s := Start(t)
 	s.openShiftOLM(t)
+	s.EnsureNamespace(t, "openshift-marketplace", true) // every OpenShift has it
 	harness.Kubectl(t, s.Cluster, cluster.Admin, s.withServiceCA(t), "apply", "--server-side", "-f", "-")
 	t.Run("nothing is locked before certificates exist", func(t *testing.T) { s.wantNothingLocked(t) })
 
 	first := newServiceCA(t)
 	s.issue(t, first, first.pem)
-	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
-	namespace := s.govern(t)
-	s.wantGate(t, namespace)
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	namespace := s.Govern(t)
+	s.WantGate(t, namespace)
 	if err := s.converts(namespace)(t.Context()); err != nil {
 		t.Error(err)
 	}
 	t.Run("OLM is trusted where OpenShift runs it", func(t *testing.T) {
 		harness.Eventually(t, "a pod says so", func(ctx context.Context) error {
-			text, err := get(ctx, "http://"+s.pods(t)[0].Addresses["metrics"]+"/metrics")
+			text, err := get(ctx, "http://"+s.Pods(t)[0].Addresses["metrics"]+"/metrics")
 			if err == nil && !strings.Contains(text, `opgate_olm_identity_trusted{reason="trusted"} 1`) {
 				err = fmt.Errorf("metrics do not")
 			}
@@ -51,7 +52,7 @@ func TestOpenShift(t *testing.T) {
 		})
 	})
 	t.Run("another CA is served without a restart", func(t *testing.T) {
-		pods := s.pods(t)
+		pods := s.Pods(t)
 		second := newServiceCA(t)
 		s.issue(t, second, append(first.pem, second.pem...)) // both, as the operator does it
 		harness.Eventually(t, "all pods serve a certificate of the new CA", func(context.Context) error {
@@ -62,8 +63,8 @@ func TestOpenShift(t *testing.T) {
 			}
 			return nil
 		})
-		s.wantGate(t, namespace)
-		for i, pod := range s.pods(t) {
+		s.WantGate(t, namespace)
+		for i, pod := range s.Pods(t) {
 			if pod.PID != pods[i].PID {
 				t.Errorf("pod %s has been restarted", pod.Name)
 			}
@@ -71,23 +72,23 @@ func TestOpenShift(t *testing.T) {
 	})
 	t.Run("without the component it makes its own", func(t *testing.T) {
 		harness.Kubectl(t, s.Cluster, cluster.Admin, s.overlay(t, "openshift"), "apply", "--server-side", "-f", "-")
-		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
-		s.wantGate(t, namespace)
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.WantGate(t, namespace)
 	})
-	s.wantNothingForbidden(t)
+	s.WantNothingForbidden(t)
 }
 
 // openShiftOLM creates the account that OLM runs as on OpenShift, before Opgate, as there.
-func (s *site) openShiftOLM(t *testing.T) {
+func (s *Site) openShiftOLM(t *testing.T) {
 	t.Helper()
-	s.admin(t, "create", "namespace", harness.OpenShiftNamespace)
-	s.admin(t, "create", "serviceaccount", harness.OLMAccount, "-n", harness.OpenShiftNamespace)
-	s.admin(t, "create", "clusterrolebinding", "olm-operator-binding-openshift-operator-lifecycle-manager", "--clusterrole=cluster-admin",
+	s.Admin(t, "create", "namespace", harness.OpenShiftNamespace)
+	s.Admin(t, "create", "serviceaccount", harness.OLMAccount, "-n", harness.OpenShiftNamespace)
+	s.Admin(t, "create", "clusterrolebinding", "olm-operator-binding-openshift-operator-lifecycle-manager", "--clusterrole=cluster-admin",
 		"--serviceaccount="+harness.OpenShiftNamespace+":"+harness.OLMAccount)
 }
 
 // withServiceCA builds the overlay for OpenShift with the component for its service CA, as docs/install.md has it.
-func (s *site) withServiceCA(t *testing.T) string {
+func (s *Site) withServiceCA(t *testing.T) string {
 	t.Helper()
 	// kustomize takes no absolute paths, and compares paths without symbolic links.
 	directory, err := filepath.EvalSymlinks(t.TempDir())
@@ -102,11 +103,11 @@ func (s *site) withServiceCA(t *testing.T) string {
 		t.Fatal(err)
 	}
 	text := strings.NewReplacer("[../openshift]", "["+manifests+"/overlays/openshift]", "[../../components", "["+manifests+"/components").
-		Replace(documentedBlock(t, "components/service-ca"))
+		Replace(DocumentedBlock(t, "components/service-ca"))
 	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	built := s.admin(t, "kustomize", directory)
+	built := s.Admin(t, "kustomize", directory)
 	if !strings.Contains(built, "--tls-cert-file") {
 		t.Fatalf("%s makes no use of certificates in files", text)
 	}
@@ -161,19 +162,19 @@ func (ca serviceCA) sign(t *testing.T, service string) (certPEM, keyPEM []byte) 
 }
 
 // issue writes what the objects ask for by their annotations: caBundles first, then the certificate.
-func (s *site) issue(t *testing.T, ca serviceCA, bundle []byte) {
+func (s *Site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 	t.Helper()
 	asked := 0
 	for resource, name := range registrations {
 		kind := resource.Resource + "." + resource.Group
-		if s.admin(t, "get", kind, name, "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/inject-cabundle}`) != "true" {
+		if s.Admin(t, "get", kind, name, "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/inject-cabundle}`) != "true" {
 			continue
 		}
 		asked++
 		paths := []string{"/spec/conversion/webhook/clientConfig/caBundle"}
 		if resource != harness.DefinitionResource {
 			paths = nil
-			for i := range strings.Fields(s.admin(t, "get", kind, name, "-o", "jsonpath={.webhooks[*].name}")) {
+			for i := range strings.Fields(s.Admin(t, "get", kind, name, "-o", "jsonpath={.webhooks[*].name}")) {
 				paths = append(paths, fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i))
 			}
 		}
@@ -185,12 +186,12 @@ func (s *site) issue(t *testing.T, ca serviceCA, bundle []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.admin(t, "patch", kind, name, "--type=json", "--patch", string(patch))
+		s.Admin(t, "patch", kind, name, "--type=json", "--patch", string(patch))
 	}
 	if asked != len(registrations) {
 		t.Fatalf("%d objects ask for a caBundle, want %d", asked, len(registrations))
 	}
-	secret := s.admin(t, "get", "service", "-n", cluster.OpgateNamespace, "opgate-webhook", "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`)
+	secret := s.Admin(t, "get", "service", "-n", cluster.OpgateNamespace, "opgate-webhook", "-o", `jsonpath={.metadata.annotations.service\.beta\.openshift\.io/serving-cert-secret-name}`)
 	if secret == "" {
 		t.Fatal("the Service asks for no certificate")
 	}

@@ -11,17 +11,17 @@ import (
 )
 
 // switchOrdering installs a release that leaves Policies to others, as docs/install.md says, and one after it that does not.
-func (s *site) switchOrdering(t *testing.T) {
+func (s *Site) switchOrdering(t *testing.T) {
 	const definition = "policies.policy.open-cluster-management.io"
 	namespace := s.NewNamespace(t)
 	s.install(t, "replicas=1", "ordering.enabled=false")
 	s.writePolicy(t, namespace)
-	s.wantGate(t, namespace)
+	s.WantGate(t, namespace)
 	harness.WantRefused(t, s.Cluster, cluster.Admin, "", []string{"get", "customresourcedefinition", definition}, "not found")
 
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "ordering.enabled=true", "--wait")
-	s.wantGate(t, namespace)
-	s.admin(t, "get", "customresourcedefinition", definition)
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "ordering.enabled=true", "--wait")
+	s.WantGate(t, namespace)
+	s.Admin(t, "get", "customresourcedefinition", definition)
 	const itself = `
 apiVersion: policy.open-cluster-management.io/v1
 kind: Policy
@@ -40,8 +40,8 @@ spec:
 	})
 
 	// What the definition holds stays when Policies are left to others again.
-	s.helm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "ordering.enabled=false", "--wait")
-	s.wantGate(t, namespace)
-	s.admin(t, "get", "customresourcedefinition", definition)
-	s.helm(t, "uninstall", "opgate", "--wait")
+	s.RunHelm(t, "upgrade", "opgate", harness.ChartDir, "--reuse-values", "--set", "ordering.enabled=false", "--wait")
+	s.WantGate(t, namespace)
+	s.Admin(t, "get", "customresourcedefinition", definition)
+	s.RunHelm(t, "uninstall", "opgate", "--wait")
 }

@@ -24,9 +24,9 @@ import (
 // the rest follows.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
+	s := Start(t)
 	namespace := s.NewNamespace(t)
-	uninstall := func(t *testing.T) { s.helm(t, "uninstall", "opgate", "--wait") }
+	uninstall := func(t *testing.T) { s.RunHelm(t, "uninstall", "opgate", "--wait") }
 	t.Run("ordering off and on", func(t *testing.T) { s.switchOrdering(t) })
 	for _, order := range []struct {
 		name  string
@@ -37,18 +37,18 @@ func TestUninstall(t *testing.T) {
 			name: "the namespace first",
 			steps: func(t *testing.T) {
 				s.wantBackstop(t, namespace)
-				s.admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
+				s.Admin(t, "delete", "namespace", cluster.OpgateNamespace, "--timeout=10m")
 				// The record of the release went with it. Nothing is left to say that the webhooks have to go, but their owner.
 				s.wantHeld(t, namespace)
 				// Roles stay, and with them what the API server holds by itself. The next release takes them over.
-				s.admin(t, "delete", "clusterrole", "opgate-backstop")
-				s.wantUngated(t, namespace)
+				s.Admin(t, "delete", "clusterrole", "opgate-backstop")
+				s.WantUngated(t, namespace)
 			},
 		},
 		{
 			name: "the webhook configurations first",
 			steps: func(t *testing.T) {
-				s.admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
+				s.Admin(t, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "opgate")
 				s.wantHeld(t, namespace)
 				uninstall(t)
 			},
@@ -56,24 +56,24 @@ func TestUninstall(t *testing.T) {
 		{
 			name: "the definition first",
 			steps: func(t *testing.T) {
-				s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+				s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
 				uninstall(t)
 			},
 		},
 		{
 			name: "the permissions first",
 			steps: func(t *testing.T) {
-				s.admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
-				s.admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
+				s.Admin(t, "delete", "clusterrole,clusterrolebinding", "-l", "app.kubernetes.io/name=opgate")
+				s.Admin(t, "delete", "serviceaccount", "-n", cluster.OpgateNamespace, "opgate")
 				uninstall(t)
 			},
 		},
 		{
 			name: "the pods first",
 			steps: func(t *testing.T) {
-				s.admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
+				s.Admin(t, "delete", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--cascade=foreground", "--timeout=10m")
 				harness.Eventually(t, "nobody answers", func(ctx context.Context) error {
-					err := s.attempt(ctx, tries(namespace)[0])
+					err := s.Attempt(ctx, tries(namespace)[0])
 					if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 						return fmt.Errorf("got %w", err)
 					}
@@ -86,26 +86,26 @@ func TestUninstall(t *testing.T) {
 		t.Run(order.name, func(t *testing.T) {
 			s.install(t, "replicas=1")
 			s.writePolicy(t, namespace)
-			s.wantGate(t, namespace)
+			s.WantGate(t, namespace)
 			order.steps(t)
-			s.wantUngated(t, namespace)
+			s.WantUngated(t, namespace)
 			s.wantPolicies(t, namespace)
-			s.admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com") // and what it defines
+			s.Admin(t, "get", "customresourcedefinition", "constraints.operators.coreos.com") // and what it defines
 		})
 	}
 	t.Run("kubectl", func(t *testing.T) {
 		manifests := s.overlay(t, "self-managed")
 		apply := func() { harness.Kubectl(t, s.Cluster, cluster.Admin, manifests, "apply", "--server-side", "-f", "-") }
 		apply()
-		s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+		s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
 		s.writePolicy(t, namespace)
-		s.wantGate(t, namespace)
+		s.WantGate(t, namespace)
 		apply() // once more, over what the pods have filled in
-		s.wantGate(t, namespace)
-		for _, step := range shellSteps(t, "../../docs/install.md", "delete -k") {
-			s.shell(t, step)
+		s.WantGate(t, namespace)
+		for _, step := range ShellSteps(t, "../../docs/install.md", "delete -k") {
+			s.Shell(t, step)
 		}
-		s.wantUngated(t, namespace)
+		s.WantUngated(t, namespace)
 		s.wantPolicies(t, namespace)
 	})
 	t.Run("a definition that was there before", func(t *testing.T) { s.takeOver(t) })
@@ -113,7 +113,7 @@ func TestUninstall(t *testing.T) {
 
 // takeOver installs a release where another controller has left its definition of OperatorPolicy, with v1beta1 alone and a policy
 // in it, as docs/install.md says.
-func (s *site) takeOver(t *testing.T) {
+func (s *Site) takeOver(t *testing.T) {
 	data, err := os.ReadFile("../../manifests/crd/policy.open-cluster-management.io_operatorpolicies.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func (s *site) takeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	harness.Kubectl(t, s.Cluster, cluster.Admin, string(data), "create", "-f", "-")
-	s.admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=10m")
+	s.Admin(t, "wait", "--for=condition=Established", "customresourcedefinition", definition.Name, "--timeout=10m")
 	namespace := s.NewNamespace(t)
 	stored := harness.OperatorPolicy(namespace)
 	stored.SetAPIVersion("policy.open-cluster-management.io/" + harness.Earlier)
@@ -139,20 +139,20 @@ func (s *site) takeOver(t *testing.T) {
 		}
 		return err
 	})
-	for _, step := range shellSteps(t, "../../docs/install.md", "--take-ownership --force-conflicts") {
-		s.shell(t, strings.TrimSpace(step)+" --set "+quick)
+	for _, step := range ShellSteps(t, "../../docs/install.md", "--take-ownership --force-conflicts") {
+		s.Shell(t, strings.TrimSpace(step)+" --set "+Quick)
 	}
-	s.admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
-	s.wantGate(t, namespace)
-	if got := s.admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, harness.AllowedCSV) {
+	s.Admin(t, "rollout", "status", "deployment", "-n", cluster.OpgateNamespace, "opgate", "--timeout=10m")
+	s.WantGate(t, namespace)
+	if got := s.Admin(t, "get", "operatorpolicies.v1beta2.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "-o", "jsonpath={.spec.versions}"); !strings.Contains(got, harness.AllowedCSV) {
 		t.Errorf("the policy has versions %s", got)
 	}
 }
 
 // overlay builds one of the overlays, for a server that does not wait long for connections to end.
-func (s *site) overlay(t *testing.T, name string) string {
+func (s *Site) overlay(t *testing.T, name string) string {
 	t.Helper()
-	manifests := s.admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name))
+	manifests := s.Admin(t, "kustomize", filepath.Join("..", "..", "manifests", "overlays", name))
 	quick := strings.ReplaceAll(manifests, "--drain-timeout=100s", "--drain-timeout=1s")
 	if quick == manifests {
 		t.Fatal("the overlay says nothing of --drain-timeout=100s")
@@ -160,7 +160,7 @@ func (s *site) overlay(t *testing.T, name string) string {
 	return quick
 }
 
-func (s *site) writePolicy(t *testing.T, namespace string) {
+func (s *Site) writePolicy(t *testing.T, namespace string) {
 	t.Helper()
 	harness.Eventually(t, "the policy is stored", func(ctx context.Context) error {
 		_, err := s.Create(ctx, harness.OperatorPolicy(namespace))
@@ -173,7 +173,7 @@ func (s *site) writePolicy(t *testing.T, namespace string) {
 
 // wantPolicies wants that policies, where their definition was kept, can still be read and written, as they are stored, and in
 // both versions after the command that docs/install.md has for it.
-func (s *site) wantPolicies(t *testing.T, namespace string) {
+func (s *Site) wantPolicies(t *testing.T, namespace string) {
 	t.Helper()
 	_, err := s.Clients[cluster.Admin].Resource(harness.DefinitionResource).Get(t.Context(), registrations[harness.DefinitionResource], metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -182,9 +182,9 @@ func (s *site) wantPolicies(t *testing.T, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
-	for _, step := range shellSteps(t, "../../docs/install.md", "strategy") {
-		s.shell(t, step)
+	s.Admin(t, "annotate", "operatorpolicy", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/removed="+t.Name()[strings.LastIndex(t.Name(), "/")+1:])
+	for _, step := range ShellSteps(t, "../../docs/install.md", "strategy") {
+		s.Shell(t, step)
 	}
 	harness.Eventually(t, "policies can be written in v1beta1", func(ctx context.Context) error {
 		result, err := s.Kubectl(ctx, cluster.Admin, "", "annotate", "operatorpolicies.v1beta1.policy.open-cluster-management.io", "-n", cluster.PolicyNamespace, namespace, "--overwrite", "test/earlier=yes")
@@ -193,5 +193,5 @@ func (s *site) wantPolicies(t *testing.T, namespace string) {
 		}
 		return err
 	})
-	s.admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
+	s.Admin(t, "delete", "customresourcedefinition", registrations[harness.DefinitionResource], "--timeout=10m")
 }

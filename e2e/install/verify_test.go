@@ -13,12 +13,12 @@ import (
 )
 
 // wantVerified wants "helm test" to have found that the gate works, and to have left only the pod, which has no rights any more.
-func (s *site) wantVerified(t *testing.T) {
+func (s *Site) wantVerified(t *testing.T) {
 	t.Helper()
-	harness.WantTexts(t, s.admin(t, "logs", "--namespace", cluster.OpgateNamespace, "opgate-test"), "the gate works",
+	harness.WantTexts(t, s.Admin(t, "logs", "--namespace", cluster.OpgateNamespace, "opgate-test"), "the gate works",
 		`admission webhook "operatorpolicies.opgate.io" denied the request`, "opgate-verify", "newer than 1", "(operatorpolicy/field)")
 	for _, of := range []string{"role,rolebinding --namespace default", "serviceaccount,networkpolicy --namespace " + cluster.OpgateNamespace} {
-		for _, name := range strings.Fields(s.admin(t, append([]string{"get", "-o", "jsonpath={.items[*].metadata.name}"}, strings.Fields(of)...)...)) {
+		for _, name := range strings.Fields(s.Admin(t, append([]string{"get", "-o", "jsonpath={.items[*].metadata.name}"}, strings.Fields(of)...)...)) {
 			if name == "opgate-test" {
 				t.Errorf("the test has left an object among %s", of)
 			}
@@ -32,9 +32,9 @@ func (s *site) wantVerified(t *testing.T) {
 }
 
 // wantUnverified wants `opgate verify` to fail, and to say why.
-func (s *site) wantUnverified(t *testing.T, says string) {
+func (s *Site) wantUnverified(t *testing.T, says string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), s.binary, "verify", "--kubeconfig", s.Kubeconfig(), "--timeout", "0s").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), s.Binary, "verify", "--kubeconfig", s.Kubeconfig(), "--timeout", "0s").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), says) {
 		t.Errorf("opgate verify: %v, it printed\n%s\nwant\n%s", err, out, says)
 	}

@@ -19,10 +19,11 @@ import (
 	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
-// TestLoopEvents checks the events on what Opgate decides about, as kubectl shows them, and what they cost by the audit log.
-func TestLoopEvents(t *testing.T) {
-	t.Parallel()
-	e := startLoop(t)
+// events checks the events on what Opgate decides about, as kubectl shows them, and what they cost by the audit log.
+func events(t *testing.T, e *harness.LoopEnv) {
+	// Refusals of the backstop leave no event.
+	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true, WithoutBackstop: true})
+	defer e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true})
 	t.Run("describe explains a hold", func(t *testing.T) { describedHold(t, e) })
 	t.Run("one request for each verdict, and none at rest", func(t *testing.T) { eventRequests(t, e) })
 	t.Run("refused writes of other kinds", func(t *testing.T) { deniedWrites(t, e) })
@@ -193,7 +194,7 @@ func nextReplica(t *testing.T, e *harness.LoopEnv) {
 	e.Propose(t, namespace, "install-1", harness.ForbiddenVersion)
 	waitForEvents(t, e, namespace, "installplan", "install-1", "Warning Held ")
 	from := time.Now()
-	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true})
+	e.Restart(t, cluster.GateOptions{Loop: true, SecureMetrics: true, WithoutBackstop: true})
 	within(t, leaseTimeout, "see the next replica ask", func(context.Context) error {
 		if len(requests(t, e, from, func(r cluster.Request) bool { return isEvent(r) && r.Object.Namespace == namespace })) == 0 {
 			return fmt.Errorf("it has not asked")

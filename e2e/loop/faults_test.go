@@ -176,17 +176,19 @@ func noPackageServer(t *testing.T, e *harness.LoopEnv) {
 	}
 }
 
-// TestLoopFaults lets things go wrong around two replicas of Opgate.
-func TestLoopFaults(t *testing.T) {
+// TestLoopAlone runs on one cluster, one after the other, what counts requests, takes the Lease, and ends replicas.
+func TestLoopAlone(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *harness.LoopEnv)
 	}{
-		{name: "somebody else writes all the time", run: conflicts},
-		{name: "two thousand plans", run: manyPlans},
+		{name: "events", run: events},
+		{name: "another client writes all the time", run: conflicts},
+		{name: "five hundred plans", run: manyPlans},
 		{name: "operators that require each other", run: cycle},
+		{name: "the Lease is taken away", run: losesLease},
 		{name: "two replicas", run: replicas},
 		{name: "killed while a plan waits", run: killed},
 	} {
@@ -245,18 +247,26 @@ func conflicts(t *testing.T, e *harness.LoopEnv) {
 	if n := written["installplans 200"]; n != 1 {
 		t.Errorf("the plan was approved %d times, want once", n)
 	}
+	var others int
+	for i := range touched {
+		others += int(touched[i].Load())
+	}
 	for what, n := range written {
-		if n > 25 {
-			t.Errorf("opgate wrote too often: %d times %s", n, what)
+		most := 25
+		if strings.HasSuffix(what, " 409") {
+			most = others // between Opgate's read and each conflict is another client's write: how many depends on the machine
+		}
+		if n > most {
+			t.Errorf("opgate wrote too often: %d times %s, others wrote %d times", n, what, others)
 		}
 	}
-	t.Logf("opgate wrote %v", written)
+	t.Logf("opgate wrote %v, others %d times", written, others)
 }
 
 // manyPlans has a namespace in which OLM has left its history.
 func manyPlans(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
-	const count, writers, waiting = 2000, 16, 20
+	const count, writers, waiting = 500, 16, 20
 	names := make(chan int)
 	var writing sync.WaitGroup
 	for range writers {
@@ -388,11 +398,9 @@ func killed(t *testing.T, e *harness.LoopEnv) {
 	e.WaitApproved(t, unwanted, "install-1")
 }
 
-// TestLoopLosesLease takes the lease away from the replica that holds it. It goes on answering reviews, does not work, and
-// works again when it has the lease.
-func TestLoopLosesLease(t *testing.T) {
-	t.Parallel()
-	e := startLoop(t)
+// losesLease takes the Lease away from the replica that holds it. The replica goes on answering reviews, does not work, and works again
+// when it has the Lease.
+func losesLease(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.Propose(t, namespace, "install-1", harness.AllowedVersion)

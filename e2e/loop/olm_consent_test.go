@@ -209,7 +209,8 @@ func waitForApproval(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstruc
 	})
 }
 
-// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to.
+// editUnpacked adds a right of the operator to the ConfigMap that a step of a plan refers to, by an attacker with OLM's account: the
+// backstop refuses it to others.
 func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructured) {
 	t.Helper()
 	steps, _, _ := unstructured.NestedSlice(plan.Object, "status", "plan")
@@ -220,7 +221,8 @@ func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructur
 			break
 		}
 	}
-	configMaps := e.Clients[cluster.Admin].Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ref.Namespace)
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	configMaps := e.Clients[cluster.OLM].Resource(resource).Namespace(ref.Namespace)
 	got, err := configMaps.Get(t.Context(), ref.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -236,6 +238,10 @@ func editUnpacked(t *testing.T, e *harness.OLMEnv, plan *unstructured.Unstructur
 	}
 	unstructured.RemoveNestedField(got.Object, "binaryData")
 	got.SetAnnotations(nil) // OLM reads the data, which is not compressed
+	_, err = e.Clients[cluster.Admin].Resource(resource).Namespace(ref.Namespace).Update(t.Context(), got, metav1.UpdateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "only OLM writes them") {
+		t.Errorf("an admin edits the contents of an unpacked bundle: %v", err)
+	}
 	if _, err := configMaps.Update(t.Context(), got, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ spec:
 		relates("InstallPlan", nonCompliant, "The InstallPlan is RequiresApproval"))
 	waitForEvent(t, e, owner, "Warning", `^NonCompliant; `+regexp.QuoteMeta(available))
 	upgrade := e.WaitForPlan(t, namespace, strimzi1)
-	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(plan/version)", "(plan/upgrade)")
+	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(plan/version)")
 
 	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it.
 	e.Edit(t, p, `{"spec":{"upgradeApproval":"Automatic","versions":["strimzi-cluster-operator.v0.35.0","strimzi-cluster-operator.v0.35.1"]}}`)

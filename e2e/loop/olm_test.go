@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
@@ -204,7 +205,7 @@ func waitForPolicy(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured
 			errs = append(errs, want(op))
 		}
 		if err := errors.Join(errs...); err != nil {
-			return fmt.Errorf("%w\nits conditions:\n%s", err, harness.Conditions(op))
+			return fmt.Errorf("%w\nits conditions:\n%s", err, scripttest.Conditions(op))
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 
 const (
 	root = "../.."
-	demo = "../demo/"
+	demo = root + "/tools/demo/"
 )
 
 // TestReadme types the commands of the README on a cluster like that of "make up": they print what the README shows, before and
@@ -55,6 +55,7 @@ func TestReadme(t *testing.T) {
 		} {
 			harness.Kubectl(t, e.Cluster, step.user, "", step.args...)
 		}
+		e.Sync(t)
 		command, want, _ := strings.Cut(strings.TrimPrefix(block(t, readme, "$ kubectl patch installplan"), "$ "), "\n")
 		got := terminal(t, e.Cluster, command)
 		// The README wraps what is one line on a terminal.

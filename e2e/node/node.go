@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
 	"github.com/opgate/opgate/e2e/cluster"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
 // Name is the name of the one node.
@@ -58,6 +58,7 @@ type Node struct {
 	cancel      context.CancelFunc // ends all pods
 	workers     sync.WaitGroup     // one for each pod
 	stop        func() error
+	fail        func(error) // makes tests end
 
 	mu      sync.Mutex
 	pods    map[types.UID]*pod
@@ -76,7 +77,7 @@ func Start(ctx context.Context, c *cluster.Cluster, opts Options) (*Node, error)
 			return nil, err
 		}
 	}
-	n := &Node{cluster: c, images: opts.Images, log: opts.Log, cancel: func() {}, pods: map[types.UID]*pod{}}
+	n := &Node{cluster: c, images: opts.Images, log: opts.Log, cancel: func() {}, fail: c.Fail, pods: map[types.UID]*pod{}}
 	n.stop = sync.OnceValue(n.stopAll)
 	c.AtStop(n.Stop)
 	if err := n.start(ctx, opts); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster"
 )
 
@@ -23,6 +25,8 @@ const (
 	lastBackoff  = 5 * time.Second
 	// retryInterval is how often a pod checks whether it can start.
 	retryInterval = 200 * time.Millisecond
+	// logLines is how much of a pod's log an error quotes.
+	logLines = 20
 )
 
 // pod is a pod on the node. Only its goroutine uses its fields, unless stated otherwise.
@@ -116,6 +120,7 @@ func (p *pod) run(ctx context.Context) {
 			break
 		}
 		fmt.Fprintf(p.node.log, "%s has ended: %s\n", p, process.State())
+		p.checkBind()
 		if !p.restarts() {
 			p.state.final = true
 			break
@@ -126,6 +131,13 @@ func (p *pod) run(ctx context.Context) {
 		backoff = min(2*backoff, lastBackoff)
 	}
 	p.finish(ctx)
+}
+
+// checkBind makes tests end whose pod finds a port in use. The port is reserved for the pod, so another start would not help.
+func (p *pod) checkBind() {
+	if end := tail.File(p.log, logLines); p.state.last.ExitCode != 0 && strings.Contains(end, syscall.EADDRINUSE.Error()) {
+		p.node.fail(fmt.Errorf("%s cannot listen, since a program outside the tests uses its port; its log ends with\n%s", p, end))
+	}
 }
 
 func (p *pod) String() string {

@@ -122,7 +122,7 @@ func (p *pod) join(ctx context.Context, container *corev1.Container) error {
 	if joined {
 		return nil
 	}
-	free, err := cluster.FreeAddresses(ctx, len(container.Ports))
+	free, err := p.node.cluster.Addresses(ctx, len(container.Ports))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -80,6 +81,9 @@ func (p *probes) run(kind probeKind, probe *corev1.Probe) {
 		err := p.pod.check(p.ctx, probe)
 		if p.ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, http.ErrSchemeMismatch) {
+			p.pod.node.fail(fmt.Errorf("%s: its %s probe reaches another protocol than it expects: %w", p.pod, kind, err))
 		}
 		if err == nil {
 			well = max(well, 0) + 1
@@ -169,10 +173,23 @@ func (p *pod) get(ctx context.Context, action *corev1.HTTPGetAction) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if scheme == "http" && isHTTPS(response) {
+		return fmt.Errorf("%s: it serves HTTPS: %w", request.URL, http.ErrSchemeMismatch)
+	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("%s answers %s", action.Path, response.Status)
 	}
 	return nil
+}
+
+// isHTTPS reports whether a response is that of a server in Go that expected TLS.
+func isHTTPS(response *http.Response) bool {
+	if response.StatusCode != http.StatusBadRequest {
+		return false
+	}
+	const answer = "Client sent an HTTP request to an HTTPS server."
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(len(answer))))
+	return err == nil && string(body) == answer
 }
 
 // probeAddress is where a port of the container is on this machine.

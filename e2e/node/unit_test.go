@@ -4,11 +4,19 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/opgate/opgate/e2e/cluster"
 )
 
 func TestExpand(t *testing.T) {
@@ -126,6 +134,72 @@ func TestPublish(t *testing.T) {
 		}
 		if len(entries) != 2+len(tops) {
 			t.Errorf("there are %v beside %q", entries, files)
+		}
+	}
+}
+
+// TestProbeOfAnotherProtocol: a probe by HTTP that reaches a server of HTTPS, or the other way round, is recognized, since it never succeeds.
+func TestProbeOfAnotherProtocol(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bad" {
+			http.Error(w, "bad request", http.StatusBadRequest)
+		}
+	})
+	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	p := &pod{addresses: map[int32]string{80: plain.Listener.Addr().String(), 443: secure.Listener.Addr().String()}}
+	for _, test := range []struct {
+		port     int32
+		scheme   corev1.URIScheme
+		path     string
+		want     bool // that it succeeds
+		mismatch bool
+	}{
+		{port: 80, scheme: corev1.URISchemeHTTP, want: true},
+		{port: 80, scheme: corev1.URISchemeHTTP, path: "/bad"},
+		{port: 80, scheme: corev1.URISchemeHTTPS, mismatch: true},
+		{port: 443, scheme: corev1.URISchemeHTTPS, want: true},
+		{port: 443, scheme: corev1.URISchemeHTTPS, path: "/bad"},
+		{port: 443, scheme: corev1.URISchemeHTTP, mismatch: true},
+	} {
+		err := p.get(t.Context(), &corev1.HTTPGetAction{Port: intstr.FromInt32(test.port), Scheme: test.scheme, Path: test.path})
+		if (err == nil) != test.want || errors.Is(err, http.ErrSchemeMismatch) != test.mismatch {
+			t.Errorf("%s%s on port %d: %v", test.scheme, test.path, test.port, err)
+		}
+	}
+}
+
+// TestPortInUse runs a pod whose port another program has: tests end with the log of the pod.
+func TestPortInUse(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	server, err := testServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		listener.Addr().String(): "bind: address already in use",
+		"no address":             "", // it ends for another reason
+	} {
+		var failure error
+		p := newPod(&Node{cluster: &cluster.Cluster{}, fail: func(err error) { failure = err }}, &corev1.Pod{})
+		p.log = filepath.Join(t.TempDir(), "log")
+		addresses := map[string]string{"webhook": address, "health": "127.0.0.1:0"}
+		process, err := cluster.StartProgram(t.Context(), cluster.Program{
+			Name: "server", Path: server.Path, Env: server.Env(Container{Addresses: addresses}), Log: p.log,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.state.run()
+		p.state.end(process.State())
+		p.checkBind()
+		if (failure == nil) != (want == "") || failure != nil && !strings.Contains(failure.Error(), want) {
+			t.Errorf("the webhook listens on %s: %v, want %q", address, failure, want)
 		}
 	}
 }

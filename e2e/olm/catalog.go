@@ -34,11 +34,11 @@ func (o *OLM) addCatalog(ctx context.Context, name string, packages []Package) (
 		return nil, err
 	}
 	o.images.add(name, packages)
-	address, err := cluster.FreeAddress(ctx)
+	addresses, err := o.cluster.Addresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(addresses[0])
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (o *OLM) addCatalog(ctx context.Context, name string, packages []Package) (
 	return server, o.create(ctx, &operatorsv1alpha1.CatalogSource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OLMNamespace, Name: name},
 		Spec: operatorsv1alpha1.CatalogSourceSpec{
-			SourceType: operatorsv1alpha1.SourceTypeGrpc, Address: address, DisplayName: name, Publisher: "opgate.io",
+			SourceType: operatorsv1alpha1.SourceTypeGrpc, Address: addresses[0], DisplayName: name, Publisher: "opgate.io",
 		},
 	})
 }

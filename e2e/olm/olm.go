@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/e2e/assets"
+	"github.com/opgate/opgate/e2e/assets/stopwatch"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/internal/speed"
-	"github.com/opgate/opgate/e2e/internal/stopwatch"
 )
 
 const (

@@ -30,11 +30,11 @@ func (o *OLM) PackageServer() *Server { return o.packageServer }
 
 // newPackageServer returns the package server with its program and address.
 func (o *OLM) newPackageServer(ctx context.Context, kubeconfig string) (*Server, error) {
-	address, err := cluster.FreeAddress(ctx)
+	addresses, err := o.cluster.Addresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	_, text, err := net.SplitHostPort(address)
+	_, text, err := net.SplitHostPort(addresses[0])
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +84,18 @@ func (o *OLM) registerPackageServer(ctx context.Context, port int64) error {
 			},
 		}},
 	)
+}
+
+// UnregisterPackageServer makes the API server forget that there is a package server, as before its first start.
+func (o *OLM) UnregisterPackageServer(ctx context.Context) error {
+	registration := &unstructured.Unstructured{}
+	registration.SetAPIVersion("apiregistration.k8s.io/v1")
+	registration.SetKind("APIService")
+	registration.SetName(packagesVersion + "." + packagesGroup)
+	if err := o.client.Delete(ctx, registration); err != nil {
+		return fmt.Errorf("unregister the package server: %w", err)
+	}
+	return nil
 }
 
 // waitForPackageServer waits until the API server says that the package server is available, or that it is not.

@@ -1,0 +1,197 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/internal/slots"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+// vacant is an environment that tests of a package use one after another, each of them alone.
+type vacant struct {
+	once sync.Once
+	env  *OLMEnv
+	stop func() error
+	err  error
+}
+
+// rooms are environments that tests take turns in. Each is started when the first test takes it.
+type rooms struct {
+	all  []*vacant
+	free chan *vacant
+}
+
+func newRooms(n int) *rooms {
+	r := &rooms{free: make(chan *vacant, n)}
+	for range n {
+		v := &vacant{stop: func() error { return nil }}
+		r.all = append(r.all, v)
+		r.free <- v
+	}
+	return r
+}
+
+// The environments with Opgate, without OLM, and with it. Two of the first, since most tests of a package take turns in them. OLM sends five
+// requests a second: with a single one, tests would wait for it for twice as long.
+var withGate, withoutOLM, withOLM = newRooms(2), newRooms(1), newRooms(2)
+
+// Vacant returns an environment in which Opgate does not run, and in which nothing is stored that it would judge by. The
+// first call starts it. Tests that use it may be parallel: each has it to itself until it ends. Then Opgate is stopped, and
+// what was written is removed.
+func Vacant(t testing.TB) *Env {
+	t.Helper()
+	e := withoutOLM.take(t, startWithoutGate)
+	t.Cleanup(func() {
+		e.vacate(t, Subscriptions, InstallPlans, OperatorPolicies, Constraints, ClusterServiceVersions, OperatorGroups,
+			Resources["CatalogSource"])
+	})
+	return e.Env
+}
+
+// VacantOLM is Vacant with an OLM, and a catalog with these packages. ClusterServiceVersions stay when a test ends, since OLM
+// does nothing with them any more, and removing them costs it as many requests as installing them did. Those for all
+// namespaces are removed: OLM would copy them into the namespaces of the next test.
+func VacantOLM(t testing.TB, packages []olm.Package) *OLMEnv {
+	t.Helper()
+	e := withOLM.take(t, func(ctx context.Context) (*OLMEnv, func() error, error) {
+		e, stop, err := startWithoutGate(ctx)
+		if err != nil {
+			return nil, stop, err
+		}
+		if e.OLM, err = olm.Start(ctx, e.Cluster, olm.Options{Packages: packages, Log: os.Stderr}); err != nil {
+			return nil, stop, err
+		}
+		return e, func() error { return errors.Join(e.OLM.Stop(), stop()) }, nil
+	})
+	t.Cleanup(func() { e.vacate(t, Subscriptions, InstallPlans, OperatorPolicies, Constraints) })
+	return e
+}
+
+// take waits until one is free, which the test has until it ends.
+func (r *rooms) take(t testing.TB, start func(context.Context) (*OLMEnv, func() error, error)) *OLMEnv {
+	t.Helper()
+	v := <-r.free
+	t.Cleanup(func() { r.free <- v })
+	slots.Take(t)
+	v.once.Do(func() { v.env, v.stop, v.err = start(context.WithoutCancel(t.Context())) })
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	return v.env
+}
+
+func (r *rooms) stop() error {
+	var errs []error
+	for _, v := range r.all {
+		errs = append(errs, v.stop())
+	}
+	return errors.Join(errs...)
+}
+
+func startWithoutGate(ctx context.Context) (e *OLMEnv, stop func() error, err error) {
+	return startVacant(ctx, cluster.Options{Audit: true, Log: os.Stderr})
+}
+
+// startVacant starts a control plane. The caller must call stop, whatever the error.
+func startVacant(ctx context.Context, opts cluster.Options) (e *OLMEnv, stop func() error, err error) {
+	c, stopCluster, err := runCluster(ctx, opts)
+	if err != nil {
+		return nil, stopCluster, err
+	}
+	e = &OLMEnv{}
+	if e.Env, err = newEnv(c); err != nil {
+		return nil, stopCluster, err
+	}
+	return e, func() error { // the check first: it reads a log that is removed
+		return errors.Join(checkLeastPrivilege(c), stopCluster())
+	}, nil
+}
+
+// asked are the resources by which the API server asks Opgate, or judges by itself.
+var asked = []string{
+	"mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+	"mutatingadmissionpolicybindings", "mutatingadmissionpolicies",
+	"validatingadmissionpolicybindings", "validatingadmissionpolicies",
+}
+
+// vacate stops Opgate, and removes what the API server asks it by, all objects of some kinds, and operators for all
+// namespaces.
+func (e *OLMEnv) vacate(t testing.TB, resources ...schema.GroupVersionResource) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	if e.Gate != nil {
+		if _, err := e.Gate.Stop(); err != nil {
+			t.Error(err)
+		}
+		e.Gate = nil
+	}
+	admin := e.Clients[cluster.Admin]
+	for _, resource := range asked {
+		kind := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource}
+		err := admin.Resource(kind).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		if err != nil && !apierrors.IsNotFound(err) { // not all versions of Kubernetes serve all of them
+			t.Error(err)
+		}
+	}
+	// The API server goes on calling webhooks until it sees that they are gone.
+	var last error
+	err := Poll(ctx, WaitTimeout, func(ctx context.Context) (bool, error) {
+		last = e.removeObjects(ctx, resources)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Error(errors.Join(err, last))
+	}
+}
+
+// removeObjects deletes all objects of some kinds, and the operators that are for all namespaces.
+func (e *OLMEnv) removeObjects(ctx context.Context, resources []schema.GroupVersionResource) error {
+	groups, err := e.Clients[cluster.Admin].Resource(OperatorGroups).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list OperatorGroups: %w", err)
+	}
+	for _, resource := range resources {
+		if err := e.removeAll(ctx, resource, metav1.NamespaceAll); err != nil {
+			return err
+		}
+	}
+	for i := range groups.Items {
+		selected, _, _ := unstructured.NestedStringSlice(groups.Items[i].Object, "status", "namespaces")
+		if !slices.Equal(selected, []string{metav1.NamespaceAll}) {
+			continue
+		}
+		if err := e.removeAll(ctx, ClusterServiceVersions, groups.Items[i].GetNamespace()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll deletes all objects of a kind, in a namespace or in all.
+func (e *OLMEnv) removeAll(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+	client := e.Clients[cluster.Admin].Resource(resource)
+	list, err := client.Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", resource.Resource, err)
+	}
+	for i := range list.Items {
+		u := &list.Items[i]
+		err := client.Namespace(u.GetNamespace()).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete %s %s/%s: %w", resource.Resource, u.GetNamespace(), u.GetName(), err)
+		}
+	}
+	return nil
+}
