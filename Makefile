@@ -4,8 +4,12 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The Go modules, each in the folder of its name: the product, the test cluster and its tests, what makes artifacts, and what measures.
+MODULES = . e2e tools bench
 # With the flags of the opgate that it starts, so that the libraries of both are compiled once.
-LOCAL = cd e2e && CGO_ENABLED=0 go run -trimpath ./cmd/local
+LOCAL = cd tools && CGO_ENABLED=0 go run -trimpath ./cmd/local
+# Prints where the binaries of the test cluster are, and builds them before.
+ASSETS = go -C '$(CURDIR)/tools' run ./cmd/local assets
 LINT = go tool -modfile=.golangci.mod golangci-lint
 ACTIONLINT = go tool -modfile=.actionlint.mod actionlint
 VULNCHECK = go tool -modfile=.vulncheck.mod govulncheck
@@ -26,7 +30,7 @@ man: ## Write the man pages of the commands into bin/man
 
 # What images and their lists of contents say of themselves. The commit's time makes the digest depend on the commit, not on the day.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE = cd e2e && go run ./cmd/image
+IMAGE = cd tools && go run ./cmd/image
 IMAGE_FLAGS = --version='$(VERSION)' --revision="$$(git rev-parse HEAD 2>/dev/null || true)" --created=$(SOURCE_DATE_EPOCH) \
 	$(if $(PLATFORMS),--platform='$(PLATFORMS)')
 
@@ -41,75 +45,108 @@ sbom: ## List the Go modules in the image's binaries in bin/opgate.spdx.json
 
 .PHONY: bundle
 bundle: ## Make a bundle for OLM and a catalog with it in bin/bundle; VERSION, REPLACES, OPGATE_IMAGE, BUNDLE_IMAGE and OLM_IDENTITY say of what and for whom
-	@cd e2e && go run ./cmd/bundle --output='$(CURDIR)/bin/bundle' $(if $(filter command line environment,$(origin VERSION)),--version='$(VERSION:v%=%)') \
+	@cd tools && go run ./cmd/bundle --output='$(CURDIR)/bin/bundle' $(if $(filter command line environment,$(origin VERSION)),--version='$(VERSION:v%=%)') \
 		$(if $(REPLACES),--replaces='$(REPLACES:v%=%)') $(if $(OPGATE_IMAGE),--image='$(OPGATE_IMAGE)') \
 		$(if $(BUNDLE_IMAGE),--bundle-image='$(BUNDLE_IMAGE)') $(if $(OLM_IDENTITY),--olm-identity='$(OLM_IDENTITY)')
 
-# A version that is given, on the command line or by the environment; otherwise the tag of the commit, see e2e/cmd/release.
+# A version that is given, on the command line or by the environment; otherwise the tag of the commit, see tools/cmd/release.
 RELEASE_VERSION = $(if $(filter-out file,$(origin VERSION)),--version='$(VERSION)')
 
 .PHONY: release-dry-run
 release-dry-run: ## Build and sign everything of a release into bin/release, and publish nothing; KEY=file signs with a private key, BASE=scratch needs no registry
-	@cd e2e && go run ./cmd/release build --dir='$(CURDIR)/bin/release' --created=$(SOURCE_DATE_EPOCH) $(RELEASE_VERSION) \
+	@cd tools && go run ./cmd/release build --dir='$(CURDIR)/bin/release' --created=$(SOURCE_DATE_EPOCH) $(RELEASE_VERSION) \
 		$(if $(PLATFORMS),--platform='$(PLATFORMS)') $(if $(TARGETS),--target='$(TARGETS)') $(if $(BASE),--base='$(BASE)') \
 		$(if $(KEY),--key='$(abspath $(KEY))') $(if $(BUILDER),--builder='$(BUILDER)')
 
 .PHONY: test
-test: test-unit test-e2e ## Run every test: units with the race detector, then a real API server (built from source the first time)
+test: test-unit test-e2e ## Run everything that a change of the product can break: units, then a real API server and OLM (built from source the first time)
+
+.PHONY: test-install
+test-install: ## Test packaging: chart, image, release, bundle, platforms, upgrades; and the harness and tools themselves
+	@echo "==> tests of the harness, the tools and the benchmarks, then installations; each of these is shown when it ends"
+	@$(call with-assets,--olm --install) failed=; \
+		for module in e2e tools bench; do \
+			cd '$(CURDIR)'/"$$module"; \
+			$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -v $(CLUSTERS:%=-e '/%$$')) || failed=yes; \
+		done; \
+		for module in tools e2e bench; do \
+			cd '$(CURDIR)'/"$$module"; \
+			$(GOTESTSUM) --format=testname -- $(FLAGS) $$(printf '%s\n' $(INSTALL) | sed -n "s,^$$module/,./,p") || failed=yes; \
+		done; \
+		test -z "$$failed"
+
+.PHONY: test-all
+test-all: test test-install test-long ## Run all tests, the long forms of generated ones included, and the mutation check
+
+.PHONY: test-long
+test-long: mutation ## Run the long forms of generated tests, and the mutation check
+	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./rules/backstop -args -cases=3000
+	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
+	$(call with-assets,--olm) cd e2e; \
+		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long
+
+.PHONY: mutation
+mutation: ## Replace each rule's judge by "allow", and fail if no test notices
+	cd tools && go run ./cmd/mutation
+
+.PHONY: test-race
+test-race: ## Run units and tests with clusters with the race detector in all packages
+	$(GOTESTSUM) --format=pkgname -- -race $(FLAGS) ./...
+	$(call with-assets,--olm) cd e2e; $(GOTESTSUM) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
+
+# go vet runs in `make lint`. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
+# all packages and all test processes of a user, as the machine carries (e2e/internal/speed); -parallel=N sets another number.
+FLAGS = -vet=off -shuffle=on -count=1 -timeout 75m
+
+# Packages that start goroutines, in their tests or elsewhere: they run with the race detector.
+GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no API server
-	@echo "==> go vet (the first build of the libraries takes a minute or two)"
-	go vet ./...
-	@echo "==> unit tests with the race detector"
-	$(GOTESTSUM) --format=pkgname -- -race -shuffle=on $$(go list ./... | grep -v $(WITHOUT_RACE:./%=-e '/opgate/%$$'))
-	$(GOTESTSUM) --format=pkgname -- -shuffle=on $(WITHOUT_RACE)
-
-# The packages that read texts, or evaluate expressions by the API server's own code: they start no goroutine, and take minutes with the race
-# detector.
-WITHOUT_RACE = ./docs ./internal/vocabulary ./rules/backstop
+	@echo "==> unit tests (the first build of the libraries takes minutes), with the race detector where goroutines are started"
+	@race="$$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package dir; do \
+			if grep -qE '$(GOROUTINES)' "$$dir"/*.go; then echo "$$package"; fi; done)"; \
+		$(GOTESTSUM) --format=pkgname -- -race $(FLAGS) $$race; \
+		$(GOTESTSUM) --format=pkgname -- $(FLAGS) $$(go list ./... | grep -vxF "$$race")
 
 .PHONY: test-e2e
-test-e2e: ## Run the tests against a real API server
-	@echo "==> end-to-end tests: a real API server, etcd, kubectl and OLM, and the gate as its own process"
-	cd e2e && go vet ./...
-	cd e2e && assets="$$(go run ./cmd/local assets --olm --install)" && export KUBEBUILDER_ASSETS="$$assets" && \
-		export OPGATE_E2E_RIGHTS="$$(mktemp -d)" && trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT && \
-		$(GOTESTSUM) --format=pkgname -- $(E2E_FLAGS) $$(go list ./... | grep -v $(E2E:%=-e '/e2e/%$$')) && \
-		echo "==> tests with clusters, each shown when it ends (compiling them takes minutes the first time)" && \
-		$(GOTESTSUM) --format=testname -- $(E2E_FLAGS) $(filter-out $(E2E_RACE),$(E2E:%=./%)) && \
-		$(GOTESTSUM) --format=testname -- -race $(E2E_FLAGS) $(E2E_RACE) && \
-		go run ./cmd/rights "$$OPGATE_E2E_RIGHTS"
+test-e2e: ## Run the tests of the product against a real API server
+	@echo "==> a real API server, etcd, kubectl and OLM, and the gate as its own process; each test is shown when it ends"
+	@$(call with-assets,--olm) cd e2e; \
+		OPGATE_E2E_RIGHTS="$$(mktemp -d)"; export OPGATE_E2E_RIGHTS; trap 'rm -rf "$$OPGATE_E2E_RIGHTS"' EXIT; \
+		$(GOTESTSUM) --format=testname -- -race $(FLAGS) ./dependency & racing=$$!; \
+		failed=; $(GOTESTSUM) --format=testname -- $(FLAGS) $(E2E:e2e/%=./%) || failed=yes; \
+		wait $$racing || failed=yes; test -z "$$failed"; \
+		go run ./internal/cmd/rights "$$OPGATE_E2E_RIGHTS"
 
-# The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop
-E2E = loop gate install dependency conversion
+# Finds or builds the binaries of test clusters, and makes tests take them.
+with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets";
 
-# Those that run controllers in the process of the test, and so with the race detector. In the others Opgate is a process of its own.
-E2E_RACE = ./dependency
-
-# As many tests with a cluster run together, over all packages, as the machine carries (e2e/internal/speed); -parallel=N says it instead.
-# The timeout is for a machine several times slower than usual.
-E2E_FLAGS = -shuffle=on -count=1 -timeout 75m
+# The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
+# the process of the test, and so with the race detector; in the others Opgate is a process of its own.
+E2E = e2e/loop e2e/gate e2e/conversion
+INSTALL = tools/install e2e/install e2e/node bench/scale
+CLUSTERS = $(E2E) e2e/dependency $(INSTALL)
 
 .PHONY: matrix
-matrix: ## Run the same tests on several versions of Kubernetes and OLM, built from source, and write docs/compatibility.md; ROWS=kubernetes-1.32,olm-0.28 runs some
-	cd e2e && go run ./cmd/matrix $(if $(ROWS),--row='$(ROWS)')
+matrix: ## Run the same tests on several versions of Kubernetes and OLM, built from source, and write docs/compatibility.md; ROWS=kubernetes-1.32-olm-0.42,kubernetes-1.36-olm-0.28 runs some
+	cd tools && go run ./cmd/matrix $(if $(ROWS),--row='$(ROWS)')
 
 .PHONY: bench
 bench: ## Measure what a review costs, relative to servers that do less, and print which goals are met; BENCH_FLAGS=--help lists flags; report and plot in bin/bench.json and .svg
 	@mkdir -p bin
-	cd e2e && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
+	cd bench && go run ./cmd/bench --revision='$(VERSION)' --json='$(CURDIR)/bin/bench.json' --svg='$(CURDIR)/bin/bench.svg' $(BENCH_FLAGS)
 
 .PHONY: scale
 scale: ## Measure Opgate with 100, 1,000 and 10,000 namespaces on real API servers (about an hour); SCALE_FLAGS=--help lists flags; report and plots in bin/scale.json and .svg
 	@mkdir -p bin
-	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	cd bench && assets="$$($(ASSETS))" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go run ./cmd/scale --revision='$(VERSION)' --json='$(CURDIR)/bin/scale.json' --svg='$(CURDIR)/bin/scale.svg' $(SCALE_FLAGS)
 
 .PHONY: microbench
 microbench: ## Run the Go benchmarks of judging, of the request path, and of approvals, conversion and ordering on a real API server, with their floors
 	go test -run '^$$' -bench . -benchmem ./rules/... ./admission ./snapshot ./controller/... ./cmd/opgate/check
-	cd e2e && assets="$$(go run ./cmd/local assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
+	cd e2e && assets="$$($(ASSETS))" && export KUBEBUILDER_ASSETS="$$assets" && \
 		go test -run '^$$' -bench Approval -benchtime 200x ./loop && \
 		go test -p 1 -run '^$$' -bench 'ConversionList|DependencyChain' -benchtime 1x ./conversion ./dependency
 
@@ -132,7 +169,9 @@ lint: ## Reject phrases that are not of the field (internal/vocabulary), and run
 	go test -count=1 ./internal/vocabulary
 	$(ACTIONLINT)
 	$(LINT) run ./...
-	cd e2e && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...
+	for module in $(filter-out .,$(MODULES)); do \
+		(cd "$$module" && $(subst -modfile=,-modfile=../,$(LINT)) run --config ../.golangci.yaml ./...); \
+	done
 
 .PHONY: vulncheck
 vulncheck: ## Report known vulnerabilities that bin/opgate can reach; VULNDB=file:///directory uses a local copy of the database
@@ -142,13 +181,12 @@ vulncheck: ## Report known vulnerabilities that bin/opgate can reach; VULNDB=fil
 generate: ## Generate deep copies and CRDs, and render manifests from the Helm chart
 	go tool controller-gen object paths=./api/...
 	go tool controller-gen crd paths=./api/... output:crd:artifacts:config=manifests/crd
-	cd e2e && go run ./cmd/render
+	cd tools && go run ./cmd/render
 
 .PHONY: verify
 verify: generate ## Generate and format everything and fail if that changes the tree
 	gofmt -l -w $$(git ls-files '*.go')
-	go mod tidy
-	cd e2e && go mod tidy
+	for module in $(MODULES); do (cd "$$module" && go mod tidy); done
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || { echo "the tree is not clean: commit what 'make verify' wrote"; git status --short; exit 1; }
 
 .PHONY: clean
