@@ -23,6 +23,7 @@ var documented = []struct {
 
 // scripts are where the subtests of a test are files.
 var scripts = map[string]string{
+	"TestReconciler": "controller/operatorpolicy/testdata",
 	"TestLoop":       "e2e/loop/testdata",
 	"TestDependency": "e2e/dependency/testdata",
 	"TestScenarios":  "e2e/scenarios",
