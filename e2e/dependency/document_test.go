@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
@@ -145,7 +146,8 @@ func (e *env) cmdPrints(ts *testscript.TestScript, neg bool, args []string) {
 			return err
 		}
 		if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(plain(result.Stderr+result.Stdout), "\n")); diff != "" {
-			return fmt.Errorf("%s does not print what the document has:\n%s\nthe first difference:\n%s", strings.Join(args[1:], " "), result.Stderr+result.Stdout, diff)
+			return fmt.Errorf("%s does not print what the document has:\n%s\nthe first difference:\n%s\nthe log of opgate ends with\n%s",
+				strings.Join(args[1:], " "), result.Stderr+result.Stdout, diff, tail.File(e.Gate.LogPath(), 40))
 		}
 		return nil
 	}
