@@ -2,6 +2,9 @@ package snapshot
 
 import (
 	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,6 +30,9 @@ type Definition struct {
 	Established bool
 	// Operators are OLM's labels for the operators that it belongs to.
 	Operators []string
+	// Annotations is a digest of the annotations: after granting a right, an administrator annotates the definition to have forbidden
+	// watches retried at once.
+	Annotations uint64
 }
 
 // GroupKind returns the kind that is defined.
@@ -42,7 +48,8 @@ type definitionNames struct {
 func decodeDefinition(raw []byte) (any, Subject, error) {
 	var o struct {
 		Metadata struct {
-			Labels map[string]string `json:"labels"`
+			Labels      map[string]string `json:"labels"`
+			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec struct {
 			Group    string          `json:"group"`
@@ -72,6 +79,8 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		Plural:     cmp.Or(o.Status.AcceptedNames.Plural, o.Spec.Names.Plural),
 		Namespaced: o.Spec.Scope == "Namespaced",
 		Template:   o.Metadata.Labels[dependency.LabelTemplate] == dependency.LabelTemplateValue,
+
+		Annotations: digest(o.Metadata.Annotations),
 	}
 	for label := range o.Metadata.Labels {
 		if strings.HasPrefix(label, olm.Group+"/") {
@@ -92,4 +101,16 @@ func decodeDefinition(raw []byte) (any, Subject, error) {
 		d.Established = d.Established || c.Type == "Established" && c.Status == "True" && len(d.Versions) > 0
 	}
 	return d, InCluster(), nil
+}
+
+// digest returns a digest of annotations, in any order; 0 for none.
+func digest(annotations map[string]string) uint64 {
+	if len(annotations) == 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		_, _ = fmt.Fprintf(h, "%q=%q,", key, annotations[key]) // a hash does not fail
+	}
+	return h.Sum64()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -96,5 +97,31 @@ func TestDefinition(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
+	}
+}
+
+// TestDefinitionAnnotated has an annotation added to a definition that has others: subscribers are notified of it, and of nothing else
+// that is not stored.
+func TestDefinitionAnnotated(t *testing.T) {
+	var reader Reader
+	read := func(metadata string) *Object {
+		return reader.Read(CustomResourceDefinitions, []byte(`{"metadata":{"name":"widgets.example.com",`+metadata+`},"spec":{"group":"example.com"}}`))
+	}
+	var b Builder
+	last := read(`"resourceVersion":"1","annotations":{"a":"b","c":"d"}`)
+	b.build(time.Time{}, []event{{now: last}})
+	for _, c := range []struct {
+		metadata string
+		notified int
+	}{
+		{metadata: `"resourceVersion":"2","annotations":{"c":"d","a":"b"},"managedFields":[{}]`},
+		{metadata: `"resourceVersion":"3","annotations":{"a":"b","c":"d","example.com/note":"granted"}`, notified: 1},
+		{metadata: `"resourceVersion":"4","annotations":{"a":"b","c":"d"}`, notified: 1},
+	} {
+		now := read(c.metadata)
+		if _, change := b.build(time.Time{}, []event{{old: last, now: now}}); len(change.Objects) != c.notified {
+			t.Errorf("%s: %d objects changed, want %d", c.metadata, len(change.Objects), c.notified)
+		}
+		last = now
 	}
 }
