@@ -17,8 +17,8 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// askedAtOnce bounds the number of concurrent SubjectAccessReviews.
-const askedAtOnce = 20
+// templateField is the member of a Policy that is kept as JSON.
+const templateField = "objectDefinition"
 
 // mutatePolicy marks a Policy whose author has the rights to all that it creates and depends on. The validating webhook
 // refuses missing rights and every other mark. What does not decode passes unchanged as in mutateSubscription.
@@ -39,12 +39,27 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 	if err != nil || policy.DeletionTimestamp != nil || policy.Name == "" || len(key) == 0 {
 		return unchanged
 	}
-	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
+	needs, signed := needsOf(key, policy, old), unsigned(policy)
+	req.drop()
+	missing := g.missing(ctx, req.caller(), needs)
 	if missing.refuses() {
 		return unchanged
 	}
-	mark := dependency.Sign(key, policy, digest, rules.NarrowKinds(missing.needs))
-	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
+	mark := dependency.Sign(key, signed, digest, rules.NarrowKinds(missing.needs))
+	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed, mark)}
+}
+
+// unsigned returns what signing needs of a Policy, beside its digest, and nothing else.
+func unsigned(p *policyv1.Policy) *policyv1.Policy {
+	out := &policyv1.Policy{}
+	out.Namespace, out.Name = p.Namespace, p.Name
+	if p.Annotations != nil {
+		out.Annotations = map[string]string{}
+		if mark, ok := p.Annotations[dependency.AnnotationVerified]; ok {
+			out.Annotations[dependency.AnnotationVerified] = mark
+		}
+	}
+	return out
 }
 
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
@@ -64,16 +79,23 @@ func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *re
 		return unreadable("policy", err)
 	}
 	_, marked := dependency.Verify(key, policy, digest)
-	missing := g.missing(ctx, req.caller(), needsOf(key, policy, old))
-	if missing.refuses() {
-		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
-	}
+	needs, generated := needsOf(key, policy, old), policy.GenerateName != ""
 	v := rules.JudgePolicy(in)
+	redacted := v
+	if slices.ContainsFunc(v.Reasons, func(r rules.Reason) bool { return r.Rule == rules.RulePolicyDependencyCycle }) {
+		in.Graph = nil // a cycle shows the dependencies of other Policies, which a user without the right to get them must not see
+		redacted = rules.JudgePolicy(in)
+	}
+	req.drop()
+	missing := g.missing(ctx, req.caller(), needs)
+	if missing.refuses() {
+		v = redacted
+	}
 	switch {
-	case missing.many:
-		v.TooManyQuestions()
+	case missing.questions > 0:
+		v.TooManyQuestions(missing.questions)
 	case !missing.refuses() && !marked && v.Decision == rules.Allow:
-		v.Unmarked(policy.GenerateName != "")
+		v.Unmarked(generated)
 	}
 	for i, need := range missing.needs {
 		if need.Narrow == nil {
@@ -111,19 +133,20 @@ func needsOf(key []byte, policy, old *policyv1.Policy) []rules.Need {
 type missing struct {
 	needs   []*rules.Need
 	unknown []bool
-	// many: there are too many to check.
-	many bool
+	// questions is how many are known to be necessary where these are too many, else 0.
+	questions int
 	// unauthenticated: the request does not come from the API server, so that nothing was checked.
 	unauthenticated bool
 }
 
 // refuses reports whether something is missing that a Policy cannot be stored without.
 func (m *missing) refuses() bool {
-	return m.many || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
+	return m.questions > 0 || m.unauthenticated || slices.ContainsFunc(m.needs, func(n *rules.Need) bool { return n.Narrow == nil })
 }
 
-// missing returns the rights that a user does not have. It checks a bounded number at a time, each once, and stops once one is missing
-// that refuses the Policy. An error is never a yes. Without a user that the API server authenticated, all are missing (threat G20).
+// missing returns the rights that a user does not have. It checks each right once, those of all needs at the same time, and stops once one
+// is missing that refuses the Policy. An error is never a yes. Without a user that the API server authenticated, all are missing
+// (threat G20).
 func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, needs []rules.Need) missing {
 	var m missing
 	if user == nil {
@@ -135,31 +158,36 @@ func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, nee
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	answers := map[rules.Right]answer{}
+	answers := map[rules.Right]*answer{}
 	open := make([]*rules.Need, len(needs))
 	for i := range needs {
 		open[i] = &needs[i]
 	}
 	for attempt := 0; len(open) > 0; attempt++ {
+		var asked []rules.Right
+		for _, need := range open {
+			if right := need.Rights[attempt]; answers[right] == nil {
+				answers[right] = &answer{}
+				asked = append(asked, right)
+			}
+		}
+		if len(answers) > rules.MaxQuestions {
+			m.questions = len(answers)
+			return m
+		}
+		g.ask(ctx, user, asked, answers)
 		var rest []*rules.Need
-		for batch := range slices.Chunk(open, askedAtOnce) {
-			if len(answers)+len(batch) > rules.MaxQuestions {
-				m.many = true
-				return m
+		for _, need := range open {
+			switch got := answers[need.Rights[attempt]]; {
+			case got.allowed:
+			case attempt+1 < len(need.Rights) && !got.unknown:
+				rest = append(rest, need)
+			default:
+				m.needs, m.unknown = append(m.needs, need), append(m.unknown, got.unknown)
 			}
-			g.ask(ctx, user, batch, attempt, answers)
-			for _, need := range batch {
-				switch got := answers[need.Rights[attempt]]; {
-				case got.allowed:
-				case attempt+1 < len(need.Rights) && !got.unknown:
-					rest = append(rest, need)
-				default:
-					m.needs, m.unknown = append(m.needs, need), append(m.unknown, got.unknown)
-				}
-			}
-			if m.refuses() {
-				return m
-			}
+		}
+		if m.refuses() {
+			return m
 		}
 		open = rest
 	}
@@ -168,29 +196,18 @@ func (g *Gate) missing(ctx context.Context, user *authenticationv1.UserInfo, nee
 
 type answer struct{ allowed, unknown bool }
 
-// ask checks one right of each need, concurrently.
-func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, needs []*rules.Need, attempt int, answers map[rules.Right]answer) {
-	var mu sync.Mutex
+// ask checks rights concurrently.
+func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked []rules.Right, answers map[rules.Right]*answer) {
 	var asking sync.WaitGroup
-	asked := map[rules.Right]bool{}
-	for _, need := range needs {
-		right := need.Rights[attempt]
-		mu.Lock()
-		_, known := answers[right]
-		mu.Unlock()
-		if known || asked[right] {
-			continue
-		}
-		asked[right] = true
+	for _, right := range asked {
+		answer := answers[right]
 		asking.Go(func() {
 			allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
 				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace, Name: right.Name})
 			if err != nil {
 				g.log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			answers[right] = answer{allowed: allowed && err == nil, unknown: err != nil}
+			answer.allowed, answer.unknown = allowed && err == nil, err != nil
 		})
 	}
 	asking.Wait()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -212,38 +213,36 @@ func TestA8Dependencies(t *testing.T) {
 
 // TestA8ManyDependencies bounds the questions, and asks no more once something is missing.
 func TestA8ManyDependencies(t *testing.T) {
-	var on []string
-	for i := range 450 {
-		on = append(on, fmt.Sprintf("operators.coreos.com/v1alpha1 Subscription victim s%03d", i))
+	many := func(n int, namespace string) (on []string, names map[string]bool) {
+		names = map[string]bool{}
+		for i := range n {
+			on = append(on, fmt.Sprintf("operators.coreos.com/v1alpha1 Subscription %s s%03d", namespace, i))
+			names[fmt.Sprintf("get subscriptions.operators.coreos.com/%s/s%03d", namespace, i)] = true
+		}
+		return on, names
 	}
-	authorizer := &rights{}
-	if got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, on...)); got.allowed || len(authorizer.asked) > 2+askedAtOnce {
-		t.Errorf("allowed is %v, asked about %d rights", got.allowed, len(authorizer.asked))
-	}
-	authorizer = &rights{allowed: map[string]bool{}}
-	for i := range on {
-		authorizer.allowed[fmt.Sprintf("get subscriptions.operators.coreos.com/victim/s%03d", i)] = true
-	}
-	if got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, on...)); !got.allowed || len(authorizer.asked) != 2+len(on) {
-		t.Errorf("allowed is %v, asked about %d rights: %s", got.allowed, len(authorizer.asked), got.message)
-	}
-	for i := range 100 {
-		on = append(on, fmt.Sprintf("operators.coreos.com/v1alpha1 Subscription other s%03d", i))
-	}
-	authorizer = &rights{allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}}
-	if got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, on...)); !got.allowed || len(authorizer.asked) != 1 {
-		t.Errorf("who may get all: allowed is %v, asked about %d rights: %s", got.allowed, len(authorizer.asked), got.message)
-	}
-	authorizer = &rights{allowed: map[string]bool{}}
-	for i := range 450 {
-		authorizer.allowed[fmt.Sprintf("get subscriptions.operators.coreos.com/victim/s%03d", i)] = true
-	}
-	for i := range 100 {
-		authorizer.allowed[fmt.Sprintf("get subscriptions.operators.coreos.com/other/s%03d", i)] = true
-	}
-	got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, on...))
-	if got.allowed || !strings.Contains(got.message, "takes more than 500 questions (policy/dependency-access): split the Policy") {
-		t.Errorf("allowed is %v, asked about %d rights: %s", got.allowed, len(authorizer.asked), got.message)
+	few, ofFew := many(rules.MaxQuestions-2, "victim")
+	lots, ofLots := many(450, "victim")
+	for _, tc := range []struct {
+		name    string
+		on      []string
+		allowed map[string]bool
+		asked   int
+		refused string
+	}{
+		{name: "no right", on: few, asked: rules.MaxQuestions, refused: "(policy/dependency-access)"},
+		{name: "a right to each, as many as are asked about", on: few, allowed: ofFew, asked: rules.MaxQuestions},
+		{name: "attack: hundreds of questions", on: lots, allowed: ofLots, asked: 2, refused: "takes 452 questions, and at most 20 are asked (policy/escalation): split it into Policies"},
+		{name: "hundreds of objects, and a right to all", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/": true}, asked: 1},
+		{name: "hundreds of objects, and a right to all in the namespace", on: lots, allowed: map[string]bool{"get subscriptions.operators.coreos.com/victim": true}, asked: 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			authorizer := &rights{allowed: tc.allowed}
+			got := send(t, newGate(t, storeOf(t), authorizer), "tenant", false, nil, waits(t, tc.on...))
+			if got.allowed != (tc.refused == "") || !strings.Contains(got.message, tc.refused) || len(authorizer.asked) != tc.asked {
+				t.Errorf("allowed is %v, asked about %d rights, want %d: %s", got.allowed, len(authorizer.asked), tc.asked, got.message)
+			}
+		})
 	}
 }
 

@@ -41,6 +41,8 @@ type Options struct {
 	// Authenticated reports whether a request comes from the API server. Of others, answers carry no names and no warnings, and the
 	// Authorizer is not asked for them (threat G20). Default: no request does.
 	Authenticated func(*http.Request) bool
+	// Exposed records a request of the API server that may have failed on its way, so that its URL was shown to a user. Default: none is.
+	Exposed func(*http.Request)
 	// Key returns the key that the marks of Policies are signed with, nil while it is not known: then Policies are held. Default:
 	// it is never known.
 	Key func() []byte
@@ -95,6 +97,7 @@ type Gate struct {
 	panics       *panics.Recorder
 	authorizer   Authorizer
 	authentic    func(*http.Request) bool
+	exposed      func(*http.Request)
 	key          func() []byte
 	olm          *olmidentity.Identity
 	candidates   *olmidentity.Candidates
@@ -113,10 +116,13 @@ func New(o Options) (*Gate, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, key: o.Key, olm: o.OLM, candidates: o.Candidates,
+	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, exposed: o.Exposed, key: o.Key, olm: o.OLM, candidates: o.Candidates,
 		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, grants: o.Grants, events: o.Events, log: o.Log, now: o.Now}
 	if g.authentic = o.Authenticated; g.authentic == nil {
 		g.authentic = func(*http.Request) bool { return false }
+	}
+	if g.exposed == nil {
+		g.exposed = func(*http.Request) {}
 	}
 	if g.key == nil {
 		g.key = func() []byte { return nil }
@@ -142,7 +148,18 @@ const (
 	PathValidateConstraints        = "/validate/constraints"
 	PathValidatePolicies           = "/validate/policies"
 	PathValidatePolicySets         = "/validate/policysets"
+
+	// The endpoints for what OLM writes as steps of plans.
+	PathMutateGeneratedSubscriptions   = "/mutate/generated-subscriptions"
+	PathValidateGeneratedSubscriptions = "/validate/generated-subscriptions"
+	PathValidateStepCSVs               = "/validate/steps-clusterserviceversions"
 )
+
+// IsStep reports whether an endpoint is for steps of plans. It answers every request with an AdmissionReview, also of callers that are not
+// authenticated: its webhooks have failurePolicy Ignore (threat O44).
+func IsStep(path string) bool {
+	return path == PathMutateGeneratedSubscriptions || path == PathValidateGeneratedSubscriptions || path == PathValidateStepCSVs
+}
 
 // Handlers returns the handler of each path.
 func (g *Gate) Handlers() map[string]http.Handler {
@@ -153,18 +170,29 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathValidateInstallPlansStatus: &endpoint[olm.InstallPlan, olm.InstallPlan]{gate: g, kind: "installplan", governed: true, exempt: g.exemptPlanStatus, stored: storedPlan[olm.InstallPlan], form: planStatusForm, judge: g.validatePlanStatus},
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
-		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", governed: true, form: csvForm, judge: g.validateCSV},
+		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec", governed: true, form: csvForm, judge: g.validateCSV},
 		PathValidateCatalogSources:     &endpoint[olm.WrittenCatalogSource, olm.WrittenCatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
 		PathValidateOperatorGroups:     &endpoint[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
-		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", judge: g.mutatePolicy},
-		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", judge: g.validatePolicy},
+		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", raw: templateField, judge: g.mutatePolicy},
+		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", raw: templateField, judge: g.validatePolicy},
 		PathValidatePolicySets:         &endpoint[policyv1beta1.PolicySet, policyv1beta1.PolicySet]{gate: g, kind: "policyset", judge: g.validatePolicySet},
 	}
+	g.addSteps(handlers)
 	for _, handler := range handlers {
 		handler.(interface{ expectPanics() }).expectPanics()
 	}
 	return handlers
+}
+
+// addSteps adds the handlers for steps of plans, which judge as those for other writes do.
+func (g *Gate) addSteps(handlers map[string]http.Handler) {
+	handlers[PathMutateGeneratedSubscriptions] = &endpoint[json.RawMessage, json.RawMessage]{
+		gate: g, kind: "subscription", step: true, governed: true, judge: g.mutateSubscription}
+	handlers[PathValidateGeneratedSubscriptions] = &endpoint[olm.Subscription, olm.Subscription]{
+		gate: g, kind: "subscription", step: true, governed: true, form: subscriptionForm, judge: g.validateSubscription}
+	handlers[PathValidateStepCSVs] = &endpoint[olm.CSV, olm.CSV]{
+		gate: g, kind: "clusterserviceversion", step: true, raw: "spec", governed: true, form: csvForm, judge: g.validateCSV}
 }
 
 // mutateSubscription only changes: other faults may still be corrected by a later mutating
@@ -273,7 +301,7 @@ func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, r
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace, Grants: g.grants})
 	if concerns := rules.NewOperatorPolicy(p.policy).Concerns(); v.Decision == rules.Allow && req.stores() && concerns != "" {
-		g.admitted.add(snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, g.now())
+		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, !req.update())
 	}
 	return v
 }
@@ -305,7 +333,7 @@ func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req
 	}
 	v := rules.JudgeConstraint(in)
 	if v.Decision == rules.Allow && req.stores() {
-		g.admitted.add(snapshot.Constraints, snapshot.InCluster(), in.Constraint, g.now())
+		g.awaited(s, snapshot.Constraints, snapshot.InCluster(), in.Constraint, !req.update())
 	}
 	return v
 }

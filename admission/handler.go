@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,11 @@ type endpoint[New, Old any] struct {
 	exempt func(*request[New, Old]) bool
 	// governed is whether policies and Constraints judge the kind.
 	governed bool
+	// step is whether it is for what OLM writes as steps of plans. Its webhooks have failurePolicy Ignore, so that an HTTP error, or no
+	// answer, would allow the step (threat O44).
+	step bool
+	// raw is the member of objects that is kept as JSON, so that the values in it take less memory; "" for none.
+	raw string
 	// stored returns the object that an update changes, for events; nil reports none.
 	stored func(*request[New, Old]) stored
 	// form reports whether a write looks like OLM's; nil never reports it.
@@ -35,8 +41,9 @@ type endpoint[New, Old any] struct {
 // expectPanics exports the number of panics from 0 on.
 func (e *endpoint[New, Old]) expectPanics() { e.gate.panics.Expect(e.kind) }
 
-// ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics;
-// one that exceeds the memory budget is answered 429, since an AdmissionReview needs its UID.
+// ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics, or for
+// which there is no memory. A client that is not authenticated is answered 429 in the last case, except where step is set: there it is
+// refused before anything is read for it.
 func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "admission reviews are sent by POST", http.StatusMethodNotAllowed)
@@ -45,39 +52,59 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := withDeadline(r)
 	defer cancel()
 	r = r.WithContext(ctx)
-	body := e.gate.budget.For(r)
+	caller := inflight.Caller{Authenticated: e.gate.authentic(r), Step: e.step, Raw: e.raw}
+	body := e.gate.budget.For(r, caller)
 	defer body.Close()
-	err := body.Read(w, r)
-	if errors.Is(err, inflight.ErrBusy) {
-		e.gate.budget.RejectBusy(w)
-		return
-	}
-	var uid string
 	var answer *admissionv1.AdmissionResponse
-	panicked := e.gate.panics.Run(e.kind, func() {
-		if err != nil {
-			uid, answer = salvageUID(body.JSON), e.unreadable(err)
-			return
-		}
-		uid, answer = e.answer(r, body.JSON)
-	})
-	if panicked {
-		e.gate.panics.Run(e.kind, func() { uid = salvageUID(body.JSON) })
-		answer = e.internal()
+	err := errUnknownCaller
+	if caller.Authenticated || !e.step {
+		err = body.Read(w, r)
 	}
-	if err := write(w, uid, answer); err != nil {
-		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", err.Error())
+	switch {
+	case err == nil:
+		answer = e.judged(r, body, caller.Authenticated)
+	case errors.Is(err, errUnknownCaller):
+		body.Peek(w, r)
+		answer = e.held(unknownCaller(e.kind))
+	case errors.Is(err, inflight.ErrBusy) && !caller.Authenticated:
+		inflight.RejectBusy(w)
+		return
+	case errors.Is(err, inflight.ErrBusy):
+		answer = e.held(late(e.kind))
+	default:
+		answer = e.unreadable(err)
+	}
+	failed := write(w, body.Head.UID, answer)
+	if failed != nil {
+		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", failed.Error())
+	}
+	if caller.Authenticated && (failed != nil || ctx.Err() != nil || errors.Is(err, inflight.ErrNotReceived)) {
+		e.gate.exposed(r)
 	}
 }
 
-// answer judges a review that was read.
-func (e *endpoint[New, Old]) answer(r *http.Request, body []byte) (string, *admissionv1.AdmissionResponse) {
-	start := e.gate.now()
-	req, uid, err := decodeReview[New, Old](body)
-	if err != nil {
-		return uid, e.unreadable(err)
+// judged answers a review that was received.
+func (e *endpoint[New, Old]) judged(r *http.Request, body *inflight.Body, authenticated bool) (answer *admissionv1.AdmissionResponse) {
+	panicked := e.gate.panics.Run(e.kind, func() {
+		var uid string
+		uid, answer = e.answer(r, body, authenticated)
+		body.Head.UID = cmp.Or(uid, body.Head.UID)
+	})
+	if panicked {
+		return e.internal()
 	}
-	req.authenticated = e.gate.authentic(r)
+	return answer
+}
+
+// answer judges a review that was received and returns its UID, "" if it was not decoded.
+func (e *endpoint[New, Old]) answer(r *http.Request, body *inflight.Body, authenticated bool) (string, *admissionv1.AdmissionResponse) {
+	start := e.gate.now()
+	req, err := decodeReview[New, Old](body.JSON)
+	if err != nil {
+		return "", e.unreadable(err)
+	}
+	uid := req.UID
+	req.authenticated, req.endWork = authenticated, body.EndWork
 	verdict := e.verdict(r.Context(), req)
 	e.reportCandidate(r.Context(), req, &verdict)
 	answered := verdict
@@ -111,7 +138,7 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	if current == nil {
 		return notReady(e.kind)
 	}
-	if e.governed {
+	if e.governed && req.authenticated {
 		current = e.gate.settled(ctx, current, req.Namespace)
 	}
 	verdict := e.judge(ctx, current, req)
@@ -135,12 +162,32 @@ func late(kind string) rules.Verdict {
 		Message: fmt.Sprintf("opgate cannot judge this %s in time (%s): it is overloaded; try again in a few seconds", kind, rules.RuleGateNotReady)}}}
 }
 
-// unreadable answers a review that could not be judged.
+// errUnknownCaller means that nothing is read for a client, since it is not known to be the API server.
+var errUnknownCaller = errors.New("the caller is not known to be the API server")
+
+// unknownCaller refuses a step that a client sent which is not authenticated. It may be the API server, until this replica has seen the
+// current token.
+func unknownCaller(kind string) rules.Verdict {
+	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
+		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
+		Message: fmt.Sprintf("opgate is not ready (%s): %s; try again in a few seconds", rules.RuleGateNotReady, errUnknownCaller)}}}
+}
+
+// held answers a review that was not read.
+func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionResponse {
+	e.gate.metrics.observe(e.kind, "", &v, 0)
+	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
+}
+
+// unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan on 400.
 func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
 	why := text.Truncate(cause.Error(), maxQuoted)
 	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
 	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
+	if e.step {
+		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
+	}
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, message)}
 }
 

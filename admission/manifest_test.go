@@ -22,7 +22,7 @@ import (
 // shipped is one webhook in manifests/base/webhooks.yaml, with the rules that pods write.
 type shipped struct {
 	admissionregistrationv1.ValidatingWebhook
-	// path is that of the endpoint, which pods derive from the resource.
+	// path is that of the endpoint, which pods derive from the name.
 	path string
 }
 
@@ -54,7 +54,7 @@ func shippedWebhooks(t testing.TB) []shipped {
 			if len(h.Rules) > 0 {
 				t.Errorf("webhook %s takes effect before a replica is ready: it has rules %+v", h.Name, h.Rules)
 			}
-			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the resource.
+			// A path would be owned by the applier's field manager, and the pods could not add their token. They derive it from the name.
 			if h.Rules = rules[h.Name]; h.ClientConfig.Service.Path != nil || len(h.Rules) != 1 || len(h.Rules[0].Resources) != 1 {
 				t.Fatalf("%s: want one rule with one resource, and no path, which pods write (threat G20)", h.Name)
 			}
@@ -62,7 +62,7 @@ func shippedWebhooks(t testing.TB) []shipped {
 			if configuration.Kind == "MutatingWebhookConfiguration" {
 				verb = "/mutate/"
 			}
-			hooks = append(hooks, shipped{h.ValidatingWebhook, verb + strings.ReplaceAll(h.Rules[0].Resources[0], "/", "-")})
+			hooks = append(hooks, shipped{h.ValidatingWebhook, verb + strings.TrimSuffix(h.Name, ".opgate.io")})
 		}
 	}
 	return hooks
@@ -88,6 +88,9 @@ func TestWebhookManifest(t *testing.T) {
 		})
 		if onlyOLM && slices.Equal(h.Rules[0].Operations, []admissionregistrationv1.OperationType{admissionregistrationv1.Create}) {
 			want.FailurePolicy = admissionregistrationv1.Ignore
+		}
+		if ignored := want.FailurePolicy == admissionregistrationv1.Ignore; ignored != IsStep(h.path) {
+			t.Errorf("%s is called at %s: the endpoints of failurePolicy Ignore have paths, and memory, that no other has (threat O44)", h.Name, h.path)
 		}
 		if diff := cmp.Diff(want, settings{*h.FailurePolicy, *h.MatchPolicy, *h.SideEffects, *h.TimeoutSeconds}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", h.Name, diff)

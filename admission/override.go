@@ -50,6 +50,10 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb string, needs []rules.PolicyRef) string {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
+	if len(needs) > rules.MaxQuestions {
+		return fmt.Sprintf("it needs the verb %s on %d policies and constraints, and at most %d rights are checked",
+			verb, len(needs), rules.MaxQuestions)
+	}
 	for _, source := range needs {
 		allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
 			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace, Name: source.Name})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/olm"
@@ -21,10 +22,18 @@ import (
 
 // rawTypes are what endpoints decode that do not decode the review into it.
 var rawTypes = map[string]reflect.Type{
-	PathMutateSubscriptions:      reflect.TypeFor[olm.Subscription](),
-	PathMutateOperatorPolicies:   reflect.TypeFor[policyv1beta2.OperatorPolicy](),
-	PathValidateOperatorPolicies: reflect.TypeFor[policyv1beta2.OperatorPolicy](),
-	PathValidateConstraints:      reflect.TypeFor[constraintv1.Constraint](),
+	PathMutateGeneratedSubscriptions: reflect.TypeFor[olm.Subscription](),
+	PathMutatePolicies:               reflect.TypeFor[policyv1.Policy](),
+	PathMutateSubscriptions:          reflect.TypeFor[olm.Subscription](),
+	PathMutateOperatorPolicies:       reflect.TypeFor[policyv1beta2.OperatorPolicy](),
+	PathValidateOperatorPolicies:     reflect.TypeFor[policyv1beta2.OperatorPolicy](),
+	PathValidateConstraints:          reflect.TypeFor[constraintv1.Constraint](),
+}
+
+// callerOf returns what an endpoint reserves memory as.
+func callerOf(handler http.Handler) inflight.Caller {
+	e := reflect.ValueOf(handler).Elem()
+	return inflight.Caller{Step: e.FieldByName("step").Bool(), Raw: e.FieldByName("raw").String()}
 }
 
 // hole is a place in a type that a client may fill. Open and shut are the JSON around it.
@@ -111,7 +120,7 @@ func TestA3DecodingFitsItsPrice(t *testing.T) {
 				shapes++
 				body := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","object":` + h.open + fill(n) + h.shut + `}}`)
 				request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
-				priced := budget.For(request)
+				priced := budget.For(request, callerOf(handler))
 				if err := priced.Read(httptest.NewRecorder(), request); err != nil {
 					t.Fatalf("%s: %v", h.path, err)
 				}

@@ -30,6 +30,16 @@ type request[New, Old any] struct {
 
 	// authenticated is whether the API server sent the review; the user in reviews of other callers is forged.
 	authenticated bool
+	// endWork releases the memory that is reserved for judging.
+	endWork func()
+}
+
+// drop releases the objects, and the memory that is reserved for judging them, once nothing needs them any more.
+func (r *request[New, Old]) drop() {
+	r.Object, r.OldObject = nil, nil
+	if r.endWork != nil {
+		r.endWork()
+	}
 }
 
 // caller returns the user of the request, nil where it is not authenticated.
@@ -61,44 +71,27 @@ const maxQuoted = 1 << 10
 // update reports whether there is a stored object.
 func (r *request[New, Old]) update() bool { return r.Operation == string(admissionv1.Update) }
 
-// decodeReview reads a review with the API server's own semantics of JSON. The UID is returned even where
-// the rest is wrong, so that the refusal can be matched to its request.
-func decodeReview[New, Old any](body []byte) (*request[New, Old], string, error) {
+// decodeReview reads a review with the API server's own semantics of JSON.
+func decodeReview[New, Old any](body []byte) (*request[New, Old], error) {
 	var in review[New, Old]
 	if err := apijson.Unmarshal(body, &in); err != nil {
-		return nil, salvageUID(body), fmt.Errorf("the review cannot be read: %w", err)
+		return nil, fmt.Errorf("the review cannot be read: %w", err)
 	}
 	if !in.short() {
-		return nil, "", fmt.Errorf("its kind, version, uid, operation or subresource has more than %d bytes", maxName)
+		return nil, fmt.Errorf("its kind, version, uid, operation or subresource has more than %d bytes", maxName)
 	}
 	if in.Kind != "AdmissionReview" || in.APIVersion != admissionv1.SchemeGroupVersion.String() {
-		return nil, salvageUID(body), fmt.Errorf("kind %q of %q is not an AdmissionReview of %s", in.Kind, in.APIVersion, admissionv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("kind %q of %q is not an AdmissionReview of %s", in.Kind, in.APIVersion, admissionv1.SchemeGroupVersion)
 	}
 	if in.Request == nil || in.Request.UID == "" {
-		return nil, "", errors.New("the review has no request, or one without a uid")
+		return nil, errors.New("the review has no request, or one without a uid")
 	}
 	req := in.Request
 	switch {
 	case req.Object == nil:
-		return nil, req.UID, fmt.Errorf("the review of operation %q has no object", req.Operation)
+		return nil, fmt.Errorf("the review of operation %q has no object", req.Operation)
 	case req.update() != (req.OldObject != nil):
-		return nil, req.UID, fmt.Errorf("the review of operation %q does not fit its oldObject", req.Operation)
+		return nil, fmt.Errorf("the review of operation %q does not fit its oldObject", req.Operation)
 	}
-	return req, req.UID, nil
-}
-
-// salvageUID reads no more than the UID of a review whose objects do not decode.
-func salvageUID(body []byte) string {
-	var in struct {
-		Request struct {
-			UID string `json:"uid"`
-		} `json:"request"`
-	}
-	if apijson.Unmarshal(body, &in) != nil {
-		return ""
-	}
-	if len(in.Request.UID) > maxName {
-		return ""
-	}
-	return in.Request.UID
+	return req, nil
 }

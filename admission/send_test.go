@@ -197,13 +197,20 @@ type outcome struct {
 // asked about kinds that it has none for.
 func send(t *testing.T, gate *Gate, user string, status bool, old, object *unstructured.Unstructured) outcome {
 	t.Helper()
+	if user == "olm" {
+		user = olmUser
+	}
 	resource := resourceOf(object)
+	switch {
+	case user != olmUser || old != nil:
+	case resource == "subscriptions":
+		resource = "generated-subscriptions"
+	case resource == "clusterserviceversions":
+		resource = "steps-clusterserviceversions"
+	}
 	validate := "/validate/" + resource
 	if status {
 		validate += "-status"
-	}
-	if user == "olm" {
-		user = olmUser
 	}
 	got := outcome{object: raw(t, object), allowed: true}
 	handlers := gate.Handlers()

@@ -58,7 +58,8 @@ type edited struct {
 	old, object *unstructured.Unstructured
 }
 
-// called returns the paths of a resource to which the API server sends a write, and those to which it does not.
+// called returns the paths of a resource to which the API server sends a write, and those to which it does not. Steps count as sent to the
+// path of their resource, which judges the same.
 func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
 	t.Helper()
 	resource, subresource := resourceOf(w.object), ""
@@ -85,7 +86,8 @@ func (c callers) called(t *testing.T, w edited) (called, skipped []string) {
 		if result.Error != nil {
 			t.Fatalf("%s: %s", hook.Name, result.Error)
 		}
-		paths[hook.path] = paths[hook.path] || result.Matches
+		path := hook.path[:strings.LastIndex(hook.path, "/")+1] + strings.ReplaceAll(rule.Resources[0], "/", "-")
+		paths[path] = paths[path] || result.Matches
 	}
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		if paths[path] {

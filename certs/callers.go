@@ -2,6 +2,7 @@ package certs
 
 import (
 	"crypto/rand"
+	"maps"
 	"net/url"
 	"regexp"
 	"strings"
@@ -9,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/opgate/opgate/internal/signal"
 )
 
 const (
@@ -18,6 +19,11 @@ const (
 	tokenLifetime = time.Hour
 	// tokenOverlap is how long a replaced token is still accepted: the time for every API server to observe the next one.
 	tokenOverlap = time.Minute
+	// exposedLifetime is how long at least a token is in use though a call with it may have failed, since users may cause that at will
+	// (threat O44). exposedOverlap is tokenOverlap for it: API servers observe the next one within a second,
+	// and until then their reviews are answered without details, and steps of plans refused.
+	exposedLifetime = 10 * time.Second
+	exposedOverlap  = 2 * time.Second
 )
 
 // tokenPattern matches the tokens that newToken returns. A token that another client wrote into a path is no secret, and is replaced.
@@ -37,6 +43,9 @@ type Callers struct {
 	mu sync.Mutex
 	// since is when this replica first saw the token of a webhook configuration, by label.
 	since map[string]sighting
+	// exposed are accepted tokens that may have been shown to a user. Its changes, and those of the tokens in use, are signalled.
+	exposed map[string]bool
+	changed signal.Signal
 }
 
 type sighting struct {
@@ -82,7 +91,11 @@ func (c *Callers) update(inUse map[string]string) {
 	defer c.mu.Unlock()
 	tokens, now := c.accepted(), c.Now()
 	for token, until := range tokens {
-		if until.IsZero() {
+		switch {
+		case !until.IsZero():
+		case c.exposed[token]:
+			tokens[token] = now.Add(exposedOverlap)
+		default:
 			tokens[token] = now.Add(tokenOverlap)
 		}
 	}
@@ -98,6 +111,22 @@ func (c *Callers) update(inUse map[string]string) {
 		}
 	}
 	c.tokens.Store(&tokens)
+	maps.DeleteFunc(c.exposed, func(token string, _ bool) bool { _, known := tokens[token]; return !known })
+	c.changed.Notify()
+}
+
+// Expose records that a token may have been shown to a user, so that it is replaced: the call with it timed out, or failed otherwise.
+func (c *Callers) Expose(token string) {
+	if !c.Knows(token) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.exposed == nil {
+		c.exposed = map[string]bool{}
+	}
+	c.exposed[token] = true
+	c.changed.Notify()
 }
 
 // expired reports whether this replica has observed a token of a webhook configuration for longer than its lifetime.
@@ -105,8 +134,30 @@ func (c *Callers) expired(label, token string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := c.since[label]
-	return seen.token == token && c.Now().Sub(seen.at) >= tokenLifetime
+	return seen.token == token && c.Now().Sub(seen.at) >= c.lifetime(token)
 }
+
+func (c *Callers) lifetime(token string) time.Duration {
+	if c.exposed[token] {
+		return exposedLifetime
+	}
+	return tokenLifetime
+}
+
+// exposedInUse returns when the first exposed token that is in use expires, false if there is none.
+func (c *Callers) exposedInUse() (first time.Time, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, seen := range c.since {
+		if end := seen.at.Add(exposedLifetime); c.exposed[seen.token] && (!found || end.Before(first)) {
+			first, found = end, true
+		}
+	}
+	return first, found
+}
+
+// entrySuffix is how the names of entries of the webhook configurations end.
+const entrySuffix = ".opgate.io"
 
 // endpoint is a path or URL in a webhook configuration, as it is and as it should be.
 type endpoint struct {
@@ -118,14 +169,17 @@ type endpoint struct {
 	path, expected string
 }
 
-// readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the first resource:
-// manifests leave it out, since the field manager that applies them would own a field that they set.
-func readEndpoint(entry map[string]any, resource, verb, pointer string) (endpoint, bool) {
+// readEndpoint reads the clientConfig of an entry. The path follows from the kind of configuration and the name of the entry, so that
+// those with failurePolicy Ignore have paths of their own: manifests leave it out, since the field manager that applies them would own a
+// field that they set.
+func readEndpoint(entry map[string]any, verb, pointer string) (endpoint, bool) {
 	config, _ := entry["clientConfig"].(map[string]any)
-	if resource == "" || config == nil {
+	name, _ := entry["name"].(string)
+	name, ours := strings.CutSuffix(name, entrySuffix)
+	if !ours || config == nil {
 		return endpoint{}, false
 	}
-	e := endpoint{expected: "/" + verb + "/" + strings.ReplaceAll(resource, "/", "-")}
+	e := endpoint{expected: "/" + verb + "/" + name}
 	if service, ok := config["service"].(map[string]any); ok {
 		e.path, _ = service["path"].(string)
 		e.pointer = pointer + "/service/path"
@@ -138,19 +192,6 @@ func readEndpoint(entry map[string]any, resource, verb, pointer string) (endpoin
 	}
 	e.base, e.path, e.pointer = target.Scheme+"://"+target.Host, target.Path, pointer+"/url"
 	return e, true
-}
-
-// resourceOf returns the first resource in the rules that an entry is shipped with, else of those that it has; "" if there is none.
-func resourceOf(entry map[string]any, shipped map[string][]admissionregistrationv1.RuleWithOperations) string {
-	name, _ := entry["name"].(string)
-	rules := shipped[name]
-	if len(rules) == 0 {
-		rules, _ = entryRules(entry) // the API server does not store others
-	}
-	if len(rules) == 0 || len(rules[0].Resources) == 0 {
-		return ""
-	}
-	return rules[0].Resources[0]
 }
 
 // token returns the token at the end of the path, "" if there is none.

@@ -1,7 +1,12 @@
 package certs
 
 import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,25 +70,27 @@ func TestA9Tokens(t *testing.T) {
 func TestA9Endpoints(t *testing.T) {
 	token := newToken()
 	for _, tc := range []struct {
-		name, config, resource, verb string
-		token                        string
-		pointer, want                string
+		name, config, entry, verb string
+		token                     string
+		pointer, want             string
 	}{
-		{name: "no path", config: `{"service":{"name":"opgate-webhook"}}`, resource: "subscriptions", verb: "mutate",
+		{name: "no path", config: `{"service":{"name":"opgate-webhook"}}`, entry: "subscriptions", verb: "mutate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/mutate/subscriptions/"},
-		{name: "a path with a token", config: `{"service":{"path":"/validate/installplans-status/TOKEN"}}`, resource: "installplans/status", verb: "validate", token: token,
+		{name: "a path with a token", config: `{"service":{"path":"/validate/installplans-status/TOKEN"}}`, entry: "installplans-status", verb: "validate", token: token,
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans-status/"},
-		{name: "attack: a token that can be guessed", config: `{"service":{"path":"/validate/installplans/known"}}`, resource: "installplans", verb: "validate",
+		{name: "attack: a token that can be guessed", config: `{"service":{"path":"/validate/installplans/known"}}`, entry: "installplans", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
-		{name: "attack: another endpoint", config: `{"service":{"path":"/validate/subscriptions/TOKEN"}}`, resource: "installplans", verb: "validate",
+		{name: "attack: another endpoint", config: `{"service":{"path":"/validate/subscriptions/TOKEN"}}`, entry: "installplans", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/installplans/"},
-		{name: "a URL without a path", config: `{"url":"https://127.0.0.1:9443"}`, resource: "constraints", verb: "validate",
+		{name: "a step, which has a path of its own", config: `{"service":{"path":"/validate/clusterserviceversions/TOKEN"}}`, entry: "steps-clusterserviceversions", verb: "validate",
+			pointer: "/webhooks/0/clientConfig/service/path", want: "/validate/steps-clusterserviceversions/"},
+		{name: "a URL without a path", config: `{"url":"https://127.0.0.1:9443"}`, entry: "constraints", verb: "validate",
 			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
-		{name: "a URL with a token", config: `{"url":"https://127.0.0.1:9443/validate/constraints/TOKEN"}`, resource: "constraints", verb: "validate", token: token,
+		{name: "a URL with a token", config: `{"url":"https://127.0.0.1:9443/validate/constraints/TOKEN"}`, entry: "constraints", verb: "validate", token: token,
 			pointer: "/webhooks/0/clientConfig/url", want: "https://127.0.0.1:9443/validate/constraints/"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := &registration{verb: tc.verb, object: stored(t, `{"webhooks":[{"rules":[{"resources":["`+tc.resource+`"]}],"clientConfig":`+strings.ReplaceAll(tc.config, "TOKEN", token)+`}]}`)}
+			r := &registration{verb: tc.verb, object: stored(t, `{"webhooks":[{"name":"`+tc.entry+`.opgate.io","clientConfig":`+strings.ReplaceAll(tc.config, "TOKEN", token)+`}]}`)}
 			endpoints := r.endpoints()
 			if len(endpoints) != 1 {
 				t.Fatalf("endpoints are %v", endpoints)
@@ -95,8 +102,8 @@ func TestA9Endpoints(t *testing.T) {
 		})
 	}
 	mixed := &registration{verb: "validate", object: stored(t, `{"webhooks":[
-		{"rules":[{"resources":["policies"]}],"clientConfig":{"service":{"path":"/validate/policies/`+token+`"}}},
-		{"rules":[{"resources":["policysets"]}],"clientConfig":{"service":{"path":"/validate/policysets"}}}]}`)}
+		{"name":"policies.opgate.io","clientConfig":{"service":{"path":"/validate/policies/`+token+`"}}},
+		{"name":"policysets.opgate.io","clientConfig":{"service":{"path":"/validate/policysets"}}}]}`)}
 	if got := mixed.token(); got != "" {
 		t.Errorf("a configuration of which one path was reset has token %q", got)
 	}
@@ -118,4 +125,94 @@ func stored(t *testing.T, text string) *object {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// TestP4tTokenOfAFailedCall follows a token that may have been shown to a user: it is replaced once it was in use for ten seconds, however
+// often users cause that, and accepted for two seconds more (threat O44).
+func TestP4tTokenOfAFailedCall(t *testing.T) {
+	const object = "validatingwebhookconfiguration"
+	now := start
+	c := &Callers{Now: func() time.Time { return now }}
+	first, second, unknown := newToken(), newToken(), newToken()
+	c.update(map[string]string{object: first})
+	c.Expose(unknown)
+	c.Expose("")
+	if _, found := c.exposedInUse(); found {
+		t.Error("a token is exposed that is not accepted")
+	}
+	c.Expose(first)
+	if due, found := c.exposedInUse(); !found || due != start.Add(exposedLifetime) {
+		t.Errorf("the exposed token is in use: %t, and expires at %s", found, due)
+	}
+	if c.expired(object, first) {
+		t.Error("it expires at once, so that users can have tokens replaced without end")
+	}
+	now = now.Add(exposedLifetime)
+	if !c.expired(object, first) {
+		t.Error("it does not expire")
+	}
+	c.update(map[string]string{object: second})
+	if _, found := c.exposedInUse(); found || c.expired(object, second) {
+		t.Error("the next token counts as exposed")
+	}
+	if !c.Knows(first) {
+		t.Error("it is not accepted any more, though API servers may not have observed the next one")
+	}
+	now = now.Add(exposedOverlap)
+	if c.Knows(first) || !c.Knows(second) {
+		t.Error("it is still accepted, or the next one is not")
+	}
+	c.update(map[string]string{object: second})
+	if len(c.exposed) > 0 {
+		t.Errorf("%d tokens are remembered that are not accepted", len(c.exposed))
+	}
+}
+
+// TestP4tTokenIsReplaced has the API server's client of a replica write the next token, whether it leads or not.
+func TestP4tTokenIsReplaced(t *testing.T) {
+	token := newToken()
+	written := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var operations []operation
+		if err := json.NewDecoder(r.Body).Decode(&operations); err != nil || r.Method != http.MethodPatch {
+			t.Errorf("%s of %v: %v", r.Method, operations, err)
+		}
+		for _, o := range operations {
+			if path, ok := o.Value.(string); ok && strings.HasSuffix(o.Path, "/path") {
+				written <- path
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate"}}`))
+	}))
+	defer server.Close()
+	now := start
+	callers := &Callers{Now: func() time.Time { return now }}
+	k, err := NewController(Options{Config: &rest.Config{Host: server.URL}, Metrics: NewMetrics(prometheus.NewRegistry()), Now: callers.Now, Callers: callers}, inMemory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.registrations = k.registrations[1:2]
+	r := k.registrations[0]
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON([]byte(`{"kind":"ValidatingWebhookConfiguration","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"opgate","resourceVersion":"1"},
+		"webhooks":[{"name":"policies.opgate.io","clientConfig":{"service":{"path":"/validate/policies/` + token + `"}}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Informer.GetStore().Add(u); err != nil {
+		t.Fatal(err)
+	}
+	callers.update(map[string]string{r.label: token})
+	now = now.Add(exposedLifetime)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { k.replaceExposed(ctx) })
+	callers.Expose(token)
+	path := <-written
+	next, found := strings.CutPrefix(path, "/validate/policies/")
+	if !found || next == token || !callers.Knows(next) {
+		t.Errorf("the path that is written is %s", path)
+	}
+	cancel()
+	running.Wait()
 }

@@ -120,6 +120,9 @@ func (k *Controller) run(ctx context.Context) {
 	for _, r := range k.registrations {
 		running.Go(func() { r.Informer.RunWithContext(ctx) })
 	}
+	if k.options.Callers != nil {
+		running.Go(func() { k.replaceExposed(ctx) })
+	}
 	turn := k.runWithLease
 	if k.secret == nil {
 		turn = k.lead // owner references and paths may be written by several replicas

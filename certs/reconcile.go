@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,42 +150,6 @@ func (l *leadership) reconcileBundles(ctx context.Context, stored *corev1.Secret
 		}
 	}
 	return errors.Join(failed...)
-}
-
-// reconcilePaths writes paths that end in a token. Where the API server authenticates by certificate, it only fills in the paths
-// that manifests leave out: a token that another replica has written, as during a change of flags, is harmless there.
-func (l *leadership) reconcilePaths(ctx context.Context) error {
-	var failed []error
-	for _, r := range l.registrations {
-		if l.routed(r) {
-			continue
-		}
-		if err := l.limiter.Wait(ctx); err != nil {
-			return err
-		}
-		var token string
-		if l.options.Callers != nil {
-			token = newToken()
-			l.options.Callers.expect(token)
-		}
-		switch written, err := r.route(ctx, token); {
-		case err != nil:
-			failed = append(failed, err)
-		case written:
-			l.options.Log.Info("wrote paths", "kind", r.kind.Kind, "name", r.name)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// routed reports whether all paths are as they should be.
-func (l *leadership) routed(r *registration) bool {
-	endpoints := r.endpoints()
-	if l.options.Callers == nil {
-		return !slices.ContainsFunc(endpoints, func(e endpoint) bool { return e.path != e.expected && e.token() == "" })
-	}
-	token := r.token()
-	return len(endpoints) == 0 || token != "" && !l.options.Callers.expired(r.label, token)
 }
 
 // reconcileOwners adds the namespace as an owner of the webhook configurations, or removes it.

@@ -144,11 +144,10 @@ func (r *registration) endpoints() []endpoint {
 		return nil
 	}
 	entries, _, _ := unstructured.NestedSlice(current.Object, "webhooks")
-	shipped, _ := ShippedRules(current) // an error is returned where the rules are written
 	var endpoints []endpoint
 	for i, e := range entries {
 		entry, _ := e.(map[string]any)
-		if endpoint, ok := readEndpoint(entry, resourceOf(entry, shipped), r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
+		if endpoint, ok := readEndpoint(entry, r.verb, fmt.Sprintf("/webhooks/%d/clientConfig", i)); ok {
 			endpoints = append(endpoints, endpoint)
 		}
 	}

@@ -63,12 +63,11 @@ func TestMissingRules(t *testing.T) {
 	}
 }
 
-// TestPathsOfEntriesWithoutRules derives paths from the rules that entries are going to have: a webhook that took effect before it
-// has a path would refuse everything.
+// TestPathsOfEntriesWithoutRules derives paths before the rules are written: a webhook that took effect before it has a path would refuse
+// everything. An entry that is not Opgate's has none.
 func TestPathsOfEntriesWithoutRules(t *testing.T) {
-	r := &registration{verb: "validate", object: stored(t, `{"metadata":{"name":"opgate","annotations":{"opgate.io/webhook-rules":`+
-		`"a: [{apiGroups: [g], apiVersions: ['*'], resources: [installplans/status], operations: [UPDATE]}]"}},`+
-		`"webhooks":[{"name":"a","clientConfig":{"service":{}}},{"name":"b","clientConfig":{"service":{}}}]}`)}
+	r := &registration{verb: "validate", object: stored(t,
+		`{"webhooks":[{"name":"installplans-status.opgate.io","clientConfig":{"service":{}}},{"name":"b","clientConfig":{"service":{}}}]}`)}
 	endpoints := r.endpoints()
 	if len(endpoints) != 1 || endpoints[0].expected != "/validate/installplans-status" {
 		t.Errorf("got %+v", endpoints)

@@ -79,11 +79,11 @@ func by(convert func(map[string]any) map[string]any) func(context.Context, *unst
 // ServeHTTP answers one review: 429 if there is no memory for it at the moment, which the API server retries; a failure if a
 // conversion panics. The objects are not modified then.
 func (w *webhook) ServeHTTP(response http.ResponseWriter, r *http.Request) {
-	body := w.Budget.For(r)
+	body := w.Budget.For(r, inflight.Caller{})
 	defer body.Close()
 	err := body.Read(response, r)
 	if errors.Is(err, inflight.ErrBusy) {
-		w.Budget.RejectBusy(response)
+		inflight.RejectBusy(response)
 		return
 	}
 	var asked review

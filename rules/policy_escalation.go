@@ -54,9 +54,9 @@ type Need struct {
 	field, object string
 }
 
-// MaxQuestions bounds how many rights of the author of one Policy are checked: each is a request to the API server, and the review must be
-// answered within seconds.
-const MaxQuestions = 500
+// MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that a user's writes must
+// not cause many (threat O44). All are checked at the same time.
+const MaxQuestions = 20
 
 // Needs returns what the author of a Policy needs rights to: the loop applies templates and reads their dependencies with its own rights,
 // which must not extend those of the author (threats O14 and O22). Unchanged parts were verified for their own author. A disabled Policy
@@ -186,11 +186,13 @@ func (v *Verdict) Lacking(need *Need, unknown bool) {
 	*v = v.sorted()
 }
 
-// TooManyQuestions refuses a Policy whose author needs more rights than can be checked.
-func (v *Verdict) TooManyQuestions() {
-	v.refuse(Reason{Rule: RulePolicyDependencyAccess, Decision: Deny, Field: "spec", Message: sentence(
-		fmt.Sprintf("whether the author of the Policy has the rights to what it makes and waits for takes more than %d questions", MaxQuestions), RulePolicyDependencyAccess,
-		"split the Policy, or let a user write it who may get all objects of these kinds")})
+// TooManyQuestions refuses a Policy whose author needs more rights than are checked. Number is how many at least.
+func (v *Verdict) TooManyQuestions(number int) {
+	v.refuse(Reason{Rule: RulePolicyEscalation, Decision: Deny, Field: "spec", Message: sentence(
+		fmt.Sprintf("whether its author may create what it makes, and get what it waits for, takes %d questions, and at most %d are asked",
+			number, MaxQuestions),
+		RulePolicyEscalation, fmt.Sprintf("split it into Policies that make at most %d kinds and wait for at most %d objects in other namespaces each, "+
+			"or let a user write it who may get all objects of these kinds", MaxQuestions/4, MaxQuestions/4))})
 }
 
 // Unmarked refuses a Policy that would be stored without a mark, and therefore ignored.

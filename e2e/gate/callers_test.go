@@ -93,7 +93,7 @@ func forged(t *testing.T, old, object *unstructured.Unstructured) *admissionv1.A
 	return review
 }
 
-// webhookPaths are the paths that the API server calls, by resource, as the validating configuration says.
+// webhookPaths are the paths that the API server calls, by the name of the entry, as the validating configuration says.
 func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error) {
 	u, err := e.Clients[cluster.Admin].Resource(harness.ValidatingResource).Get(ctx, "opgate", metav1.GetOptions{})
 	if err != nil {
@@ -109,7 +109,7 @@ func webhookPaths(ctx context.Context, e *harness.Env) (map[string]string, error
 		if err != nil {
 			return nil, err
 		}
-		paths[webhook.Rules[0].Resources[0]] = target.Path
+		paths[strings.TrimSuffix(webhook.Name, ".opgate.io")] = target.Path
 	}
 	return paths, nil
 }

@@ -125,6 +125,7 @@ func TestA3ParallelHostileBodies(t *testing.T) {
 			path: "/validate/policies",
 			body: stuffed(head+`{"spec":{"policy-templates":[`, "{},", `{}]}}}}`),
 		},
+		{name: "a step without the token", path: "/validate/steps-clusterserviceversions", body: stuffed(head+`{"spec":{"a":"`, "a", `"}}}}`)},
 		{name: "objects to convert", path: "/convert", body: stuffed(convert, "{},", "{}]}}")},
 		{name: "one object to convert", path: "/convert", body: stuffed(convert+v1beta1+`{"note":"`, "a", `"}}]}}`)},
 		{

@@ -77,10 +77,10 @@ func callsAvoided(t *testing.T, e *harness.OLMEnv) {
 		t.Errorf("%.2f of the calls can change the outcome, want %.2f", share, minCallsOfUse)
 	}
 	for what, want := range map[string]int{
-		"/validate/operatorpolicies CREATE by " + string(cluster.Admin):     1,
-		"/validate/subscriptions CREATE by " + cluster.OpgateUserName:       1,
-		"/validate/installplans UPDATE by " + cluster.OpgateUserName:        2,
-		"/validate/clusterserviceversions CREATE by " + cluster.OLMUserName: 2,
+		"/validate/operatorpolicies CREATE by " + string(cluster.Admin):           1,
+		"/validate/subscriptions CREATE by " + cluster.OpgateUserName:             1,
+		"/validate/installplans UPDATE by " + cluster.OpgateUserName:              2,
+		"/validate/steps-clusterserviceversions CREATE by " + cluster.OLMUserName: 2,
 	} {
 		if calls[what] < want {
 			t.Errorf("%s: %d calls were recorded, want %d", what, calls[what], want)
@@ -173,8 +173,8 @@ func recordReviews(t *testing.T, e *harness.OLMEnv, namespaces ...string) *recor
 			if rule["scope"] == "Cluster" {
 				continue // Constraints, which are in no namespace
 			}
-			resource := strings.ReplaceAll(rule["resources"].([]any)[0].(string), "/", "-")
-			hook["clientConfig"] = map[string]any{"url": server.URL + path.Join("/", verb, resource),
+			name := strings.TrimSuffix(hook["name"].(string), ".opgate.io")
+			hook["clientConfig"] = map[string]any{"url": server.URL + path.Join("/", verb, name),
 				"caBundle": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 			hook["failurePolicy"] = "Ignore"
 			if verb == "mutate" {

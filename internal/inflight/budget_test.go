@@ -27,12 +27,12 @@ func serve(t *testing.T) (*Budget, *memnet.Listener) {
 	t.Helper()
 	budget, network := NewBudget(prometheus.NewRegistry()), memnet.Listen()
 	server := &httptest.Server{Listener: network, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := budget.For(r)
+		body := budget.For(r, Caller{})
 		defer body.Close()
 		err := body.Read(w, r)
 		switch {
 		case errors.Is(err, ErrBusy):
-			budget.RejectBusy(w)
+			RejectBusy(w)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		default:
@@ -83,18 +83,18 @@ func answer(t *testing.T, c net.Conn) (int, string) {
 func TestA3SilentClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget, network := serve(t)
-		const silent = 20
+		const silent, begun = 20, MaxBody / 4
 		for range silent {
 			post(t, from(t, "10.0.0.2", network), MaxBody, nil)
 		}
 		synctest.Wait()
-		if used := budget.bodies.used(); used != silent*firstPart {
+		if used := budget.all.bodies.used(); used != silent*firstPart {
 			t.Errorf("announcements hold %d bytes, want their first parts, %d", used, silent*firstPart)
 		}
 		var rejected atomic.Int64
 		for range silent {
 			c := from(t, "10.0.0.3", network)
-			post(t, c, MaxBody, bytes.Repeat([]byte(" "), firstPart))
+			post(t, c, begun, bytes.Repeat([]byte(" "), firstPart))
 			go func() {
 				response, err := http.ReadResponse(bufio.NewReader(c), nil)
 				if err != nil {
@@ -107,7 +107,7 @@ func TestA3SilentClients(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if used := budget.bodies.used(); used < MaxBody || used > bodiesCapacity*3/4 {
+		if used := budget.all.bodies.used(); used < 3*begun || used > bodiesCapacity*3/4 {
 			t.Errorf("bodies that were begun hold %d bytes", used)
 		}
 		for range 3 {
@@ -128,7 +128,7 @@ func TestA3SilentClients(t *testing.T) {
 		}
 		time.Sleep(firstTimeout)
 		synctest.Wait()
-		if used := budget.bodies.used(); used != 0 {
+		if used := budget.all.bodies.used(); used != 0 {
 			t.Errorf("%d bytes are still reserved when all time is up", used)
 		}
 	})
@@ -143,7 +143,7 @@ func TestBuffersAreNotShared(t *testing.T) {
 			text := bytes.Repeat([]byte{'a' + byte(i)}, firstPart/2<<(i%4))
 			for range 200 {
 				r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text))
-				body := budget.For(r)
+				body := budget.For(r, Caller{})
 				if err := body.Read(httptest.NewRecorder(), r); err != nil {
 					t.Error(err)
 				}
@@ -168,7 +168,7 @@ func TestRead(t *testing.T) {
 			if !announced {
 				r.ContentLength = -1
 			}
-			body := budget.For(r)
+			body := budget.For(r, Caller{})
 			if err := body.Read(httptest.NewRecorder(), r); err != nil || !bytes.Equal(body.JSON, text) {
 				t.Errorf("%d bytes, announced %t: %d were read: %v", size, announced, len(body.JSON), err)
 			}
@@ -182,7 +182,7 @@ func TestRead(t *testing.T) {
 		"no UTF-8":               httptest.NewRequest(http.MethodPost, "/", strings.NewReader("\"\xff\"")),
 		"millions of values":     httptest.NewRequest(http.MethodPost, "/", strings.NewReader("["+strings.Repeat("{},", 2_000_000)+"{}]")),
 	} {
-		body := budget.For(r)
+		body := budget.For(r, Caller{})
 		err := body.Read(httptest.NewRecorder(), r)
 		if err == nil || errors.Is(err, ErrBusy) {
 			t.Errorf("%s: read, with error %v", name, err)
@@ -192,8 +192,8 @@ func TestRead(t *testing.T) {
 		}
 		body.Close()
 	}
-	if budget.bodies.used()+budget.work.used() != 0 {
-		t.Errorf("%d and %d bytes are still reserved", budget.bodies.used(), budget.work.used())
+	if budget.all.bodies.used()+budget.all.work.used() != 0 {
+		t.Errorf("%d and %d bytes are still reserved", budget.all.bodies.used(), budget.all.work.used())
 	}
 }
 

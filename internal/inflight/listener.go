@@ -23,7 +23,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := hostOf(c.RemoteAddr().String())
+		from := holder{address: hostOf(c.RemoteAddr().String())}
 		if l.open.try(from, 1) {
 			return &conn{Conn: c, release: sync.OnceFunc(func() { l.open.release(from, 1) })}, nil
 		}

@@ -8,15 +8,31 @@ import (
 	"time"
 )
 
-// share is how much an address may acquire for each unit that it leaves free. One address alone gets two thirds of a pool;
-// each further one gets two thirds of what is left, so a few addresses cannot take everything from the rest.
-const share = 2
+const (
+	// share is how much an address, or a namespace, may acquire for each unit that it leaves free. One alone gets two thirds of a
+	// pool; each further one gets two thirds of what is left, so a few cannot take everything from the rest.
+	share = 2
+	// serverShare is share for an API server, whose reviews share by namespace as well. A client that has learned a token counts as
+	// one: it leaves a ninth, whatever namespaces it writes into its reviews (threat O44).
+	serverShare = 8
+)
 
 // ErrBusy means that a request could not acquire its share of the budget in time.
 var ErrBusy = errors.New("too many requests are being read or answered")
 
-// pool is a weighted semaphore in which addresses share. golang.org/x/sync/semaphore serves strictly in turn, so one large
-// request that waits would block all small ones behind it, and it does not account by address.
+// holder is what a reservation counts for: a client, by its address, and for an API server also the namespace of the object.
+type holder struct {
+	address string
+	server  bool
+	// namespace is empty for other clients, and until the first part of the body was read.
+	namespace string
+}
+
+func (h holder) client() holder      { return holder{address: h.address, server: h.server} }
+func (h holder) ofNamespace() holder { return holder{namespace: h.namespace} }
+
+// pool is a weighted semaphore in which holders share. golang.org/x/sync/semaphore serves strictly in turn, so one large
+// request that waits would block all small ones behind it, and it does not account by holder.
 //
 // It is safe for concurrent use.
 type pool struct {
@@ -24,55 +40,85 @@ type pool struct {
 
 	mu       sync.Mutex
 	free     int64
-	reserved map[string]int64 // by address; no zeros
+	reserved map[holder]int64 // by client and by namespace; no zeros
 	waiting  []*waiter        // in order of arrival
 }
 
 type waiter struct {
-	address string
+	holder  holder
 	n       int64
 	granted chan struct{}
 }
 
 func newPool(capacity int64) *pool {
-	return &pool{capacity: capacity, free: capacity, reserved: map[string]int64{}}
+	return &pool{capacity: capacity, free: capacity, reserved: map[holder]int64{}}
 }
 
 // largest returns the most that one request can acquire from an unused pool.
 func (p *pool) largest() int64 { return p.capacity * share / (share + 1) }
 
-// fits reports whether an address can acquire n more. The caller must hold mu.
-func (p *pool) fits(address string, n int64) bool { return p.reserved[address]+n <= share*(p.free-n) }
+// fits reports whether a holder can acquire n more. The caller must hold mu.
+func (p *pool) fits(h holder, n int64) bool {
+	part := int64(share)
+	if h.server {
+		part = serverShare
+	}
+	free := p.free - n
+	return p.reserved[h.client()]+n <= part*free && (h.namespace == "" || p.reserved[h.ofNamespace()]+n <= share*free)
+}
 
-func (p *pool) take(address string, n int64) {
+// take acquires n units, or releases -n. The caller must hold mu.
+func (p *pool) take(h holder, n int64) {
 	p.free -= n
-	p.reserved[address] += n
+	p.count(h.client(), n)
+	if h.namespace != "" {
+		p.count(h.ofNamespace(), n)
+	}
+}
+
+func (p *pool) count(key holder, n int64) {
+	if p.reserved[key] += n; p.reserved[key] == 0 {
+		delete(p.reserved, key)
+	}
 }
 
 // try acquires n units if they are available now.
-func (p *pool) try(address string, n int64) bool {
+func (p *pool) try(h holder, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.fits(address, n) {
+	if !p.fits(h, n) {
 		return false
 	}
-	p.take(address, n)
+	p.take(h, n)
+	return true
+}
+
+// move makes n units that a holder has count for another one, and reports whether that one can have them.
+func (p *pool) move(from, to holder, n int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.take(from, -n)
+	if !p.fits(to, n) {
+		p.take(from, n)
+		return false
+	}
+	p.take(to, n)
 	return true
 }
 
 // acquire acquires n units and blocks until they are available. It returns ErrBusy after the timeout or when the context is
 // cancelled. Small requests pass a large one that waits.
-func (p *pool) acquire(ctx context.Context, address string, n int64, timeout time.Duration) error {
+func (p *pool) acquire(ctx context.Context, h holder, n int64, timeout time.Duration) error {
 	if n > p.largest() {
 		return ErrBusy
 	}
 	p.mu.Lock()
-	if p.fits(address, n) {
-		p.take(address, n)
+	if p.fits(h, n) {
+		p.take(h, n)
 		p.mu.Unlock()
 		return nil
 	}
-	w := &waiter{address: address, n: n, granted: make(chan struct{})}
+	w := &waiter{holder: h, n: n, granted: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
 	p.mu.Unlock()
 
@@ -95,21 +141,18 @@ func (p *pool) acquire(ctx context.Context, address string, n int64, timeout tim
 }
 
 // release releases n units.
-func (p *pool) release(address string, n int64) {
+func (p *pool) release(h holder, n int64) {
 	if n == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free += n
-	if p.reserved[address] -= n; p.reserved[address] == 0 {
-		delete(p.reserved, address)
-	}
+	p.take(h, -n)
 	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
-		if !p.fits(w.address, w.n) {
+		if !p.fits(w.holder, w.n) {
 			return false
 		}
-		p.take(w.address, w.n)
+		p.take(w.holder, w.n)
 		close(w.granted)
 		return true
 	})

@@ -13,7 +13,7 @@ import (
 func TestShares(t *testing.T) {
 	p := newPool(24 << 20)
 	take := func(address string) (taken int64) {
-		for p.try(address, 1<<10) {
+		for p.try(holder{address: address}, 1<<10) {
 			taken += 1 << 10
 		}
 		return taken
@@ -26,11 +26,11 @@ func TestShares(t *testing.T) {
 	}
 	// Reviews are of some ten kilobytes.
 	for i := range 4 {
-		if !p.try("api-server", 32<<10) {
+		if !p.try(holder{address: "api-server"}, 32<<10) {
 			t.Errorf("four hostile addresses leave nothing for review %d", i)
 		}
 	}
-	if p.try("hostile-0", 1<<10) {
+	if p.try(holder{address: "hostile-0"}, 1<<10) {
 		t.Error("an address that has more than its share gets more")
 	}
 }
@@ -39,13 +39,13 @@ func TestShares(t *testing.T) {
 func TestSmallPassesLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(100)
-		if !p.try("a", 60) {
+		if !p.try(holder{address: "a"}, 60) {
 			t.Fatal("the first does not get its part")
 		}
 		large := make(chan error, 1)
-		go func() { large <- p.acquire(t.Context(), "a", 50, time.Minute) }()
+		go func() { large <- p.acquire(t.Context(), holder{address: "a"}, 50, time.Minute) }()
 		synctest.Wait()
-		if err := p.acquire(t.Context(), "b", 10, time.Minute); err != nil {
+		if err := p.acquire(t.Context(), holder{address: "b"}, 10, time.Minute); err != nil {
 			t.Errorf("the small one waits behind the large one: %v", err)
 		}
 		select {
@@ -53,12 +53,12 @@ func TestSmallPassesLarge(t *testing.T) {
 			t.Fatalf("the large one got what is not there: %v", err)
 		default:
 		}
-		p.release("a", 60)
+		p.release(holder{address: "a"}, 60)
 		if err := <-large; err != nil {
 			t.Errorf("the large one is not served: %v", err)
 		}
-		p.release("a", 50)
-		p.release("b", 10)
+		p.release(holder{address: "a"}, 50)
+		p.release(holder{address: "b"}, 10)
 		if used := p.used(); used != 0 || len(p.reserved) != 0 {
 			t.Errorf("%d are in use by %v, want none", used, p.reserved)
 		}
@@ -69,22 +69,22 @@ func TestSmallPassesLarge(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(100)
-		if !p.try("a", 60) {
+		if !p.try(holder{address: "a"}, 60) {
 			t.Fatal("the first does not get its part")
 		}
 		begin := time.Now()
-		if err := p.acquire(t.Context(), "a", 50, time.Second); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
+		if err := p.acquire(t.Context(), holder{address: "a"}, 50, time.Second); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want ErrBusy after a second", err, time.Since(begin))
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := p.acquire(gone, "a", 50, time.Minute); !errors.Is(err, ErrBusy) {
+		if err := p.acquire(gone, holder{address: "a"}, 50, time.Minute); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v for a client that is gone, want ErrBusy", err)
 		}
-		if err := p.acquire(t.Context(), "a", 67, time.Minute); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
+		if err := p.acquire(t.Context(), holder{address: "a"}, 67, time.Minute); !errors.Is(err, ErrBusy) || time.Since(begin) != time.Second {
 			t.Errorf("%v for what can never be had, want ErrBusy at once", err)
 		}
-		p.release("a", 60)
+		p.release(holder{address: "a"}, 60)
 		if p.used() != 0 || len(p.waiting) != 0 {
 			t.Errorf("%d are in use and %d wait, want none", p.used(), len(p.waiting))
 		}

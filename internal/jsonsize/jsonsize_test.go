@@ -44,6 +44,35 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestMeasureWithin counts the values in members of a name, and nothing that only looks like them.
+func TestMeasureWithin(t *testing.T) {
+	for text, want := range map[string]int{
+		``:                                      0,
+		`{"raw":1}`:                             0,
+		`{"raw":{}}`:                            0,
+		`{"raw":[{},{}],"b":[1,2]}`:             2,
+		`{"raw":[1,[2,3]],"raw":[4],"b":[5]}`:   5,
+		`[{"raw":[1]},{"b":[2]},{"raw":[3]}]`:   2,
+		`{"raw":{"raw":[1,2]},"b":[3]}`:         3,
+		`{"a":{"raw":[1,2]},"b":[3]}`:           2,
+		`{"raw" :[1,2]}`:                        0,
+		`{"r\u0061w":[1,2]}`:                    0,
+		`{"a":"raw","b":[1,2]}`:                 0,
+		`{"a":"\"raw\":[1,2]","b":[1,2]}`:       0,
+		`{"a\"raw":[1,2]}`:                      0,
+		`["raw",[1,2]]`:                         0,
+		`{"raw":[1],"b":{"c":[1,{"raw":[2]}]}}`: 2,
+	} {
+		values, within, depth := jsonsize.MeasureWithin([]byte(text), "raw")
+		if within != want {
+			t.Errorf("%s has %d values in raw, want %d", text, within, want)
+		}
+		if wantValues, wantDepth := jsonsize.Measure([]byte(text)); values != wantValues || depth != wantDepth {
+			t.Errorf("%s has %d values and %d levels, want %d and %d", text, values, depth, wantValues, wantDepth)
+		}
+	}
+}
+
 // TestMeasureEscapes has backslashes and quotes at every distance from the begin of a string.
 func TestMeasureEscapes(t *testing.T) {
 	for before := range 140 {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
+	"github.com/opgate/opgate/admission"
 	"github.com/opgate/opgate/certs"
 )
 
@@ -78,10 +79,18 @@ func (c *callers) authenticated(r *http.Request) bool {
 	return len(c.names) == 0 || slices.Contains(c.names, r.TLS.PeerCertificates[0].Subject.CommonName)
 }
 
-// handle serves an endpoint at its path, with a token or without. Where the API server has a certificate, no other client is answered.
+// exposed records that the URL of a request may have been shown to a user.
+func (c *callers) exposed(r *http.Request) {
+	if c.ca == nil {
+		c.tokens.Expose(r.PathValue("token"))
+	}
+}
+
+// handle serves an endpoint at its path, with a token or without. Where the API server has a certificate, no other client is answered,
+// but for refusals of steps of plans.
 func (c *callers) handle(mux *http.ServeMux, path string, endpoint http.Handler) {
 	handler := endpoint
-	if c.ca != nil {
+	if c.ca != nil && !admission.IsStep(path) {
 		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !c.authenticated(r) {
 				http.Error(w, "a client certificate of the API server is required", http.StatusUnauthorized)

@@ -167,6 +167,7 @@ func addGate(
 		Panics:        recorder,
 		Authorizer:    admission.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()},
 		Authenticated: known.authenticated,
+		Exposed:       known.exposed,
 		Key:           key.Key,
 		OLM:           olm,
 		Candidates:    candidates,
