@@ -9,8 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,7 +160,7 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited, err := bounded(string(text))
+	limited, err := l.bounded(string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -199,9 +199,12 @@ func mayPass(err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// rewritten is what the rewritten template has and the written one has not.
+var rewritten = regexp.MustCompile(` \| opgate[A-Z][a-z]+( \d+)?`)
+
 // problemText returns a short problem text without the marks of the rewritten template.
 func problemText(err error) string {
-	return text.Truncate(strings.ReplaceAll(err.Error(), " | "+outputFunction, ""), maxProblem)
+	return text.Truncate(rewritten.ReplaceAllString(err.Error(), ""), maxProblem)
 }
 
 // silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every failed
