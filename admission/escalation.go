@@ -44,7 +44,7 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 		return unchanged
 	}
 	mark := dependency.Sign(key, policy, digest, rules.NarrowKinds(missing.needs))
-	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy, mark)}
+	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(policy.Annotations, mark)}
 }
 
 // validatePolicy judges a Policy, and whether its author has the rights to what it creates and depends on (threats O14 and O22).
