@@ -46,7 +46,7 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 		return unchanged
 	}
 	mark := dependency.Sign(key, signed, digest, rules.NarrowKinds(missing.needs))
-	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed, mark)}
+	return rules.Verdict{Object: unchanged.Object, Changes: rules.MarkChange(signed.Annotations, mark)}
 }
 
 // unsigned returns what signing needs of a Policy, beside its digest, and nothing else.

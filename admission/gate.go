@@ -43,7 +43,7 @@ type Options struct {
 	Authenticated func(*http.Request) bool
 	// Exposed records a request of the API server that may have failed on its way, so that its URL was shown to a user. Default: none is.
 	Exposed func(*http.Request)
-	// Key returns the key that the marks of Policies are signed with, nil while it is not known: then Policies are held. Default:
+	// Key returns the key that marks are signed with, nil while it is not known: then Policies are held. Default:
 	// it is never known.
 	Key func() []byte
 	// OLM is the account that OLM writes as. Whoever can write as OLM can start a plan past the gate, so it counts only
@@ -281,9 +281,9 @@ func (g *Gate) validatePlanStatus(ctx context.Context, s *snapshot.Snapshot, req
 	return rules.JudgePlanStatusUpdate(in)
 }
 
-// mutateOperatorPolicy sets defaults; what does not decode, has no spec to fill, or has unknown
+// mutateOperatorPolicy sets defaults and the mark of verified lookups; what does not decode, has no spec to fill, or has unknown
 // fields, which the patch would drop before validation could refuse them, passes unchanged as in mutateSubscription.
-func (g *Gate) mutateOperatorPolicy(_ context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	var head struct {
 		Spec *struct{} `json:"spec"`
 	}
@@ -291,15 +291,19 @@ func (g *Gate) mutateOperatorPolicy(_ context.Context, _ *snapshot.Snapshot, req
 	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
 		return rules.Verdict{Object: "operatorpolicy"}
 	}
-	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
+	changes := append(rules.NormalizeOperatorPolicy(p.policy, p.old), g.markLookups(ctx, req, &p)...)
+	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: changes}
 }
 
-func (g *Gate) validateOperatorPolicy(_ context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
+func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	p, err := decodePolicies(req)
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace, Grants: g.grants})
+	if v.Decision == rules.Allow {
+		g.judgeLookups(ctx, req, &p, &v)
+	}
 	if concerns := rules.NewOperatorPolicy(p.policy).Concerns(); v.Decision == rules.Allow && req.stores() && concerns != "" {
 		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, !req.update())
 	}

@@ -27,7 +27,7 @@ func TestJudgeApproval(t *testing.T) {
 	incomplete := policyFor("vault", func(s *policyv1beta2.OperatorPolicySpec) {
 		s.OperatorGroup = &policyv1beta2.OperatorGroupTemplate{Name: `{{ fromConfigMap "policies" "vault" "group" }}`}
 	})
-	completed := CompletedOperatorPolicy(incomplete.Object, nil)
+	completed := CompletedOperatorPolicy(incomplete.Object, incomplete.Object, nil)
 	second := operatorPolicy("vault", nil)
 	second.Name = "vault-too"
 	type subscriptions = []*olm.Subscription

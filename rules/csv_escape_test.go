@@ -20,7 +20,7 @@ func TestA4Escapes(t *testing.T) {
 	})
 	allowed, other := policyFor("etcd", versions("etcd.v0.9.2")), policyFor("etcd", versions("etcd.v0.9.4"))
 	other.Object.Generation = 3
-	completed := CompletedOperatorPolicy(other.Object, nil)
+	completed := CompletedOperatorPolicy(other.Object, other.Object, nil)
 	for _, c := range []struct {
 		name   string
 		edit   func(*olm.CSV)

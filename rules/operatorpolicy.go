@@ -111,18 +111,6 @@ func UnreadableOperatorPolicy(namespace, name, targetNamespace, pkg string, caus
 	}
 }
 
-// CompletedOperatorPolicy prepares a policy that was completed from cluster state. Problems, full sentences, are why that failed in part; while
-// there are any, what it governs is held.
-func CompletedOperatorPolicy(op *policyv1beta2.OperatorPolicy, problems []string) *OperatorPolicy {
-	p := NewOperatorPolicy(op)
-	p.Problems, p.Incomplete, p.completed = problems, false, true
-	if p.faults != "" && len(problems) > 0 {
-		p.faults += "; "
-	}
-	p.faults += strings.Join(problems, "; ")
-	return p
-}
-
 // Concerns returns the namespace in which the policy governs a package, or "" if it governs nothing.
 func (p *OperatorPolicy) Concerns() string {
 	if p.Package == "" {

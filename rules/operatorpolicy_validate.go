@@ -315,7 +315,7 @@ func DependsOnCluster(op *policyv1beta2.OperatorPolicy) bool {
 	if spec.Subscription.Namespace == "" {
 		return true
 	}
-	return TemplatesEnabled(op) && hasTemplate([]any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup})
+	return TemplatesEnabled(op) && hasTemplate(templates(spec))
 }
 
 // hasTemplate reports whether the JSON of a value contains template text.

@@ -52,6 +52,8 @@ type Need struct {
 
 	rule          RuleID
 	field, object string
+	// looksUp is set if the object is one that a template of an OperatorPolicy looks up.
+	looksUp bool
 }
 
 // MaxQuestions bounds how many rights of a user are checked for one write: each is a request to the API server, so that a user's writes must
@@ -90,6 +92,12 @@ func templateNeeds(policy *policyv1.Policy, read *dependency.Policy, before *pol
 		if !asked[right] {
 			asked[right] = true
 			needed = append(needed, Need{Rights: []Right{right}, rule: RulePolicyEscalation, field: fmt.Sprintf("spec.policy-templates[%d]", t.Index), object: t.Ref.String()})
+		}
+		for _, need := range templateLookups(policy, &t) {
+			if !asked[need.Rights[0]] {
+				asked[need.Rights[0]] = true
+				needed = append(needed, need)
+			}
 		}
 	}
 	return needed
@@ -173,8 +181,11 @@ func rightTo(verb string, object dependency.Ref) Right {
 func (v *Verdict) Lacking(need *Need, unknown bool) {
 	right := need.Rights[len(need.Rights)-1]
 	does, may := " makes ", " create"
-	if need.rule == RulePolicyDependencyAccess {
+	switch {
+	case need.rule == RulePolicyDependencyAccess:
 		does, may = " waits for ", " get"
+	case need.looksUp:
+		does, may = " looks up ", " get"
 	}
 	r := Reason{Rule: need.rule, Decision: Deny, Field: need.field, Message: sentence(
 		need.field+does+need.object+", which its author may not"+may, need.rule, "it needs the right to "+right.String())}
@@ -216,13 +227,13 @@ func NarrowKinds(missing []*Need) dependency.Verification {
 	return v
 }
 
-// MarkChange sets the mark of a Policy; nil if it already has it.
-func MarkChange(policy *policyv1.Policy, mark string) []Change {
+// MarkChange sets the mark of an object that has these annotations; nil if it already has it.
+func MarkChange(annotations map[string]string, mark string) []Change {
 	const path = "/metadata/annotations"
 	switch {
-	case policy.Annotations[dependency.AnnotationVerified] == mark:
+	case annotations[dependency.AnnotationVerified] == mark:
 		return nil
-	case policy.Annotations == nil:
+	case annotations == nil:
 		return []Change{{Rule: RulePolicyEscalation, Path: path, Value: map[string]string{dependency.AnnotationVerified: mark}}}
 	}
 	return []Change{{Rule: RulePolicyEscalation, Path: path + "/" + strings.ReplaceAll(dependency.AnnotationVerified, "/", "~1"), Value: mark}}

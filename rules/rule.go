@@ -61,7 +61,7 @@ var (
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,
 		operatorPolicyIneffective, operatorPolicyOverlap, operatorPolicyUncovered, operatorPolicyPending,
-		operatorPolicySeveralTargets,
+		operatorPolicySeveralTargets, operatorPolicyLookup,
 	}
 	constraintRules = []Rule{
 		constraintField, constraintSyntax, constraintSize, constraintRule, constraintProperty, constraintIneffective,

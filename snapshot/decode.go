@@ -162,7 +162,7 @@ func decodePolicy(raw []byte) (any, Subject, error) {
 	}
 	p := rules.NewOperatorPolicy(op)
 	if len(faults) > 0 {
-		p = rules.CompletedOperatorPolicy(op, faults)
+		p = rules.CompletedOperatorPolicy(op, op, faults)
 	}
 	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
 }

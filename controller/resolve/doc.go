@@ -21,7 +21,7 @@
 //
 // # Limits
 //
-// A policy's template text, loops, output, time and the size of its lookups are bounded. The memory of
-// single template functions is not (doubling a string forty times is a short template): authors of
-// policies are trusted with the process, as docs/threats.md says.
+// A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its functions make: the
+// calls in a template are rewritten so that what each takes and makes is counted (count.go), and functions that make much of little refuse
+// before they do (functions.go).
 package resolve

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -55,7 +56,9 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 		return false
 	}
 	completed := op.DeepCopy()
-	problems, retry := r.resolveParts(ctx, key, session, parts, completed)
+	scope := r.scope(op)
+	problems, retry := r.resolveParts(ctx, key, session, scope, parts, completed)
+	retry = retry || !scope.unlimited && !scope.verified && len(scope.lookups) > 0 && len(r.o.Key()) == 0
 	if ctx.Err() != nil {
 		return false // the process is stopping, which may be why it failed
 	}
@@ -72,6 +75,11 @@ func (r *Resolver) handle(ctx context.Context, key types.NamespacedName) (retry 
 	}
 	r.publish(key, e, &snapshot.Completion{Generation: op.Generation, UID: op.UID, Policy: completed, Problems: problems}, waitsFor)
 	return retry
+}
+
+// scope returns what the templates of a policy may look up.
+func (r *Resolver) scope(op *policyv1beta2.OperatorPolicy) scope {
+	return scope{unlimited: r.o.Namespace == "", namespace: op.Namespace, verified: rules.LookupsVerified(r.o.Key(), op), lookups: rules.Lookups(op)}
 }
 
 // failed reports whether a part has a problem: all problems of parts begin with their path.
@@ -137,7 +145,7 @@ func (r *Resolver) publish(key types.NamespacedName, e *entry, found *snapshot.C
 }
 
 // resolveParts writes the resolved parts into a policy.
-func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, session *held, parts []part,
+func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part,
 	completed *policyv1beta2.OperatorPolicy) (problems []string, retry bool) {
 	var here []part
 	for _, p := range parts {
@@ -150,7 +158,7 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 	if len(here) == 0 {
 		return problems, false
 	}
-	answers, retry := r.run(ctx, key, session, here)
+	answers, retry := r.run(ctx, key, session, scope, here)
 	for i, p := range here {
 		if answers[i].problem != "" {
 			problems = append(problems, p.path+" does not resolve: "+answers[i].problem)
@@ -167,7 +175,7 @@ func (r *Resolver) resolveParts(ctx context.Context, key types.NamespacedName, s
 // interrupted from outside: requests end with the session and loops check the context, but a single
 // function that runs for very long keeps its goroutine until it ends. So the number of abandoned goroutines
 // is limited; at the limit no more templates are resolved until one of them ends.
-func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *held, parts []part) ([]answer, bool) {
+func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *held, scope scope, parts []part) ([]answer, bool) {
 	r.mu.Lock()
 	overdue := r.overdue
 	r.mu.Unlock()
@@ -193,7 +201,7 @@ func (r *Resolver) run(ctx context.Context, key types.NamespacedName, session *h
 	defer cancel()
 	go func() {
 		var res result
-		res.answers, res.retry = session.resolve(limited, parts)
+		res.answers, res.retry = session.resolve(limited, scope, parts)
 		done <- res
 	}()
 	select {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -41,24 +43,25 @@ var undecided = []string{
 
 // limits are the functions that enforce the bounds of templates, for one resolution of a policy.
 type limits struct {
-	ctx           context.Context // the library passes no context to functions of templates
-	steps, output int
+	ctx context.Context // the library passes no context to functions of templates
+	// steps are the iterations of loops; output, produced and found are bytes that were written, made by functions and looked up.
+	steps, output, produced, found int
+	// anchor and alias report whether the output has what YAML would take for one.
+	anchor, alias bool
 }
 
 func (l *limits) functions() template.FuncMap {
-	return template.FuncMap{
+	functions := template.FuncMap{
 		stepFunction: l.step, outputFunction: l.out,
+		argumentFunction: l.argument, resultFunction: l.result, shallowFunction: l.shallow, lookupFunction: l.lookedUp,
 		"fromSecret": withoutSecrets("fromSecret"), "copySecretData": withoutSecrets("copySecretData"),
 		"until":     func(count int) ([]int, error) { return l.numbers(0, count, sign(count)) },
 		"untilStep": l.numbers,
 		"seq":       l.sequence,
-		"repeat": func(count int, text string) (string, error) {
-			if count < 0 || count > maxOutput/max(1, len(text)) {
-				return "", limitErrorf("cannot repeat %d bytes %d times", len(text), count)
-			}
-			return strings.Repeat(text, count), nil
-		},
+		"indent":    l.indent,
 	}
+	maps.Copy(functions, checked)
+	return functions
 }
 
 // step is inserted at the beginning of every loop's body.
@@ -79,12 +82,28 @@ func (l *limits) out(value any) (any, error) {
 	}
 	text, ok := value.(string)
 	if !ok {
+		if measure(value, maxOutput) > maxOutput {
+			return nil, limitErrorf("it resolves to more than 1 MiB, or to what is nested too deep")
+		}
 		text = fmt.Sprint(value) // as it will be printed
+	}
+	if err := l.written(text); err != nil {
+		return nil, err
 	}
 	if l.output += len(text); l.output > maxOutput {
 		return nil, limitErrorf("it resolves to more than 1 MiB")
 	}
 	return value, nil
+}
+
+// written refuses output that has both an anchor and an alias: the library reads it as YAML, also without the quotes that the policy has, and
+// a few aliases are a large document.
+func (l *limits) written(text string) error {
+	l.anchor, l.alias = l.anchor || marks(text, '&'), l.alias || marks(text, '*')
+	if l.anchor && l.alias {
+		return limitErrorf("it resolves to text with words that begin with & and *, which could be anchors and aliases of YAML")
+	}
+	return nil
 }
 
 // numbers is sprig's untilStep.
@@ -130,7 +149,7 @@ func sign(n int) int {
 
 // bounded rewrites template text so that its loops are counted and its output is measured; nothing else can
 // stop a running template.
-func bounded(text string) (string, error) {
+func (l *limits) bounded(text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("it is longer than %d KiB", maxText>>10)
 	}
@@ -144,37 +163,42 @@ func bounded(text string) (string, error) {
 	if len(trees) > 1 {
 		return "", errors.New("define and block are not supported")
 	}
-	if err := boundList(tree, tree.Root); err != nil {
+	if err := l.boundList(tree, tree.Root); err != nil {
 		return "", err
 	}
 	return tree.Root.String(), nil
 }
 
-func boundList(tree *parse.Tree, list *parse.ListNode) error {
+func (l *limits) boundList(tree *parse.Tree, list *parse.ListNode) error {
 	if list == nil {
 		return nil
 	}
 	for _, node := range list.Nodes {
 		switch node := node.(type) {
+		case *parse.TextNode:
+			if err := l.written(string(node.Text)); err != nil {
+				return err
+			}
 		case *parse.ActionNode:
+			countPipe(tree, node.Pipe)
 			last := node.Pipe.Cmds[len(node.Pipe.Cmds)-1].String()
-			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent must be last
+			if len(node.Pipe.Decl) > 0 || last == "autoindent" { // autoindent must be last, and counts itself
 				continue
 			}
 			node.Pipe.Cmds = append(node.Pipe.Cmds, command(tree, outputFunction))
 		case *parse.RangeNode:
-			if err := boundBranch(tree, &node.BranchNode); err != nil {
+			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
 				return err
 			}
 			step := &parse.ActionNode{NodeType: parse.NodeAction, Pipe: &parse.PipeNode{
 				NodeType: parse.NodePipe, Cmds: []*parse.CommandNode{command(tree, stepFunction)}}}
 			node.List.Nodes = append([]parse.Node{step}, node.List.Nodes...)
 		case *parse.IfNode:
-			if err := boundBranch(tree, &node.BranchNode); err != nil {
+			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
 				return err
 			}
 		case *parse.WithNode:
-			if err := boundBranch(tree, &node.BranchNode); err != nil {
+			if err := l.boundBranch(tree, &node.BranchNode); err != nil {
 				return err
 			}
 		case *parse.TemplateNode:
@@ -184,14 +208,19 @@ func boundList(tree *parse.Tree, list *parse.ListNode) error {
 	return nil
 }
 
-func boundBranch(tree *parse.Tree, branch *parse.BranchNode) error {
-	if err := boundList(tree, branch.List); err != nil {
+func (l *limits) boundBranch(tree *parse.Tree, branch *parse.BranchNode) error {
+	countPipe(tree, branch.Pipe)
+	if err := l.boundList(tree, branch.List); err != nil {
 		return err
 	}
-	return boundList(tree, branch.ElseList)
+	return l.boundList(tree, branch.ElseList)
 }
 
-func command(tree *parse.Tree, function string) *parse.CommandNode {
-	return &parse.CommandNode{NodeType: parse.NodeCommand,
-		Args: []parse.Node{parse.NewIdentifier(function).SetTree(tree)}}
+// command returns a call of one of our functions, with numbers before what is piped to it.
+func command(tree *parse.Tree, function string, number ...int) *parse.CommandNode {
+	args := []parse.Node{parse.NewIdentifier(function).SetTree(tree)}
+	for _, n := range number {
+		args = append(args, &parse.NumberNode{NodeType: parse.NodeNumber, IsInt: true, Int64: int64(n), Text: strconv.Itoa(n)})
+	}
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Args: args}
 }

@@ -143,6 +143,9 @@ func (p *part) fit(path string, written, resolved any) (any, error) {
 		if text, ok := resolved.(string); ok && !strings.HasPrefix(path, ".config") {
 			resolved = strings.TrimSpace(text) // for example the newline that values in ConfigMaps often end with
 		}
+		if contains(resolved, "{{") {
+			return nil, fmt.Errorf("%s%s resolves to template text", p.path, path)
+		}
 		if p.open(path) && blank(resolved) {
 			return nil, fmt.Errorf("%s%s resolves to nothing, which would leave it open", p.path, path)
 		}
@@ -214,10 +217,10 @@ func parsed(raw []byte) (value any, err error) {
 func convert(from, into any) error {
 	raw, err := json.Marshal(from)
 	if err != nil {
-		return fmt.Errorf("resolves to what is not JSON: %w", err)
+		return errors.New("resolves to what is not JSON")
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
-		return fmt.Errorf("resolves to a value of the wrong type: %w", err)
+		return errors.New("resolves to a value of the wrong type") // the cause may quote the value
 	}
 	return nil
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// Namespace is Opgate's own: lookups are made as its ServiceAccount opgate-lookups, and find nothing in it. Default: lookups are made as
 	// the user of Config, which is right only for that user's own commands.
 	Namespace string
+	// Key returns the key that the marks of policies are signed with, nil while it is not known: then no policy is verified. Default: it is
+	// never known.
+	Key func() []byte
 	// Packages suggests namespaces. Default: no package is known.
 	Packages Packages
 	// DefaultNamespace is for policies without a namespace whose package suggests none. Default: none,
@@ -75,7 +78,7 @@ type Resolver struct {
 // templateSession resolves the templates of one policy.
 type templateSession interface {
 	// resolve resolves parts and reports whether a retry may help.
-	resolve(ctx context.Context, parts []part) (answers []answer, retry bool)
+	resolve(ctx context.Context, scope scope, parts []part) (answers []answer, retry bool)
 	// lost reports whether the watches of the session have ended.
 	lost() bool
 	// interrupt cancels requests in progress; the session cannot be used afterwards.
@@ -130,6 +133,9 @@ func New(o Options) (*Resolver, error) {
 }
 
 func newResolver(o Options, open func(context.Context, types.NamespacedName, func()) (templateSession, error)) *Resolver {
+	if o.Key == nil {
+		o.Key = func() []byte { return nil }
+	}
 	return &Resolver{o: o, open: open, entries: map[types.NamespacedName]*entry{}, sessions: map[types.NamespacedName]*held{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry))}

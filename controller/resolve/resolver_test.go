@@ -63,7 +63,7 @@ type texts struct {
 	closed  bool
 }
 
-func (s *texts) resolve(ctx context.Context, parts []part) ([]answer, bool) {
+func (s *texts) resolve(_ context.Context, _ scope, parts []part) ([]answer, bool) {
 	s.mu.Lock()
 	replacer, problem, hang := strings.NewReplacer(s.replace...), s.problem, s.hang
 	s.mu.Unlock()
@@ -276,7 +276,7 @@ func TestTemplateThatHangs(t *testing.T) {
 		}
 		synctest.Wait()
 		g.mu.Lock()
-		g.next.hang = nil
+		g.next.hang, g.next.replace = nil, []string{"{{ v }}", "etcd.v1"}
 		g.mu.Unlock()
 		time.Sleep(2*(overdueAfter+grace) + time.Second)
 		got := g.published()

@@ -9,10 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"text/template"
 	"time"
 
 	"github.com/stolostron/go-template-utils/v7/pkg/templates"
@@ -27,6 +29,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/lookup"
 )
 
 // session resolves the templates of one policy with the library's resolver and watches what they look up.
@@ -37,6 +40,7 @@ import (
 type session struct {
 	id        client.ObjectIdentifier
 	resolver  *templates.TemplateResolver
+	watcher   *lookups
 	transport *transport
 	cancel    context.CancelFunc // ends requests
 	stop      context.CancelFunc // ends the watcher
@@ -76,7 +80,8 @@ func openSession(ctx context.Context, config *rest.Config, base http.RoundTrippe
 		// are all served from the cache could fail because the API server is unavailable.
 		ObjectCacheOptions: client.ObjectCacheOptions{GVKToGVRCacheTTL: 10 * 365 * 24 * time.Hour},
 	})
-	s.resolver, err = templates.NewResolverWithDynamicWatcher(&lookups{DynamicWatcher: watcher, reserved: reserved}, templates.Config{SkipBatchManagement: true})
+	s.watcher = &lookups{DynamicWatcher: watcher, reserved: reserved}
+	s.resolver, err = templates.NewResolverWithDynamicWatcher(s.watcher, templates.Config{SkipBatchManagement: true})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("make a template resolver: %w", err)
@@ -126,7 +131,8 @@ func (s *session) close() {
 	<-s.stopped
 }
 
-func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, retry bool) {
+func (s *session) resolve(ctx context.Context, scope scope, parts []part) (answers []answer, retry bool) {
+	s.watcher.scope = scope
 	if err := s.resolver.StartQueryBatch(s.id); err != nil {
 		return all(parts, err.Error()), true
 	}
@@ -137,7 +143,7 @@ func (s *session) resolve(ctx context.Context, parts []part) (answers []answer, 
 			answers = append(answers, answer{value: value})
 			continue
 		}
-		answers = append(answers, answer{problem: problemText(err)})
+		answers = append(answers, answer{problem: s.problem(&p, err)})
 		if mayPass(err) {
 			retry = true
 			if !apierrors.IsForbidden(err) {
@@ -160,14 +166,14 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited, err := bounded(string(text))
+	limited, err := l.bounded(string(text))
 	if err != nil {
-		return nil, err
+		return nil, parseError{err}
 	}
 	result, err := s.resolver.ResolveTemplate([]byte(limited), nil, &templates.ResolveOptions{
 		InputIsYAML: true, Watcher: &s.id, CustomFunctions: l.functions(), DenylistFunctions: slices.Clone(undecided)})
 	if err == nil && len(result.ResolvedJSON) > maxOutput {
-		err = errors.New("it resolves to more than 1 MiB")
+		err = limitErrorf("it resolves to more than 1 MiB")
 	}
 	var value any
 	if err == nil {
@@ -186,6 +192,9 @@ func (s *session) resolvePart(l *limits, p *part) (any, error) {
 	return value, nil
 }
 
+// parseError is an error in the text of a template, before anything is looked up.
+type parseError struct{ error }
+
 // mayPass reports whether an error may disappear without a change of the policy or of an object that is watched.
 func mayPass(err error) bool {
 	var status apierrors.APIStatus
@@ -199,9 +208,34 @@ func mayPass(err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// problemText returns a short problem text without the marks of the rewritten template.
-func problemText(err error) string {
-	return text.Truncate(strings.ReplaceAll(err.Error(), " | "+outputFunction, ""), maxProblem)
+// rewritten is what the rewritten template has and the written one has not.
+var rewritten = regexp.MustCompile(` \| opgate[A-Z][a-z]+( \d+)?`)
+
+// problem returns why a part does not resolve, without the marks of the rewritten template. An error of a function may quote what it was given, so
+// it is shown only where nothing was looked up, or where it is about a lookup that is literal in the text of the policy (threat O47).
+func (s *session) problem(p *part, err error) string {
+	var (
+		limit     limitError
+		parsing   parseError
+		executing template.ExecError
+	)
+	shown := err.Error()
+	switch {
+	case errors.As(err, &limit), errors.As(err, &parsing), len(lookup.Of(p.written)) == 0:
+	case s.watcher.scope.literal() && ofLookup(err):
+	case errors.As(err, &executing):
+		where, _, _ := strings.Cut(shown, ">: ") // what precedes is of the template
+		shown = text.Truncate(where, maxProblem/2) + ">: the error is not shown, since it may quote what was looked up"
+	case !strings.HasPrefix(shown, "template: "): // else the library does not parse it
+		shown = "its result is not YAML"
+	}
+	return text.Truncate(rewritten.ReplaceAllString(shown, ""), maxProblem)
+}
+
+// ofLookup reports whether an error is one of a lookup, which quotes what was to be looked up and nothing else.
+func ofLookup(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) || mayPass(err) || errors.Is(err, client.ErrResourceUnwatchable)
 }
 
 // silenceLibrary turns off the log of go-template-utils: it writes to stderr, bypassing our own log, and includes every failed

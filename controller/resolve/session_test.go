@@ -14,6 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/lookup"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -116,7 +120,8 @@ func (a *api) session(t *testing.T) (s *session, changed chan struct{}) {
 // resolved returns the result, as JSON, of the only part of a policy with these versions, or the problem.
 func resolved(t *testing.T, s *session, entries ...string) (value, problem string, retry bool) {
 	t.Helper()
-	answers, retry := s.resolve(t.Context(), templated(policy(versions(entries...))))
+	op := policy(versions(entries...))
+	answers, retry := s.resolve(t.Context(), scope{namespace: op.Namespace, verified: true, lookups: rules.Lookups(op)}, templated(op))
 	if len(answers) != 1 {
 		t.Fatalf("%d answers", len(answers))
 	}
@@ -163,7 +168,7 @@ func TestTemplates(t *testing.T) {
 		"a list without end":            {`{{ range until 1000000000 }}{{ end }}`, "", "a list of more than 10000 numbers", false},
 		"a list that overflows":         {`{{ untilStep -9223372036854775808 9223372036854775807 1 }}`, "", "a list of more than 10000 numbers", false},
 		"seq without end":               {`{{ seq 1000000000 }}`, "", "a list of more than 10000 numbers", false},
-		"a string without end":          {`{{ repeat 1000000000 "x" }}`, "", "cannot repeat 1 bytes 1000000000 times", false},
+		"a string without end":          {`{{ repeat 1000000000 "x" }}`, "", "cannot repeat 1 bytes that many times", false},
 		"output without end":            {`{{ $x := repeat 1000 "x" }}{{ range 10000 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
 		"output of lists":               {`{{ $x := list (repeat 100000 "x") }}{{ range 100 }}{{ $x }}{{ end }}`, "", "it resolves to more than 1 MiB", false},
 		"text without end":              {strings.Repeat("{{ 1 }}", maxText/7+1), "", "it is longer than 256 KiB", false},
@@ -247,7 +252,7 @@ func TestI1TemplatesReadNothingOfTheGate(t *testing.T) {
 		{name: "attack: a ConfigMap of Opgate", entry: `{{ fromConfigMap "opgate-system" "cm" "v" }}`, problem: "in namespace opgate-system, which is Opgate's own"},
 		{name: "attack: a list of its ConfigMaps", entry: `{{ lookup "v1" "ConfigMap" "opgate-system" "" }}`, problem: "which is Opgate's own"},
 		{name: "attack: a list of all ConfigMaps", entry: `{{ range (lookup "v1" "ConfigMap" "" "").items }}{{ .data.v }}{{ end }}`, want: `["etcd.v1"]`},
-		{name: "attack: a name in all namespaces", entry: `{{ (lookup "v1" "ConfigMap" "" "own").data.v }}`, problem: "ConfigMap own has a namespace"},
+		{name: "attack: a name in all namespaces", entry: `{{ (lookup "v1" "ConfigMap" "" "own").data.v }}`, problem: "ConfigMap has namespaces"},
 		{name: "attack: a path for a namespace", entry: `{{ fromConfigMap "../namespaces/opgate-system" "cm" "v" }}`, problem: "is not the name of one"},
 		{name: "attack: a namespace in upper case", entry: `{{ fromConfigMap "Opgate-System" "cm" "v" }}`, problem: "is not the name of one"},
 		{name: "attack: a namespace for a kind without", entry: `{{ (lookup "v1" "Node" "a" "n1").metadata.name }}`, problem: "Node has no namespace"},
@@ -280,8 +285,9 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a := startAPI(t)
 			a.configMaps["cm"] = "etcd.v1"
+			key := []byte("key of marks")
 			published := make(chan snapshot.Completion, 1)
-			resolver, err := New(Options{Config: &rest.Config{Host: a.URL}, Namespace: tc.namespace,
+			resolver, err := New(Options{Config: &rest.Config{Host: a.URL}, Namespace: tc.namespace, Key: func() []byte { return key },
 				Publish: func(_ types.NamespacedName, c snapshot.Completion) { published <- c }})
 			if err != nil {
 				t.Fatal(err)
@@ -291,7 +297,9 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 			running.Go(func() { _ = resolver.Start(ctx) })
 			defer running.Wait()
 			defer cancel()
-			resolver.Policy(policy(versions(`{{ fromConfigMap "a" "cm" "v" }}`)))
+			op := policy(versions(`{{ fromConfigMap "a" "cm" "v" }}`))
+			op.Annotations = map[string]string{dependency.AnnotationVerified: rules.SignLookups(key, op)}
+			resolver.Policy(op)
 			if c := <-published; len(c.Problems) > 0 || c.Policy.Spec.Versions[0] != "etcd.v1" {
 				t.Errorf("resolved to %q, problems %q", c.Policy.Spec.Versions, c.Problems)
 			}
@@ -304,6 +312,99 @@ func TestI1LookupsHaveTheirOwnAccount(t *testing.T) {
 			}
 			if len(a.requests) == 0 {
 				t.Error("no request")
+			}
+		})
+	}
+}
+
+// TestI1LookupsNeedAVerifiedAuthor resolves policies whose author was not verified, and templates that look up what their text does not show
+// (threat O47).
+func TestI1LookupsNeedAVerifiedAuthor(t *testing.T) {
+	key := []byte("key of marks")
+	const unverified, notFound = rules.UnverifiedLookupText, "it looks up what Opgate did not find in its text"
+	signed := func(op *policyv1beta2.OperatorPolicy) string { return rules.SignLookups(key, op) }
+	for _, tc := range []struct {
+		name, entry string
+		mark        func(*policyv1beta2.OperatorPolicy) string
+		lookups     []lookup.Lookup // in place of those of the policy
+		want        string
+		problem     string
+	}{
+		{name: "control: marked", entry: `{{ fromConfigMap "a" "cm" "v" }}`, mark: signed, want: `["etcd.v1"]`},
+		{name: "control: own namespace without a mark", entry: `{{ fromConfigMap "policies" "cm" "v" }}`, want: `["etcd.v1"]`},
+		{name: "attack: no mark", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified},
+		{name: "attack: no mark, a computed namespace", entry: `{{ fromConfigMap (print "a") "cm" "v" }}`, problem: unverified},
+		{name: "attack: no mark, all namespaces", entry: `{{ (index (lookup "v1" "ConfigMap" "" "").items 0).data.v }}`, problem: unverified},
+		{name: "attack: no mark, a kind without namespaces", entry: `{{ (lookup "v1" "Node" "" "n1").metadata.name }}`, problem: unverified},
+		{name: "attack: the mark of another spec", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
+			mark: func(*policyv1beta2.OperatorPolicy) string {
+				return rules.SignLookups(key, policy(versions(`{{ fromConfigMap "a" "other" "v" }}`)))
+			}},
+		{name: "attack: the mark of another policy", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
+			mark: func(op *policyv1beta2.OperatorPolicy) string {
+				other := op.DeepCopy()
+				other.Name = "other"
+				return rules.SignLookups(key, other)
+			}},
+		{name: "attack: the mark of another key", entry: `{{ fromConfigMap "a" "cm" "v" }}`, problem: unverified,
+			mark: func(op *policyv1beta2.OperatorPolicy) string { return rules.SignLookups([]byte("guess"), op) }},
+		{name: "attack: a lookup that was not found in the text", entry: `{{ fromConfigMap "a" "cm" "v" }}`, mark: signed, problem: notFound,
+			lookups: []lookup.Lookup{{Kind: "ConfigMap", Namespace: "a", Name: "other"}, {Kind: "Node"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := startAPI(t)
+			a.configMaps["cm"] = "etcd.v1"
+			s, _ := a.session(t)
+			op := policy(versions(tc.entry))
+			if tc.mark != nil {
+				op.Annotations = map[string]string{dependency.AnnotationVerified: tc.mark(op)}
+			}
+			r := newResolver(Options{Namespace: "opgate-system", Key: func() []byte { return key }}, nil)
+			scope := r.scope(op)
+			if tc.lookups != nil {
+				scope.lookups = tc.lookups
+			}
+			answers, _ := s.resolve(t.Context(), scope, templated(op))
+			raw, err := json.Marshal(answers[0].value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(raw); answers[0].problem == "" && got != tc.want || !strings.HasPrefix(answers[0].problem, tc.problem) ||
+				(answers[0].problem != "") != (tc.problem != "") {
+				t.Errorf("resolved to %s, problem %q; want %s, problem %q", got, answers[0].problem, tc.want, tc.problem)
+			}
+		})
+	}
+}
+
+// TestI1ErrorsQuoteNothing resolves templates that fail with an error that quotes what was looked up (threat O47).
+func TestI1ErrorsQuoteNothing(t *testing.T) {
+	const value = `{{ $v := fromConfigMap "a" "cm" "v" }}`
+	for name, entry := range map[string]string{
+		"fail":                 value + `{{ fail $v }}`,
+		"a name":               `{{ fromConfigMap "a" (fromConfigMap "a" "cm" "v") "v" }}`,
+		"a namespace":          `{{ fromConfigMap (fromConfigMap "a" "cm" "v") "nope" "v" }}`,
+		"a kind":               `{{ lookup "v1" (fromConfigMap "a" "cm" "v") "a" "cm" }}`,
+		"an API version":       `{{ lookup (fromConfigMap "a" "cm" "v") "ConfigMap" "a" "cm" }}`,
+		"a regular expression": value + `{{ mustRegexMatch (print "(" $v) "x" }}`,
+		"a date":               value + `{{ mustToDate "2006" $v }}`,
+		"a loop":               value + `{{ range $v }}{{ end }}`,
+		"JSON":                 value + `{{ mustFromJson $v }}`,
+		"YAML of the result":   value + `{{ print "*" $v | toLiteral }}`,
+		"duplicate keys": value + `{{ fromYaml (print $v ": 1
+" $v ": 2") }}`,
+		"a field":      value + `{{ $v.field }}`,
+		"a comparison": value + `{{ lt $v 1 }}`,
+		"a version":    value + `{{ semverCompare $v "x" }}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := startAPI(t)
+			a.configMaps["cm"] = "hush"
+			s, _ := a.session(t)
+			answers, _ := s.resolve(t.Context(), scope{unlimited: true, lookups: rules.Lookups(policy(versions(entry)))},
+				templated(policy(func(op *policyv1beta2.OperatorPolicy) { op.Spec.Subscription.Channel = entry })))
+			if problem := answers[0].problem; problem == "" || strings.Contains(problem, "hush") {
+				t.Errorf("resolved to %v, problem %q", answers[0].value, problem)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/rules/lookup"
 )
 
 // AnnotationVerified is the mark of a Policy whose author's rights were verified: "<signature> [<kind>.<group>...]". Admission sets and
@@ -72,8 +74,29 @@ func Verify(key []byte, p *policyv1.Policy, digest Digest) (v Verification, ok b
 // signature covers everything that was verified. It excludes the UID, which is not known yet when a Policy is created.
 func signature(key []byte, p *policyv1.Policy, digest Digest, narrow []string) string {
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s v1\n%q %q\n%x\n%q", AnnotationVerified, p.Namespace, p.Name, digest, narrow)
+	version := "v1"
+	if looksUp(p) {
+		version = "v2" // marks of v1 did not verify rights to what templates of OperatorPolicies look up
+	}
+	fmt.Fprintf(mac, "%s %s\n%q %q\n%x\n%q", AnnotationVerified, version, p.Namespace, p.Name, digest, narrow)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// looksUp reports whether an OperatorPolicy in a template of the Policy may have templates that look up.
+func looksUp(p *policyv1.Policy) bool {
+	return slices.ContainsFunc(p.Spec.PolicyTemplates, func(t *policyv1.PolicyTemplate) bool {
+		if t == nil {
+			return false
+		}
+		raw := t.ObjectDefinition.Raw
+		if !bytes.Contains(raw, []byte("{{")) && !bytes.Contains(raw, []byte(`\u`)) { // a brace may be escaped
+			return false
+		}
+		var head struct {
+			Kind string `json:"kind"`
+		}
+		return json.Unmarshal(raw, &head) != nil || head.Kind == "OperatorPolicy" && len(lookup.Of(t.ObjectDefinition)) > 0
+	})
 }
 
 // Scope is the scope of a kind: namespaced or cluster.

@@ -101,7 +101,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	resolver, err = resolve.New(resolve.Options{Config: config, Namespace: o.Namespace, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
+	resolver, err = resolve.New(resolve.Options{Config: config, Namespace: o.Namespace, Key: key, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)

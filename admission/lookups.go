@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/rules/dependency"
+)
+
+// markLookups marks an OperatorPolicy whose author has the right to get what its templates look up. Without a mark, they look up what is in the
+// policy's own namespace only. What Opgate writes is the template of a Policy, of which the author was verified; what others wrote into
+// the same object before was not.
+func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies) []rules.Change {
+	op, old, key := p.policy, p.old, g.key()
+	lookups := rules.Lookups(op)
+	mark := rules.SignLookups(key, op)
+	if len(lookups) == 0 || len(lookups) > rules.MaxLookups || mark == "" || op.DeletionTimestamp != nil {
+		return nil
+	}
+	verified := old != nil && rules.LookupsVerified(key, old)
+	unchanged := old != nil && rules.SameTemplates(old, op)
+	switch {
+	case verified && unchanged:
+	case unchanged && old.Annotations[dependency.AnnotationVerified] == op.Annotations[dependency.AnnotationVerified]:
+		return nil // a controller that touches all objects does not answer for what others have written
+	case req.authenticated && g.byOpgate(&req.User):
+		if !verified && (old == nil && req.update() || old != nil && (unchanged || len(rules.Lookups(old)) > 0)) {
+			return nil
+		}
+	default:
+		if missing := g.missing(ctx, req.caller(), rules.LookupNeeds(lookups)); missing.refuses() {
+			return nil
+		}
+	}
+	return rules.MarkChange(op.Annotations, mark)
+}
+
+// judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates that do not change were
+// judged for their own author; a user who changes the mark needs the rights of that author.
+func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies, v *rules.Verdict) {
+	op, old := p.policy, p.old
+	lookups := rules.Lookups(op)
+	if len(lookups) == 0 || op.DeletionTimestamp != nil || req.authenticated && g.byOpgate(&req.User) {
+		return
+	}
+	if old != nil && rules.SameTemplates(old, op) &&
+		old.Annotations[dependency.AnnotationVerified] == op.Annotations[dependency.AnnotationVerified] {
+		return
+	}
+	if len(lookups) > rules.MaxLookups {
+		v.TooManyLookups(len(lookups))
+		return
+	}
+	missing := g.missing(ctx, req.caller(), rules.LookupNeeds(lookups))
+	for i, need := range missing.needs {
+		v.Lacking(need, missing.unknown[i])
+	}
+}

@@ -1,0 +1,145 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/Masterminds/sprig/v3"
+)
+
+// allocated returns the bytes that are allocated while a template is resolved, as an upper bound of the memory that it takes, and its problem.
+func allocated(t *testing.T, s *session, entries ...string) (bytes uint64, problem string) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, problem, _ = resolved(t, s, entries...)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, problem
+}
+
+// TestF2TemplatesCountBytes resolves short templates that take much memory (threat O46).
+func TestF2TemplatesCountBytes(t *testing.T) {
+	const produced, passed = "its functions make more than 16 MiB", "what it passes to a function is larger than 1 MiB in all, or nested too deep"
+	const made = "a function makes a text of more than 1 MiB"
+	double := func(how string) string { return `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = `+how+` }}`, 24) }
+	lists := func(how string) string { return `{{ $x := list 1 2 3 4 }}` + strings.Repeat(`{{ $x = `+how+` }}`, 30) }
+	for _, tc := range []struct{ name, entry, want string }{
+		{name: "control: a few doubles", entry: `{{ $x := "xxxxxxxx" }}` + strings.Repeat(`{{ $x = print $x $x }}`, 8) + `{{ len $x }}`},
+		{name: "control: loops that make little", entry: `{{ range until 9999 }}{{ $x := repeat 1000 "x" | sha512sum }}{{ end }}`},
+		{name: "control: a list that grows", entry: `{{ $l := list }}{{ range until 500 }}{{ $l = append $l "x" }}{{ end }}{{ len $l }}`},
+		{name: "attack: print", entry: double(`print $x $x`), want: passed},
+		{name: "attack: print in parentheses", entry: double(`(print $x $x) | trim`), want: passed},
+		{name: "attack: printf", entry: double(`printf "%s%s" $x $x`), want: made},
+		{name: "attack: printf with indexes", entry: double(`printf "%[1]s%[1]s" $x`), want: made},
+		{name: "attack: printf with a width", entry: `{{ printf "%1000000000d" 1 }}`, want: "a format has a width"},
+		{name: "attack: printf with a width that is passed", entry: `{{ printf "%*d" 1000000000 1 }}`, want: "a format has a width"},
+		{name: "attack: println", entry: double(`println $x $x`), want: passed},
+		{name: "attack: cat", entry: double(`cat $x $x`), want: passed},
+		{name: "attack: join", entry: double(`list $x $x | join ""`), want: passed},
+		{name: "attack: join by a long text", entry: `{{ join (repeat 200000 "x") (until 5000) }}`, want: made},
+		{name: "attack: replace", entry: double(`replace "x" "xx" $x`), want: passed},
+		{name: "attack: regexReplaceAll", entry: double(`regexReplaceAll "x" $x "xx"`), want: "a regular expression is longer"},
+		{name: "attack: regexReplaceAll by its own text", entry: `{{ regexReplaceAll ".*" (repeat 60000 "x") (repeat 1000 "$0") }}`, want: made},
+		{name: "attack: a pattern that compiles to much", entry: `{{ regexMatch (repeat 10000 ".{1000}") "x" }}`, want: "a regular expression is longer"},
+		{name: "attack: repeat", entry: double(`repeat 2 $x`), want: passed},
+		{name: "attack: toJson", entry: double(`list $x $x | toJson`), want: passed},
+		{name: "attack: toYaml", entry: double(`list $x $x | toYaml`), want: passed},
+		{name: "attack: quote", entry: double(`quote $x $x`), want: passed},
+		{name: "attack: b64enc", entry: double(`b64enc $x | b64enc | b64enc`), want: passed},
+		{name: "attack: indent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = indent 100000 $x }}`, want: made},
+		{name: "attack: nindent", entry: `{{ $x := repeat 10000 "a\n" }}{{ $x = nindent 100000 $x }}`, want: made},
+		{name: "attack: indented output", entry: `{{ $x := repeat 10000 "a\n" }}{{ range until 10000 }}{{ $x | autoindent }}{{ end }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: wrapWith", entry: `{{ $x := repeat 10000 "a " }}{{ $x = wrapWith 1 $x $x }}`, want: made},
+		{name: "attack: concat", entry: lists(`concat $x $x`), want: passed},
+		{name: "attack: lists of lists", entry: lists(`list $x $x`) + `{{ $x | toString }}`, want: passed},
+		{name: "attack: lists of lists as output", entry: lists(`list $x $x`) + `{{ $x }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: deepCopy", entry: lists(`list $x $x`) + `{{ $x = deepCopy $x }}`, want: passed},
+		{name: "attack: a map that contains itself", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ print $d }}`, want: passed},
+		{name: "attack: a map that contains itself as output", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d }}`, want: "it resolves to more than 1 MiB"},
+		{name: "attack: a map that contains itself as YAML", entry: `{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ toYaml $d }}`, want: passed},
+		{name: "attack: many lists", entry: `{{ $l := list }}{{ $x := until 10000 }}{{ range until 10000 }}{{ $l = append $l (append $x .) }}{{ end }}`, want: produced},
+		{name: "attack: many texts", entry: `{{ $l := list }}{{ range until 10000 }}{{ $l = append $l (repeat 1000000 "x") }}{{ end }}`, want: produced},
+		{name: "attack: texts of many values", entry: `{{ $x := splitList "," (repeat 500000 ",") }}`, want: "a function reads a text of more than 20000 values"},
+		{name: "attack: JSON of many values", entry: `{{ $x := fromJson (print "[" (repeat 100000 "{},") "{}]") }}`, want: "a function reads a text of more than 20000 values"},
+		{name: "attack: text of many actions", entry: strings.Repeat("{{ 1 }}", maxText/8)},
+		{name: "attack: YAML with aliases", entry: `{{ $x := fromYaml "a: &a [x,x]\nb: [*a,*a]" }}`, want: "the functions of templates read no YAML with anchors"},
+		{name: "attack: aliases in the result", entry: `{{ print "[&a " (repeat 100000 "x") ",*a,*a,*a]" }}`, want: "it resolves to text with words that begin with & and *"},
+		{name: "attack: aliases in text and result", entry: ` &a {{ print "*a" }}`, want: "it resolves to text with words that begin with & and *"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, _ := startAPI(t).session(t)
+			bytes, problem := allocated(t, s, tc.entry)
+			if problem != tc.want && !(tc.want != "" && strings.HasPrefix(problem, tc.want)) {
+				t.Errorf("problem %q, want %q", problem, tc.want)
+			}
+			if limit := uint64(64 << 20); bytes > limit {
+				t.Errorf("%d MiB were allocated", bytes>>20)
+			}
+		})
+	}
+}
+
+// TestF2EveryFunctionIsBounded calls every function of templates with large arguments of each type that it takes.
+func TestF2EveryFunctionIsBounded(t *testing.T) {
+	s, _ := startAPI(t).session(t)
+	l := &limits{ctx: context.Background()}
+	functions := sprig.TxtFuncMap()
+	maps.Copy(functions, l.functions())
+	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery", "len", "index", "toYaml", "toYAML", "toJSON", "toRawJSON", "base64enc", "base64dec", "toInt", "toBool",
+		"toLiteral", "and", "or", "not", "eq", "ne", "lt"} {
+		if functions[name] == nil {
+			functions[name] = func(...any) string { return "" } // the type of those that are not exported
+		}
+	}
+	const values = `{{ $i := 1000000000 }}{{ $x := repeat 65000 "a,\n" }}{{ $y := repeat 8 "[{:$0" }}{{ $l := list $x $x 1 }}{{ $m := until 4000 }}{{ $d := dict "a" $l "b" $m }}`
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		if strings.HasPrefix(name, "opgate") || slices.Contains(undecided, name) {
+			continue
+		}
+		var most uint64
+		for _, arguments := range combinations(reflect.TypeOf(functions[name])) {
+			entry := fmt.Sprintf(values+"{{ $r := %s %s }}", name, arguments)
+			bytes, _ := allocated(t, s, entry)
+			most = max(most, bytes)
+		}
+		if t.Logf("%s: %d KiB", name, most>>10); most > 48<<20 {
+			t.Errorf("%s allocates %d MiB", name, most>>20)
+		}
+	}
+}
+
+// combinations returns arguments of the types that a function takes.
+func combinations(f reflect.Type) []string {
+	all := []string{""}
+	for i := range f.NumIn() {
+		var values []string
+		switch in := f.In(i); {
+		case f.IsVariadic() && i == f.NumIn()-1:
+			values = []string{"$x $x $x", "$l $d", "$m $m"}
+		case in.Kind() == reflect.String:
+			values = []string{"$x", "$y", `""`}
+		case in.Kind() == reflect.Int || in.Kind() == reflect.Int64:
+			values = []string{"$i", "1"}
+		case in.Kind() == reflect.Interface:
+			values = []string{"$x", "$l", "$d"}
+		case in.Kind() == reflect.Map:
+			values = []string{"$d"}
+		default:
+			values = []string{"$l"}
+		}
+		var next []string
+		for _, before := range all {
+			for _, value := range values {
+				next = append(next, strings.TrimSpace(before+" "+value))
+			}
+		}
+		all = next
+	}
+	return all
+}

@@ -1,0 +1,124 @@
+package rules
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules/dependency"
+	"github.com/opgate/opgate/rules/lookup"
+)
+
+// RuleOperatorPolicyLookup is on the rights of the author of an OperatorPolicy, which package admission checks.
+const RuleOperatorPolicyLookup RuleID = "operatorpolicy/lookup"
+
+var operatorPolicyLookup = Rule{RuleOperatorPolicyLookup, OutcomeDeny,
+	"a template of an OperatorPolicy looks up an object that its author may not get"}
+
+// MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
+const MaxLookups = 20
+
+// templates returns the parts of the spec in which template text is resolved.
+func templates(spec *policyv1beta2.OperatorPolicySpec) []any {
+	return []any{spec.Versions, spec.VersionRange, spec.Subscription, spec.OperatorGroup}
+}
+
+// Lookups returns what the templates of an OperatorPolicy look up.
+func Lookups(op *policyv1beta2.OperatorPolicy) []lookup.Lookup {
+	if !TemplatesEnabled(op) {
+		return nil
+	}
+	return lookup.Of(templates(&op.Spec))
+}
+
+// SameTemplates reports whether two states of an OperatorPolicy look up the same for the same purpose.
+func SameTemplates(a, b *policyv1beta2.OperatorPolicy) bool {
+	before, errBefore := canonical(templates(&a.Spec))
+	now, errNow := canonical(templates(&b.Spec))
+	return errBefore == nil && errNow == nil && string(before) == string(now) && TemplatesEnabled(a) == TemplatesEnabled(b)
+}
+
+// canonical returns the JSON of a value with sorted keys.
+func canonical(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var decoded any
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		return nil, err
+	}
+	return json.Marshal(decoded)
+}
+
+// SignLookups returns the mark of an OperatorPolicy whose author has the right to get what its templates look up, "" if it cannot be marked.
+func SignLookups(key []byte, op *policyv1beta2.OperatorPolicy) string {
+	text, err := canonical(templates(&op.Spec))
+	if err != nil || len(key) == 0 || op.Name == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s lookups v1\n%q %q\n%x", dependency.AnnotationVerified, op.Namespace, op.Name, sha256.Sum256(text))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// LookupsVerified reports whether an OperatorPolicy has the mark that SignLookups returns.
+func LookupsVerified(key []byte, op *policyv1beta2.OperatorPolicy) bool {
+	want := SignLookups(key, op)
+	return want != "" && hmac.Equal([]byte(want), []byte(op.Annotations[dependency.AnnotationVerified]))
+}
+
+// LookupNeeds returns what the author of an OperatorPolicy needs rights to: what templates find is shown in the status of the policy and in
+// refusals, to everyone who may read these (threat O47).
+func LookupNeeds(lookups []lookup.Lookup) []Need {
+	var needs []Need
+	for _, l := range lookups {
+		needs = append(needs, lookupNeed(l, RuleOperatorPolicyLookup, "spec"))
+	}
+	return needs
+}
+
+func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
+	right := Right{Verb: "get", Group: l.Group, Resource: l.Resource(), Namespace: l.Namespace, Name: l.Name}
+	object := l.Kind
+	switch {
+	case l.Kind == lookup.Any:
+		object = "objects of a computed kind"
+	case l.Name == "":
+		object = "any " + l.Kind
+	case l.Namespace == "":
+		object += " " + l.Name
+	default:
+		object += " " + l.Namespace + "/" + l.Name
+	}
+	return Need{Rights: []Right{right}, rule: rule, field: field, object: object, looksUp: true}
+}
+
+// templateLookups returns the needs for the lookups of an OperatorPolicy that a template of a Policy makes: Opgate writes it, so the right is
+// one of the author of the Policy.
+func templateLookups(policy *policyv1.Policy, t *dependency.Template) []Need {
+	if t.Ref.Group != policyv1.Group || t.Ref.Kind != KindOperatorPolicy {
+		return nil
+	}
+	var needs []Need
+	for _, l := range lookup.Of(policy.Spec.PolicyTemplates[t.Index].ObjectDefinition) {
+		needs = append(needs, lookupNeed(l, RulePolicyEscalation, fmt.Sprintf("spec.policy-templates[%d]", t.Index)))
+	}
+	return needs
+}
+
+// TooManyLookups refuses an OperatorPolicy whose templates look up more than can be checked.
+func (v *Verdict) TooManyLookups(number int) {
+	v.refuse(Reason{Rule: RuleOperatorPolicyLookup, Decision: Deny, Field: "spec", Message: sentence(
+		fmt.Sprintf("its templates look up %d objects", number), RuleOperatorPolicyLookup,
+		fmt.Sprintf("they may look up %d; put the values into fewer objects", MaxLookups))})
+	*v = v.sorted()
+}
+
+// UnverifiedLookupText is why a template of an OperatorPolicy without a valid mark is not resolved.
+const UnverifiedLookupText = "it looks up what is not in the policy's namespace, and the right of the policy's author to get that was not verified " +
+	"(operatorpolicy/lookup): whoever may get it writes the policy again, with annotation " + dependency.AnnotationVerified + " changed, while opgate answers"
