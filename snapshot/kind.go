@@ -111,10 +111,15 @@ var (
 		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
 )
 
-var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, Deployments, CustomResourceDefinitions)
+var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, Deployments, CustomResourceDefinitions}
 
-func numbered(kinds ...*Kind) []*Kind {
+// kindCount is the number of kinds, known when this is compiled: what is indexed by kind has a place for each.
+const kindCount = len(declared)
+
+var kinds = numbered(declared[:])
+
+func numbered(kinds []*Kind) []*Kind {
 	for i, k := range kinds {
 		k.index = i
 	}
