@@ -211,10 +211,10 @@ func (in *CSVInput) unhidden() bool {
 }
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
-// contents are those of the catalog under that name. Restoring the contents of the plan is not a change.
+// contents are those of the catalog under that name. Restoring what is recorded is not a change; a plan is no evidence of that (threat O53).
 func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	field := in.changedField()
-	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
+	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
 		return
 	}
 	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + text.Name(before.name) + " is not allowed",

@@ -102,7 +102,7 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	}
 	if e.Namespace.Drifted(csv.Name) {
 		reason := name + " is not what its InstallPlan brought"
-		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that the InstallPlan has, " +
+		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that is recorded of it, " +
 			"or delete it together with its Subscription so that OLM installs it anew"
 		if e.enforced {
 			message += "; until then the policy approves no upgrade of it"

@@ -41,7 +41,7 @@ func TestA6DriftIsReported(t *testing.T) {
 			name: "changed, under a policy that informs", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
 			want: map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
 			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought: its spec was changed after OLM installed it, " +
-				"or by another account before; write back the spec that the InstallPlan has, or delete it together with its Subscription so that OLM installs it anew"},
+				"or by another account before; write back the spec that is recorded of it, or delete it together with its Subscription so that OLM installs it anew"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought"}},
 		},
 	} {

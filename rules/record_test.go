@@ -1,0 +1,155 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// recorded returns the contents of a namespace with the record that the leader writes of them.
+func recorded(t *testing.T, c NamespaceContents) NamespaceContents {
+	t.Helper()
+	c.Record = stored(t, NewNamespace("shop", c).NextRecord(false))
+	return c
+}
+
+// stored returns a record as it is read back.
+func stored(t *testing.T, r *InstallRecord) *InstallRecord {
+	t.Helper()
+	if r == nil {
+		return nil
+	}
+	decoded, err := DecodeInstallRecord(RecordName("shop"), r.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded.Encode() != r.Encode() {
+		t.Fatalf("%s is read back as %s", r.Encode(), decoded.Encode())
+	}
+	return decoded
+}
+
+// storedEtcd returns etcd 0.9.2 as installed, in an object with a UID.
+func storedEtcd(t *testing.T, spec, uid string) Installed {
+	t.Helper()
+	csv := written(t, spec)
+	csv.Metadata.UID = uid
+	installed, _ := InstalledBy(csv)
+	return installed
+}
+
+// as returns what is installed under another name and version.
+func (c Installed) as(name, version string) Installed {
+	c.CSV, c.UID, c.Version = name, name, version
+	return c
+}
+
+// TestP1PlantedPlan plants, before a policy governs the namespace, a completed plan with contents of the tenant's choice (threat O53).
+func TestP1PlantedPlan(t *testing.T) {
+	planted := installing(t, otherSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
+	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		Plans: []*olm.InstallPlan{planted}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}}
+	changed := contents
+	changed.CSVs = []Installed{storedEtcd(t, otherSpec, "1")} // in an outage
+	changed.Record = recorded(t, contents).Record
+	for _, c := range []struct {
+		name     string
+		contents NamespaceContents
+		old, new string
+		want     Decision
+	}{
+		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec, new: otherSpec, want: Deny},
+		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec, want: Deny},
+		{name: "control: the recorded contents are written back", contents: changed, old: otherSpec, new: etcdSpec, want: Allow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: NewNamespace("shop", c.contents)})
+			if v.Decision != c.want || c.want != Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
+				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
+			}
+		})
+	}
+	if !NewNamespace("shop", changed).Drifted("etcd.v0.9.2") {
+		t.Error("a planted plan hides that contents are not those that are recorded")
+	}
+}
+
+// TestNextRecord: what is recorded, and what ends it.
+func TestNextRecord(t *testing.T) {
+	policies := []*OperatorPolicy{policyFor("etcd", nil)}
+	forbidding := []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
+	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
+	old, next := storedEtcd(t, etcdSpec, "1"), storedEtcd(t, otherSpec, "2")
+	before := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies, CSVs: []Installed{old}}).NextRecord(false)
+	nothing := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies}).NextRecord(false)
+	const first = "etcd.v0.9.2 1 adopted"
+	for _, c := range []struct {
+		name       string
+		contents   NamespaceContents
+		unresolved bool
+		want       string
+	}{
+		{name: "nothing is installed", contents: NamespaceContents{Policies: policies}, want: " "},
+		{name: "nothing governs", contents: NamespaceContents{CSVs: []Installed{old}}},
+		{name: "installed before", contents: NamespaceContents{Policies: policies, CSVs: []Installed{old}}, want: first},
+		{name: "installed afterwards", contents: NamespaceContents{Record: nothing, Policies: policies, CSVs: []Installed{old}}, want: "etcd.v0.9.2 1"},
+		{name: "deleted", contents: NamespaceContents{Record: before, Policies: policies}, want: first},
+		{name: "installed again", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next}}, want: "etcd.v0.9.2 2"},
+		{name: "while it is upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{old, next.as("etcd.v0.9.4", "0.9.4")}},
+			want: first + ", etcd.v0.9.4 etcd.v0.9.4"},
+		{name: "upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next.as("etcd.v0.9.4", "0.9.4")}},
+			want: "etcd.v0.9.4 etcd.v0.9.4"},
+		{name: "its package is hidden", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{{CSV: old.CSV, UID: old.UID, spec: old.spec}}},
+			want: first},
+		{name: "ended by removal", contents: NamespaceContents{Record: before, Policies: forbidding}, want: " "},
+		{name: "not removed yet", contents: NamespaceContents{Record: before, Policies: forbidding, CSVs: []Installed{old}}, want: first},
+		{name: "its Subscription is left", contents: NamespaceContents{Record: before, Policies: forbidding,
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}}, want: first},
+		{name: "ended with the policy", contents: NamespaceContents{Record: before}},
+		{name: "the policy may not be known", contents: NamespaceContents{Record: before}, unresolved: true, want: first},
+		{name: "ended with the namespace", contents: NamespaceContents{UID: "b", Record: before, Policies: policies}, want: " "},
+		{name: "a Constraint governs", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints}, want: first},
+		{name: "a Constraint governs all", contents: NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{old}}, want: first},
+		{name: "only a policy freezes contents", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints,
+			CSVs: []Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := stored(t, NewNamespace("shop", c.contents).NextRecord(c.unresolved))
+			var got []string
+			for _, o := range r.operators() {
+				one := o.CSV + " " + o.UID
+				if o.Adopted {
+					one += " adopted"
+				}
+				if got = append(got, one); o.Package != "etcd" {
+					t.Errorf("it is of package %s", o.Package)
+				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("%q is recorded, want %q", strings.Join(got, ", "), c.want)
+			}
+		})
+	}
+}
+
+// TestRecordIsBounded: a flood of operators displaces none that is recorded.
+func TestRecordIsBounded(t *testing.T) {
+	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
+	contents := recorded(t, NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents.CSVs = nil
+	for i := range 2 * MaxRecorded {
+		flood := storedEtcd(t, etcdSpec, "1").as(fmt.Sprintf("a.v%d", i), "1.0.0")
+		flood.Package = fmt.Sprintf("a%03d", i)
+		contents.CSVs = append(contents.CSVs, flood)
+	}
+	next := recorded(t, contents)
+	if n := len(next.Record.Operators); n != MaxRecorded || NewNamespace("shop", next).Recorded("etcd.v0.9.2") == nil {
+		t.Errorf("%d are recorded, etcd %v", n, NewNamespace("shop", next).Recorded("etcd.v0.9.2"))
+	}
+	if size := len(next.Record.Encode()); size > 100<<10 {
+		t.Errorf("the record has %d bytes", size)
+	}
+}
