@@ -131,6 +131,18 @@ func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
 	return nil
 }
 
+// replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the record shows it, since it
+// was deleted, ends says so and what ends that; else ends is empty.
+func (n *Namespace) replacedBy(c *planCSV) (csv, ends string) {
+	if csv = n.installedOf(c.pkg, c.name); csv != "" {
+		return csv, ""
+	}
+	if csv = n.deletedOf(c.pkg, c.name); csv != "" {
+		ends = n.recordEnds()
+	}
+	return csv, ends
+}
+
 // deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat O54). What only the
 // status of a Subscription shows does not count as installed: tenants may write it.
 func (n *Namespace) deletedOf(pkg, except string) string {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/change"
 	"github.com/opgate/opgate/rules/constraint"
 )
 
@@ -151,5 +152,141 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	if size := len(next.Record.Encode()); size > 100<<10 {
 		t.Errorf("the record has %d bytes", size)
+	}
+}
+
+// TestE2DeletedCSV deletes the installed ClusterServiceVersion, and approves the plan that was held as an upgrade of it (threat O54).
+func TestE2DeletedCSV(t *testing.T) {
+	review := holdPermissions
+	never := policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" })
+	consent := policyFor("etcd", reviewing(review))
+	first := etcdChange(func(s *change.Set) { s.CSV, s.Version, s.From, s.FromVersion = "etcd.v0.9.4", "0.9.4", "", "" })
+	const names = "ConfigMap opgate-installed-shop of Opgate records what was installed here, until a mustnothave policy has removed it, "
+	for _, c := range []struct {
+		name   string
+		policy *OperatorPolicy
+		edit   func(*NamespaceContents)
+		plan   string
+		want   Decision
+		says   []string
+	}{
+		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)"},
+			edit: func(c *NamespaceContents) { c.CSVs = []Installed{storedEtcd(t, etcdSpec, "1")} }},
+		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: Hold,
+			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)", names}},
+		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"(plan/upgrade)", names},
+			edit: func(c *NamespaceContents) {
+				c.Subscriptions = []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.4")}
+			}},
+		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: Allow},
+		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
+		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: Hold,
+			says: []string{"(plan/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
+		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+			contents.CSVs, contents.Changes = nil, reading(nil, first)
+			contents.Plans = []*olm.InstallPlan{pendingPlan(c.plan)}
+			if c.edit != nil {
+				c.edit(&contents)
+			}
+			contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+			if c.edit != nil {
+				c.edit(&contents)
+			}
+			ns := NewNamespace("shop", contents)
+			v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
+			if v.Decision != c.want {
+				t.Fatalf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(v.Refusal(), says) {
+					t.Errorf("%s does not say %q", v.Refusal(), says)
+				}
+			}
+		})
+	}
+}
+
+// TestC2ContentsAreThoseRecorded: what is installed is a baseline only while it is what the record has.
+func TestC2ContentsAreThoseRecorded(t *testing.T) {
+	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
+	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", From: "etcd.v0.9.2", FromVersion: "0.9.2"})
+	for spec, want := range map[string]Decision{etcdSpec: Allow, otherSpec: Hold} {
+		contents.CSVs = []Installed{storedEtcd(t, spec, "1")}
+		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: NewNamespace("shop", contents)})
+		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {
+			t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), want)
+		}
+	}
+}
+
+// groupIn returns an OperatorGroup as it is stored.
+func groupIn(t *testing.T, spec string) *olm.OperatorGroup {
+	t.Helper()
+	g, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// groupAttack deletes an OperatorGroup together with the evidence of it, and creates it again.
+type groupAttack struct {
+	name       string
+	was, again string
+	// unrecorded is set where the leader has not recorded anything.
+	unrecorded bool
+	want       Decision
+	says       string
+}
+
+func (a *groupAttack) run(t *testing.T) {
+	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")},
+		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
+	if !a.unrecorded {
+		contents = recorded(t, contents)
+	}
+	contents.CSVs, contents.Groups = nil, nil
+	contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+	in := OperatorGroupInput{New: inReview[olm.WrittenOperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents), User: "tenant"}
+	v := JudgeOperatorGroup(in)
+	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
+		t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), a.want, a.says)
+	}
+	if a.want == Deny && !strings.Contains(v.Refusal(), "ConfigMap opgate-installed-shop of Opgate records") {
+		t.Errorf("%s does not name the record", v.Refusal())
+	}
+}
+
+// TestP2GroupWithoutAccount deletes the plans that name the account before the OperatorGroup (threat O55).
+func TestP2GroupWithoutAccount(t *testing.T) {
+	const was = `{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`
+	for _, a := range []groupAttack{
+		{name: "attack: without the account", was: was, again: `{"targetNamespaces":["shop"]}`, want: Deny, says: "allowed is installer, as which OLM installs here"},
+		{name: "attack: with another account", was: was, again: `{"targetNamespaces":["shop"],"serviceAccountName":"strong"}`, want: Deny, says: "(operatorgroup/service-account)"},
+		{name: "control: as it was", was: was, again: was},
+		{name: "control: it had none", was: `{"targetNamespaces":["shop"]}`, again: was},
+		{name: "before the record is written", was: was, again: `{"targetNamespaces":["shop"]}`, unrecorded: true},
+	} {
+		t.Run(a.name, a.run)
+	}
+}
+
+// TestE5GroupForAll deletes the ClusterServiceVersion before the OperatorGroup (threat O55).
+func TestE5GroupForAll(t *testing.T) {
+	const was, selecting = `{"targetNamespaces":["shop"]}`, `{"selector":{"matchLabels":{"team":"a"}}}`
+	for _, a := range []groupAttack{
+		{name: "attack: for all namespaces", was: was, again: `{}`, want: Deny, says: "an OperatorGroup for all namespaces is not allowed"},
+		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`, want: Deny, says: "target namespace bank is not allowed"},
+		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`, want: Deny, says: "allowed is what the last one was for"},
+		{name: "control: as it was", was: selecting, again: selecting},
+		{name: "control: it was for all", was: `{}`, again: `{}`},
+		{name: "attack: one that is too large to be kept", was: `{"targetNamespaces":["shop"` + strings.Repeat(`,"bank"`, 2000) + `]}`, again: `{}`, want: Deny,
+			says: "an OperatorGroup for all namespaces is not allowed"},
+	} {
+		t.Run(a.name, a.run)
 	}
 }
