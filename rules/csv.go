@@ -66,8 +66,9 @@ func JudgeCSV(in CSVInput) Verdict {
 	}
 	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
-	for _, f := range in.findings(c, budget) {
-		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
+	found := in.findings(c, budget)
+	for _, f := range append(found, in.selfCertifying(c, found, budget)...) {
+		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}

@@ -290,3 +290,46 @@ func TestE5GroupForAll(t *testing.T) {
 		t.Run(a.name, a.run)
 	}
 }
+
+// TestK1SelfMadeProperty: a ClusterServiceVersion that bypasses OLM certifies itself (threat O56).
+func TestK1SelfMadeProperty(t *testing.T) {
+	const mark = `{"type":"certified","value":true}`
+	withProperties := func(more ...string) *olm.CSV {
+		csv := written(t, etcdSpec)
+		all := append([]string{`{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}`}, more...)
+		csv.Metadata.Annotations.Properties = `{"properties":[` + strings.Join(all, ",") + `]}`
+		return csv
+	}
+	forbidding := ruleOf("beta", `!properties.exists(p, p.type == "beta")`, "", constraint.Require)
+	warning := ruleOf("warned", `properties.exists(p, p.type == "certified")`, "", constraint.Warn)
+	listed := ruleOf("listed", `properties.exists(p, p.type == "olm.package")`, "", constraint.Require)
+	for _, c := range []struct {
+		name       string
+		constraint *constraint.Definition
+		old, new   *olm.CSV
+		byOLM      bool
+		want       Decision
+		says       string
+	}{
+		{name: "control: without the property", constraint: certified, new: withProperties(), want: Deny, says: "only certified operators"},
+		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: Hold, says: selfCertified},
+		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark), want: Hold, says: "(csv/constraint)"},
+		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: Allow},
+		{name: "a write that leaves properties as they are", constraint: certified, old: withProperties(mark), new: withProperties(mark), want: Allow},
+		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`), want: Deny, says: "(csv/constraint)"},
+		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: Allow},
+		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: Allow},
+		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: Allow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.old != nil {
+				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
+			}
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.constraint)})
+			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), c.want, c.says)
+			}
+		})
+	}
+}

@@ -113,6 +113,9 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	healthy := csv.Phase == phaseSucceeded
 	reason := reasonOr(csv.Reason, csv.Phase)
 	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
+	if r := e.Namespace.Recorded(csv.Name); r != nil && r.Adopted {
+		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
+	}
 	return csvFinding(statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Object, compliantIf(healthy), reason))
 }

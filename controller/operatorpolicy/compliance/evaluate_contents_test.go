@@ -55,6 +55,20 @@ func TestA6DriftIsReported(t *testing.T) {
 	}
 }
 
+// TestAdoptedContentsAreReported: nothing shows that OLM installed what was there before the record (threat O53).
+func TestAdoptedContentsAreReported(t *testing.T) {
+	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
+		in := input(enforced, running)
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Record: &rules.InstallRecord{Namespace: "shop",
+			Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
+		for _, f := range Evaluate(in).Findings {
+			if f.Type == TypeClusterServiceVersion && (f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted || !strings.HasSuffix(f.Message, want)) {
+				t.Errorf("adopted %v: %s: %s", adopted, f.Reason, f.Message)
+			}
+		}
+	}
+}
+
 // TestA5RefusedPlanIsReported covers a plan that was approved before the policy was created.
 func TestA5RefusedPlanIsReported(t *testing.T) {
 	before := approved(plan("install-b", olm.PhaseInstalling, "etcd.v1.3.0"))
