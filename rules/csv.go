@@ -67,7 +67,7 @@ func JudgeCSV(in CSVInput) Verdict {
 	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
 	found := in.findings(c, budget)
-	for _, f := range append(found, in.selfCertifying(c, found, budget)...) {
+	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
 		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)

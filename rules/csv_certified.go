@@ -24,12 +24,12 @@ func (in *CSVInput) selfCertifying(c *planCSV, found []constraint.Finding, budge
 	if len(without.properties) == len(c.properties) {
 		return nil
 	}
-	more := in.findings(&without, budget)
-	more = slices.DeleteFunc(more, func(f constraint.Finding) bool {
-		return slices.ContainsFunc(found, func(k constraint.Finding) bool { return sameConstraint(&k, &f) })
-	})
-	for i := range more {
-		more[i].Outcome, more[i].Why, more[i].Attributes = constraint.Undecided, selfCertified, constraint.Properties
+	var more []constraint.Finding
+	for _, f := range in.findings(&without, budget) { // a shared slice
+		if !slices.ContainsFunc(found, func(k constraint.Finding) bool { return sameConstraint(&k, &f) }) {
+			f.Outcome, f.Why, f.Attributes = constraint.Undecided, selfCertified, constraint.Properties
+			more = append(more, f)
+		}
 	}
 	return more
 }
