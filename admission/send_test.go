@@ -137,7 +137,7 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 	var files contents.Files
 	for _, u := range objects {
 		files.Add(raw(t, u), "")
-		if u.GetKind() == "ConfigMap" && u.GetName() != catalog.RecordsName {
+		if u.GetKind() == "ConfigMap" && !isRecord(u.GetName()) {
 			continue // is read for the plan that refers to it
 		}
 		i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() && k.Readers != snapshot.Leader })
@@ -174,6 +174,12 @@ func namespacesOf(objects []*unstructured.Unstructured) []string {
 		}
 	}
 	return names
+}
+
+// isRecord reports whether a ConfigMap of this name, in Opgate's own namespace, is followed.
+func isRecord(name string) bool {
+	_, installed := rules.RecordedNamespace(name)
+	return installed || name == catalog.RecordsName
 }
 
 // resourceOf is the resource of an object: its kind in lower case and in the plural.

@@ -2,6 +2,7 @@ package olm
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 
 	"github.com/opgate/opgate/internal/apijson"
@@ -11,15 +12,53 @@ import (
 // OperatorGroup is what rules read of operators.coreos.com/v1 OperatorGroup.
 type OperatorGroup struct {
 	Metadata ObjectMeta `json:"metadata"`
-	Spec     struct {
-		TargetNamespaces targets       `json:"targetNamespaces"`
-		Selector         groupSelector `json:"selector"`
-		// ServiceAccount is the account as which OLM writes the steps of plans; "" for OLM's own.
-		ServiceAccount string `json:"serviceAccountName"`
-	} `json:"spec"`
-	Status struct {
+	Spec     groupSpec  `json:"spec"`
+	Status   struct {
 		Namespaces targets `json:"namespaces"`
 	} `json:"status"`
+}
+
+// groupSpec is what rules read of a stored spec.
+type groupSpec struct {
+	TargetNamespaces targets       `json:"targetNamespaces"`
+	Selector         groupSelector `json:"selector"`
+	// ServiceAccount is the account as which OLM writes the steps of plans; "" for OLM's own.
+	ServiceAccount string `json:"serviceAccountName"`
+
+	// written is the JSON of the spec, unless that is large: more than maxWrittenGroup bytes.
+	written []byte
+	large   bool
+}
+
+// maxWrittenGroup bounds what is kept of a spec as it was written.
+const maxWrittenGroup = 8 << 10
+
+// UnmarshalJSON also keeps what was written.
+func (s *groupSpec) UnmarshalJSON(raw []byte) error {
+	type plain groupSpec
+	if err := apijson.Unmarshal(raw, (*plain)(s)); err != nil {
+		return err
+	}
+	if s.written, s.large = nil, len(raw) > maxWrittenGroup; !s.large {
+		s.written = bytes.Clone(raw)
+	}
+	return nil
+}
+
+// Written returns the JSON of the spec. One that is too large to be kept is represented by its account and the namespace of the group: that is
+// less than the group may be for.
+func (g *OperatorGroup) Written(namespace string) []byte {
+	switch {
+	case g.Spec.written != nil:
+		return g.Spec.written
+	case !g.Spec.large:
+		return []byte("{}") // it has no spec
+	}
+	data, err := json.Marshal(map[string]any{"targetNamespaces": []string{namespace}, "serviceAccountName": g.Spec.ServiceAccount})
+	if err != nil {
+		panic(err) // it has only strings
+	}
+	return data
 }
 
 // targets summarizes names of namespaces: whether there are any, and whether they mean all.

@@ -23,11 +23,14 @@ type Cluster struct {
 // AddConstraint adds a Constraint.
 func (c *Cluster) AddConstraint(d *constraint.Definition) { c.Definitions = append(c.Definitions, d) }
 
-// AddNamespace adds a namespace's own labels and state.
-func (c *Cluster) AddNamespace(name string, labels map[string]string, deleting bool) {
+// AddNamespace adds a namespace's own UID, labels and state.
+func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, deleting bool) {
 	n := c.namespace(name)
-	n.Exists, n.Labels, n.Deleting = true, labels, deleting
+	n.Exists, n.UID, n.Labels, n.Deleting = true, uid, labels, deleting
 }
+
+// AddRecord adds what is recorded of what was installed in a namespace.
+func (c *Cluster) AddRecord(r *InstallRecord) { c.namespace(r.Namespace).Record = r }
 
 // AddPolicy adds a policy to the namespace that it governs.
 func (c *Cluster) AddPolicy(p *OperatorPolicy) {

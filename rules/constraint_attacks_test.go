@@ -263,7 +263,7 @@ func TestCSVNamedAsAttacks(t *testing.T) {
 		want     Decision
 		says     string
 	}{
-		"past OLM, satisfied":              {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Constraints: under(certified)}, Allow, ""},
+		"past OLM, by its own properties":  {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Constraints: under(certified)}, Hold, "states of itself"},
 		"past OLM, violated":               {CSVInput{New: csv("etcd.v0.9.2", properties("etcd", "0.9.2"))}, NamespaceContents{Constraints: under(certified)}, Deny, "(csv/constraint)"},
 		"past OLM, from no catalog":        {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Exists: true, Labels: map[string]string{"tenant": "a"}, Constraints: under(curated)}, Deny, "(csv/constraint)"},
 		"past OLM, against a policy":       {CSVInput{New: csv("etcd.v0.9.2", etcd)}, NamespaceContents{Policies: []*OperatorPolicy{pinned}}, Deny, "(csv/policy)"},

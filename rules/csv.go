@@ -66,8 +66,9 @@ func JudgeCSV(in CSVInput) Verdict {
 	}
 	judgeBypassingOLM(&in, c, before, &v)
 	known := in.findings(before, budget)
-	for _, f := range in.findings(c, budget) {
-		same := func(k constraint.Finding) bool { return k.Definition == f.Definition && k.Constraint == f.Constraint }
+	found := in.findings(c, budget)
+	for _, f := range slices.Concat(found, in.selfCertifying(c, found, budget)) {
+		same := func(k constraint.Finding) bool { return sameConstraint(&k, &f) }
 		if !slices.ContainsFunc(known, same) || in.changesRead(&f, before, c) {
 			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
 		}
@@ -211,10 +212,10 @@ func (in *CSVInput) unhidden() bool {
 }
 
 // judgeFrozenCSV keeps a governed ClusterServiceVersion as OLM installed it (threat O9): its name, version and catalog were judged, and its
-// contents are those of the catalog under that name. Restoring the contents of the plan is not a change.
+// contents are those of the catalog under that name. Restoring what is recorded is not a change; a plan is no evidence of that (threat O53).
 func judgeFrozenCSV(in *CSVInput, before *planCSV, v *Verdict) {
 	field := in.changedField()
-	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.brought(in.New.Metadata.Name, &in.New.Spec) == contentsSame {
+	if field == "" || in.ByOpgate || field == "spec" && in.Namespace.recorded(in.New.Metadata.Name, &in.New.Spec) {
 		return
 	}
 	f := finding{decision: Deny, field: field, what: "changing " + field + " of " + text.Name(before.name) + " is not allowed",

@@ -1,6 +1,10 @@
 package rules
 
-import "github.com/opgate/opgate/olm"
+import (
+	"encoding/hex"
+
+	"github.com/opgate/opgate/olm"
+)
 
 // contents is the result of comparing an installed ClusterServiceVersion with its plan.
 type contents int
@@ -12,7 +16,8 @@ const (
 	contentsChanged
 )
 
-// brought compares contents with those that plans have written under a name. Plans that OLM has not completed are ignored.
+// brought compares contents with those that plans have written under a name. Tenants may have written the status of a plan before a policy
+// governed the namespace: this is enough to report a difference, and never to allow one.
 func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	found := contentsUnknown
 	for _, plan := range n.Plans() {
@@ -33,11 +38,23 @@ func (n *Namespace) brought(csv string, spec *olm.CSVSpec) contents {
 	return found
 }
 
-// Drifted reports whether an installed ClusterServiceVersion differs from its plan. It returns false if no plan has its contents.
+// recorded reports whether contents are those that are recorded of a ClusterServiceVersion. It returns false without a record.
+func (n *Namespace) recorded(csv string, spec *olm.CSVSpec) bool {
+	r := n.Recorded(csv)
+	digest := spec.ContentsDigest()
+	return r != nil && r.Digest == hex.EncodeToString(digest[:])
+}
+
+// Drifted reports whether an installed ClusterServiceVersion differs from what is recorded of it or, without a record or if its contents
+// were adopted, from its plan. It returns false if neither has its contents.
 func (n *Namespace) Drifted(csv string) bool {
 	for i := range n.Installed() {
 		if c := &n.installed[i]; c.CSV == csv && c.spec != nil {
-			return n.brought(csv, c.spec) == contentsChanged
+			r := n.Recorded(csv)
+			if r != nil && !n.recorded(csv, c.spec) {
+				return true
+			}
+			return (r == nil || r.Adopted) && n.brought(csv, c.spec) == contentsChanged
 		}
 	}
 	return false

@@ -7,6 +7,8 @@ import (
 // Installed is an installed ClusterServiceVersion.
 type Installed struct {
 	CSV string
+	// UID is that of the object, empty if only a Subscription shows it.
+	UID string
 	// Package is empty if not known.
 	Package string
 	Version string
@@ -27,7 +29,7 @@ type Installed struct {
 // for a virtual operator, which installs nothing. A CSV whose properties do not parse is still installed, with an unknown package.
 func InstalledBy(c *olm.CSV) (installed Installed, here bool) {
 	c.Spec.KeepDigest()
-	installed.CSV, installed.spec = c.Metadata.Name, &c.Spec
+	installed.CSV, installed.UID, installed.spec = c.Metadata.Name, c.Metadata.UID, &c.Spec
 	if properties := c.Metadata.Annotations.Properties; properties != "" {
 		if bundle, err := olm.ParseBundle(properties); err == nil {
 			installed.Package, installed.Version = bundle.Package, bundle.Version

@@ -25,6 +25,9 @@ type Namespace struct {
 	deleting       bool
 	graph          *dependency.Graph
 	groups         []*olm.OperatorGroup
+	// record is what is recorded of what was installed; nil if nothing is. uid is that of the namespace, "" if not known.
+	record *InstallRecord
+	uid    string
 	// packages are those that plans are judged by; nil where one is not known.
 	packages map[packageKey]*catalog.Package
 	// changes are those of the plans that are judged by them; nil where they are not known.
@@ -48,6 +51,10 @@ type NamespaceContents struct {
 	// Deleting is set while the namespace is being deleted.
 	Deleting bool
 	Labels   map[string]string
+	// UID is that of the namespace; empty if not known. Record is what is recorded of what was installed; nil if nothing is. One of another
+	// UID does not count.
+	UID    string
+	Record *InstallRecord
 	// Constraints are those of the cluster, with the facts about it.
 	Constraints *constraint.Set
 	// Packages are called once, for what plans are judged by. Default: none is known.
@@ -66,6 +73,7 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		groups:         slices.Clone(c.Groups),
 		forConstraints: constraint.Namespace{Name: name, Labels: c.Labels, Unknown: !c.Exists},
 		deleting:       c.Deleting,
+		uid:            c.UID,
 		constraints:    c.Constraints,
 		byPackage:      make(map[string][]*OperatorPolicy, len(c.Policies)),
 	}
@@ -77,6 +85,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		if p.Enforced {
 			n.enforced = append(n.enforced, p)
 		}
+	}
+	if c.Record != nil && (c.UID == "" || c.Record.UID == "" || c.UID == c.Record.UID) {
+		n.record = c.Record
 	}
 	n.installed = installedIn(c.CSVs, n.subscriptions)
 	for i := range n.installed {
@@ -266,6 +277,7 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups
 	contents.Exists, contents.Deleting, contents.Labels, contents.Constraints = n.Exists(), n.deleting, n.Labels(), n.constraints
+	contents.UID, contents.Record = n.uid, n.record
 	contents.Packages = func(pkg, _ string, source olm.Catalog) *catalog.Package { return n.packages[packageKey{pkg, source}] }
 	contents.Changes = func(plan *olm.InstallPlan, _ []Replacement) *PlanChanges { return n.changes[keyOf(plan)] }
 	return NewNamespace(n.name, contents)

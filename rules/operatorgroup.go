@@ -124,23 +124,37 @@ func secondGroup(in *OperatorGroupInput) finding {
 		accepted: "OLM installs nothing in a namespace with two; change " + text.Name(others[0]) + ", or delete it first"}
 }
 
-// widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before, and what it was for is
-// not known: there the namespace itself is allowed.
+// before returns the spec of the group that a write replaces, the recorded one if that was deleted before (threat O55), or nil; ends is that of
+// replacedBy.
+func (in *OperatorGroupInput) before() (spec *olm.OperatorGroupSpec, ends string) {
+	if in.Old != nil {
+		return &in.Old.Spec, ""
+	}
+	if recorded := in.Namespace.recordedGroup(); recorded != nil && !in.Stored {
+		return recorded, in.Namespace.recordEnds()
+	}
+	return nil, ""
+}
+
+// widenedGroup refuses further namespaces. A group that is created where operators are installed was deleted before. If what it was for is
+// not recorded, the namespace itself is allowed.
 func widenedGroup(in *OperatorGroupInput) finding {
-	if in.Old == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
+	before, ends := in.before()
+	if before == nil && (in.Stored || !slices.ContainsFunc(in.Namespace.Installed(), func(i Installed) bool { return i.spec != nil })) {
 		return finding{}
 	}
-	before := &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
-	accepted := "allowed is " + text.Name(in.New.Metadata.Namespace) + ", the namespace of the operators that are installed"
-	if in.Old != nil {
-		before = &in.Old.Spec
-		accepted = "allowed is what it is for now"
-		if len(before.TargetNamespaces) > 0 {
-			accepted = "allowed is " + text.Names(before.TargetNamespaces, maxListed)
-		}
+	accepted := "allowed is what it is for now"
+	switch {
+	case before == nil:
+		before = &olm.OperatorGroupSpec{TargetNamespaces: []string{in.New.Metadata.Namespace}}
+		accepted = "allowed is " + text.Name(in.New.Metadata.Namespace) + ", the namespace of the operators that are installed"
+	case len(before.TargetNamespaces) > 0:
+		accepted = "allowed is " + text.Names(before.TargetNamespaces, maxListed)
+	case ends != "":
+		accepted = "allowed is what the last one was for"
 	}
 	after := &in.New.Spec
-	f := finding{decision: Deny, field: "spec.targetNamespaces", accepted: accepted + orOverride}
+	f := finding{decision: Deny, field: "spec.targetNamespaces", accepted: accepted + orOverride + ends}
 	switch {
 	case before.AllNamespaces():
 	case after.AllNamespaces():
@@ -162,11 +176,12 @@ func widenedGroup(in *OperatorGroupInput) finding {
 }
 
 // unattenuatedGroup refuses to remove or replace the account as which OLM installs. Without one OLM installs with its own rights, those of
-// a cluster admin. A group that is created where plans were run as an account was deleted before.
+// a cluster admin. A group that is created where one is recorded, or where plans were run as an account, was deleted before.
 func unattenuatedGroup(in *OperatorGroupInput) finding {
 	before, after := "", in.New.Spec.ServiceAccount
-	if in.Old != nil {
-		before = in.Old.Spec.ServiceAccount
+	replaced, ends := in.before()
+	if replaced != nil {
+		before = replaced.ServiceAccount
 	} else if !in.Stored {
 		for _, plan := range in.Namespace.Plans() {
 			if name := plan.Status.ServiceAccount.Name; name != "" && (before == "" || name == after) {
@@ -182,7 +197,7 @@ func unattenuatedGroup(in *OperatorGroupInput) finding {
 		what = "an OperatorGroup without serviceAccountName is not allowed"
 	}
 	return finding{decision: Deny, field: "spec.serviceAccountName", what: what,
-		accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride}
+		accepted: "allowed is " + text.Name(before) + ", as which OLM installs here" + orOverride + ends}
 }
 
 // unsafeUpgrades refuses every upgradeStrategy but the default: OLM would skip the versions that an upgrade has to go through.

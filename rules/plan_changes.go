@@ -2,6 +2,7 @@ package rules
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
@@ -108,6 +109,9 @@ func (n *Namespace) changeOf(plan *olm.InstallPlan, c *planCSV) (set *change.Set
 	now := n.replacementBy(c)
 	if was := &known.Replacements[i]; set.From != now.From || was.From != now.From || was.FromDigest != now.FromDigest {
 		return nil, "its contents were not compared with what is installed now"
+	}
+	if r := n.Recorded(now.From); r != nil && len(n.governing(c.pkg)) > 0 && r.Digest != hex.EncodeToString(now.FromDigest[:]) {
+		return nil, "what is installed has not the contents that are recorded of " + text.Name(now.From)
 	}
 	if set.Digest() == "" {
 		return nil, "its contents have no digest"

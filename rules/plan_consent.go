@@ -77,7 +77,8 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 		return nil
 	}
 	name := text.Name(c.name)
-	first := ns.installedOf(c.pkg, c.name) == ""
+	replaced, ends := ns.replacedBy(c)
+	first := replaced == ""
 	if !p.consent.reviews(first) {
 		return nil
 	}
@@ -85,7 +86,7 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 	set, unknown := ns.changeOf(plan, c)
 	if unknown != "" {
 		return []review{{id: RulePlanContents, hold: len(held) > 0, finding: finding{decision: Hold,
-			what: name + ", of which it is not known what it changes, is held", accepted: unknown + "; waits until the contents of this InstallPlan are known"}}}
+			what: name + ", of which it is not known what it changes, is held", accepted: unknown + "; waits until the contents of this InstallPlan are known" + ends}}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
 	if heldText == "" && warnedText == "" {
@@ -99,6 +100,9 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 		return nil
 	}
 	verb := "it changes "
+	if ends != "" {
+		verb = "in place of " + text.Name(replaced) + ", which was deleted, it brings "
+	}
 	if first {
 		verb = "its first installation brings "
 	}
@@ -111,7 +115,7 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 			found = append(found, review{id: RulePlanConsent, hold: part.hold, finding: finding{decision: Hold, what: name + " is held",
 				// The digest comes first, since a status cuts long messages.
 				accepted: "accept " + digest + " in " + acceptedPath + ", or annotate the plan with " + ConsentAnnotation + "; " + verb +
-					text.Truncate(text.Escape(part.text), maxSummary)}})
+					text.Truncate(text.Escape(part.text), maxSummary) + ends}})
 		}
 	}
 	return found

@@ -44,12 +44,12 @@ func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 	if p.MustNotHave || p.ApproveUpgrades || p.faults != "" {
 		return finding{}
 	}
-	installed := in.Namespace.installedOf(c.pkg, c.name)
+	installed, ends := in.Namespace.replacedBy(c)
 	if installed == "" {
 		return finding{} // a first install needs no upgrade approval (R-OP-10)
 	}
 	return finding{decision: Hold, what: "the upgrade of " + text.Name(installed) + " to " + text.Name(c.name) + " is held",
-		accepted: "waits for spec.upgradeApproval: Automatic"}
+		accepted: "waits for spec.upgradeApproval: Automatic" + ends}
 }
 
 func foreignPlanChannel(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {

@@ -23,7 +23,7 @@ const (
 // are notified of namespaces that judge by it, and of no other.
 func TestCatalogsAreFollowed(t *testing.T) {
 	pod := func(digest string) *Object { return read(Pods, fmt.Sprintf(curatedPod, digest)) }
-	records := func(data string) *Object { return read(CatalogRecords, fmt.Sprintf(recordOf, data)) }
+	records := func(data string) *Object { return read(Records, fmt.Sprintf(recordOf, data)) }
 	for _, test := range []struct {
 		name string
 		spec policyv1beta2.Catalog
@@ -37,7 +37,7 @@ func TestCatalogsAreFollowed(t *testing.T) {
 		{name: "a record under the key of another catalog", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
 			now: records(`"olm.other` + record[len(`"olm.curated`):]), want: rules.Hold},
 		{name: "another ConfigMap", spec: policyv1beta2.Catalog{Jump: policyv1beta2.CatalogHold},
-			now: read(CatalogRecords, `{"metadata":{"name":"mine","namespace":"opgate-system"},"data":{`+record+`}}`), want: rules.Hold},
+			now: read(Records, `{"metadata":{"name":"mine","namespace":"opgate-system"},"data":{`+record+`}}`), want: rules.Hold},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var b Builder

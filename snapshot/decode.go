@@ -85,6 +85,7 @@ type PolicySet struct {
 
 // storedNamespace is the part of a namespace that is stored.
 type storedNamespace struct {
+	uid                 types.UID
 	labels, annotations map[string]string
 	deleting            bool
 }
@@ -210,12 +211,12 @@ func decodeNamespace(raw []byte) (any, Subject, error) {
 	if len(n.Annotations) == 0 {
 		n.Annotations = nil
 	}
-	return &storedNamespace{labels: n.Labels, annotations: n.Annotations, deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
+	return &storedNamespace{uid: n.UID, labels: n.Labels, annotations: n.Annotations, deleting: n.DeletionTimestamp != nil}, InNamespace(n.Name), nil
 }
 
 func addNamespace(to *rules.Cluster, in string, value any) {
 	n := value.(*storedNamespace)
-	to.AddNamespace(in, n.labels, n.deleting)
+	to.AddNamespace(in, string(n.uid), n.labels, n.deleting)
 }
 
 func decodeSubscription(raw []byte) (any, Subject, error) {
@@ -325,8 +326,8 @@ func addPod(to *rules.Cluster, _ string, value any) {
 	}
 }
 
-// decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer. A record that cannot be read is left
-// out, so that what needs it is held.
+// decodeRecords decodes the ConfigMap with the records of catalogs, to which every namespace may refer, and those with what was installed in
+// one namespace. A record of a catalog that cannot be read is left out, so that what needs it is held. Other ConfigMaps count for nothing.
 func decodeRecords(raw []byte) (any, Subject, error) {
 	var object struct {
 		Metadata struct {
@@ -334,8 +335,19 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 		} `json:"metadata"`
 		Data map[string]string `json:"data"`
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil || object.Metadata.Name != catalog.RecordsName {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		return nil, InCluster(), err
+	}
+	concerns := subjectOfRecords(object.Metadata.Name)
+	if !concerns.cluster {
+		installed, err := rules.DecodeInstallRecord(object.Metadata.Name, object.Data[rules.RecordKey])
+		if err != nil {
+			return nil, concerns, err
+		}
+		return installed, concerns, nil
+	}
+	if object.Metadata.Name != catalog.RecordsName {
+		return nil, concerns, nil
 	}
 	histories := map[olm.Catalog]*catalog.History{}
 	for key, text := range object.Data {
@@ -346,9 +358,22 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 	return histories, InCluster(), nil
 }
 
+// subjectOfRecords returns the subject of a ConfigMap in Opgate's own namespace.
+func subjectOfRecords(name string) Subject {
+	if namespace, ok := rules.RecordedNamespace(name); ok {
+		return InNamespace(namespace)
+	}
+	return InCluster()
+}
+
 func addRecords(to *rules.Cluster, _ string, value any) {
-	for of, history := range value.(map[olm.Catalog]*catalog.History) {
-		to.Facts.AddHistory(of, history)
+	switch value := value.(type) {
+	case *rules.InstallRecord:
+		to.AddRecord(value)
+	case map[olm.Catalog]*catalog.History:
+		for of, history := range value {
+			to.Facts.AddHistory(of, history)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ type draft struct {
 	change *Change
 	// entries are the namespaces that differ; the value reports whether to notify subscribers.
 	entries map[string]*draftEntry
-	cluster [maxKinds]*edit[*Object]
+	cluster [kindCount]*edit[*Object]
 	// constraints is set if a Constraint, or a fact about the cluster, is new.
 	constraints  bool
 	graphChanges []ObjectChange

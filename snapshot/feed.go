@@ -51,7 +51,7 @@ type FeedOptions struct {
 	// Unjudged are namespaces that the webhook configurations exclude: no Constraint counts there, since it would not be
 	// enforced. Default: none.
 	Unjudged []string
-	// Namespace is Opgate's own, of the kinds with a Named object. Default: these are not watched.
+	// Namespace is Opgate's own, of the kinds that are watched there alone. Default: these are not watched.
 	Namespace string
 	// CatalogNamespaces are those in which pods of catalogs are watched. Default: all.
 	CatalogNamespaces []string
@@ -136,7 +136,7 @@ func (f *Feed) Start(ctx context.Context) error {
 		return done, nil
 	}
 	for _, kind := range kinds {
-		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Named != "" && f.Namespace == "" {
+		if kind.Readers == Leader || kind.Readers == Ordering && !f.Ordering || kind.Own && f.Namespace == "" {
 			continue
 		}
 		if kind == OperatorPolicies && f.PolicyVersions != nil {
@@ -186,8 +186,11 @@ func (f *Feed) Start(ctx context.Context) error {
 
 // namespacesOf returns the namespaces in which a kind is watched, each by a watch of its own: one that is forbidden delays no other.
 func (f *Feed) namespacesOf(kind *Kind) []string {
-	if kind == Pods && f.CatalogNamespaces != nil {
+	switch {
+	case kind == Pods && f.CatalogNamespaces != nil:
 		return f.CatalogNamespaces
+	case kind.Own:
+		return []string{f.Namespace}
 	}
 	return []string{metav1.NamespaceAll}
 }
@@ -230,9 +233,6 @@ func (f *Feed) informer(
 	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
 	objects := f.Client.Selecting(resource, namespace, kind.Selector, read)
-	if kind.Named != "" {
-		objects = f.Client.Named(resource, types.NamespacedName{Namespace: f.Namespace, Name: kind.Named}, read)
-	}
 	informer := cache.NewSharedIndexInformerWithOptions(objects, &Object{}, cache.SharedIndexInformerOptions{})
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if kind.Optional && apierrors.IsNotFound(err) {

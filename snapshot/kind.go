@@ -11,7 +11,6 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
@@ -27,8 +26,8 @@ type Kind struct {
 	Optional bool
 	// Selector is a label selector: other objects are not listed and not watched. Default: all objects are.
 	Selector string
-	// Named is the name of the one object of the kind that is watched, in Opgate's own namespace. Default: all objects are.
-	Named string
+	// Own is set for a kind of which only objects in Opgate's own namespace are watched.
+	Own bool
 	// Readers are the components that need the kind.
 	Readers Readers
 	// restless is set for kinds that change often in fields that are not stored: subscribers are not notified of such a change.
@@ -102,19 +101,24 @@ var (
 		decode: decodeCatalog, add: addCatalog, keep: keeping(keptOfCatalog)}
 	Pods = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: "pods", Readers: Facts, restless: true,
 		Selector: olm.CatalogSourceLabel, decode: decodePod, add: addPod}
-	// CatalogRecords is the ConfigMap with what the images of catalogs changed.
-	CatalogRecords = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Readers: Facts,
-		Named: catalog.RecordsName, decode: decodeRecords, add: addRecords}
+	// Records are the ConfigMaps with what the images of catalogs changed, and with what was installed in each namespace.
+	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
+		Own: true, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
 		restless: true, decode: concernsNamespace, keep: keeping(keptOfDeployment)}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
 )
 
-var kinds = numbered(OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
-	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, Deployments, CustomResourceDefinitions)
+var declared = [...]*Kind{OperatorPolicies, Constraints, Namespaces, Subscriptions, InstallPlans, ClusterServiceVersions, OperatorGroups,
+	OperatorConditions, Policies, PolicySets, CatalogSources, Pods, Records, Deployments, CustomResourceDefinitions}
 
-func numbered(kinds ...*Kind) []*Kind {
+// kindCount is the number of kinds, known when this is compiled: what is indexed by kind has a place for each.
+const kindCount = len(declared)
+
+var kinds = numbered(declared[:])
+
+func numbered(kinds []*Kind) []*Kind {
 	for i, k := range kinds {
 		k.index = i
 	}
@@ -138,7 +142,9 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	switch k {
 	case Namespaces:
 		return InNamespace(key.Name)
-	case Constraints, Policies, PolicySets, CatalogSources, Pods, CatalogRecords, CustomResourceDefinitions:
+	case Records:
+		return subjectOfRecords(key.Name)
+	case Constraints, Policies, PolicySets, CatalogSources, Pods, CustomResourceDefinitions:
 		return InCluster()
 	}
 	return InNamespace(key.Namespace)

@@ -22,7 +22,7 @@ import (
 type Snapshot struct {
 	namespaces *table[*entry]
 	// cluster has the objects of each kind that belong to the cluster, by namespace/name.
-	cluster [maxKinds]*table[*Object]
+	cluster [kindCount]*table[*Object]
 	// global has the namespaces in which a package is installed for all namespaces, by package.
 	global *table[[]string]
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
@@ -32,12 +32,9 @@ type Snapshot struct {
 	graph      *dependency.Graph
 	generation uint64
 	built      time.Time
-	seen       [maxKinds]Seen
-	synced     [maxKinds]bool
+	seen       [kindCount]Seen
+	synced     [kindCount]bool
 }
-
-// maxKinds bounds the kinds of the store.
-const maxKinds = 16
 
 // entry is the observed state of one namespace.
 type entry struct {

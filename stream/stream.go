@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,12 +66,6 @@ func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Deco
 // matches all.
 func (c *Client) Selecting(resource schema.GroupVersionResource, namespace, selector string, decode Decode) cache.ListerWatcher {
 	r := &source{client: c, path: path(resource, namespace), selector: selector, decode: decode}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
-}
-
-// Named is ListerWatcher for the one object of a namespace and name.
-func (c *Client) Named(resource schema.GroupVersionResource, key types.NamespacedName, decode Decode) cache.ListerWatcher {
-	r := &source{client: c, path: path(resource, key.Namespace), fields: fields.OneTermEqualSelector("metadata.name", key.Name).String(), decode: decode}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
 }
 

@@ -196,22 +196,6 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestNamed: one object is listed and watched, by its name.
-func TestNamed(t *testing.T) {
-	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/example.com/v1/namespaces/shop/widgets" || r.URL.Query().Get("fieldSelector") != "metadata.name=one" {
-			t.Errorf("%s", r.URL)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind":"WidgetList","items":[%s]}`, fmt.Sprintf(widget, "one", "1"))
-	})
-	lw := client.Named(widgets, types.NamespacedName{Namespace: "shop", Name: "one"}, decodeWidget).(cache.ListerWatcherWithContext)
-	got, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil || len(got.(*List).Items) != 1 {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // TestGetForbidden has the API server's own words, which name the right.
 func TestGetForbidden(t *testing.T) {
 	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {

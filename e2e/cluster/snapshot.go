@@ -141,8 +141,8 @@ func stateOf(ctx context.Context, c client.Client, kind *snapshot.Kind) (state, 
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersionKind)
 	options := &client.ListOptions{Raw: &metav1.ListOptions{LabelSelector: kind.Selector}}
-	if kind.Named != "" {
-		options.Namespace, options.Raw.FieldSelector = OpgateNamespace, "metadata.name="+kind.Named
+	if kind.Own {
+		options.Namespace = OpgateNamespace
 	}
 	if err := c.List(ctx, list, options); err != nil {
 		return state{}, fmt.Errorf("list %s: %w", kind.Kind, err)

@@ -111,7 +111,7 @@ func TestControlPlane(t *testing.T) {
 			{user: cluster.Opgate, verb: "watch", on: "secrets/opgate-marks", in: "opgate-system", want: "yes"},
 			{user: cluster.Opgate, verb: "get", on: "secrets", in: "opgate-system", want: "no"},
 			{user: cluster.Opgate, verb: "update", on: "configmaps/opgate-catalogs", in: "opgate-system", want: "yes"},
-			{user: cluster.Opgate, verb: "update", on: "configmaps/another", in: "opgate-system", want: "no"},
+			{user: cluster.Opgate, verb: "delete", on: "configmaps/opgate-installed-shop", in: "opgate-system", want: "yes"},
 			{user: cluster.Opgate, verb: "update", on: "configmaps/opgate-catalogs", in: "shop", want: "no"},
 		}
 		for _, test := range tests {

@@ -156,7 +156,7 @@ func clusterOf(m *manifests, versions constraint.Cluster) *surroundings {
 		case o.context != nil:
 			o.context(&c)
 		case o.labels != nil:
-			c.AddNamespace(o.name, o.labels, false)
+			c.AddNamespace(o.name, "", o.labels, false)
 		}
 	}
 	c.Constraints = constraint.NewSet(c.Definitions, c.Facts)

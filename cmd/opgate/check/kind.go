@@ -53,7 +53,7 @@ var kinds = withContext(
 func withContext(kinds ...kind) []kind {
 	for _, k := range snapshot.Kinds() {
 		read := slices.ContainsFunc(kinds, func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
-		if !read && k.Named == "" && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
+		if !read && !k.Own && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
 			kinds = append(kinds, contextual(k, reader(k)))
 		}
 	}

@@ -13,7 +13,7 @@ func TestKinds(t *testing.T) {
 		read := slices.ContainsFunc(kinds, func(k kind) bool {
 			return k.GroupVersionKind == watched.GroupVersionKind && k.cluster == watched.ClusterScoped
 		})
-		if read != (watched.Readers != snapshot.Leader && watched.Named == "") {
+		if read != (watched.Readers != snapshot.Leader && !watched.Own) {
 			t.Errorf("%s: is read is %v", watched.GroupVersionKind, read)
 		}
 	}

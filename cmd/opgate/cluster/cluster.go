@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
@@ -117,8 +118,8 @@ func selection(kind *snapshot.Kind, namespace string) stream.Selection {
 		s.Labels = "!" + olm.CopiedFromLabel
 	case kind == snapshot.Namespaces && namespace != "":
 		s.Fields = "metadata.name=" + namespace
-	case kind.Named != "":
-		s.Fields = "metadata.name=" + kind.Named
+	case kind == snapshot.Records:
+		s.Fields = "metadata.name=" + catalog.RecordsName
 	}
 	return s
 }
@@ -128,7 +129,7 @@ func scopeOf(kind *snapshot.Kind, namespace string) string {
 	switch kind {
 	case snapshot.Subscriptions, snapshot.InstallPlans, snapshot.ClusterServiceVersions, snapshot.OperatorGroups, snapshot.OperatorConditions:
 		return namespace
-	case snapshot.CatalogRecords:
+	case snapshot.Records:
 		return releaseNamespace
 	}
 	return ""

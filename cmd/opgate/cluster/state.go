@@ -115,7 +115,7 @@ func (in *input) finish(ctx context.Context) (*State, error) {
 func imagesOfCatalogs(s *snapshot.Snapshot) []*snapshot.Kind {
 	for ns := range s.All() {
 		if ns.JudgesByCatalogImage() {
-			return []*snapshot.Kind{snapshot.Pods, snapshot.CatalogRecords}
+			return []*snapshot.Kind{snapshot.Pods, snapshot.Records}
 		}
 	}
 	if s.Constraints().Reads(constraint.CatalogImage) {

@@ -25,6 +25,7 @@ import (
 	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
+	"github.com/opgate/opgate/controller/installed"
 	"github.com/opgate/opgate/controller/manager"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
@@ -144,7 +145,11 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		if loop != nil {
 			controllers = append(controllers, loop)
 		}
-		controllers = append(controllers, constraintController, escapes, compared)
+		recorded, err := installed.New(installed.Options{Store: store, Namespace: o.Namespace, Writes: writes, Log: log.WithName("installed")})
+		if err != nil {
+			return nil, nil, err
+		}
+		controllers = append(controllers, recorded, constraintController, escapes, compared)
 		if o.Reports {
 			reports, err := report.New(report.Options{Store: store, Writes: writes, Log: log.WithName("reports"), Now: time.Now})
 			if err != nil {

@@ -102,7 +102,7 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	}
 	if e.Namespace.Drifted(csv.Name) {
 		reason := name + " is not what its InstallPlan brought"
-		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that the InstallPlan has, " +
+		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that is recorded of it, " +
 			"or delete it together with its Subscription so that OLM installs it anew"
 		if e.enforced {
 			message += "; until then the policy approves no upgrade of it"
@@ -113,6 +113,9 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	healthy := csv.Phase == phaseSucceeded
 	reason := reasonOr(csv.Reason, csv.Phase)
 	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
+	if r := e.Namespace.Recorded(csv.Name); r != nil && r.Adopted {
+		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
+	}
 	return csvFinding(statusIf(healthy), reason, name+" - "+message,
 		e.related(kindClusterServiceVersion, csv.Object, compliantIf(healthy), reason))
 }

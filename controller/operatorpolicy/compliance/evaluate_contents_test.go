@@ -41,7 +41,7 @@ func TestA6DriftIsReported(t *testing.T) {
 			name: "changed, under a policy that informs", given: []given{running, contents(t, `{"displayName":"etcd"}`, `{"displayName":"evil"}`)},
 			want: map[string]string{TypeClusterServiceVersion: "False ContentsChanged"},
 			says: map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought: its spec was changed after OLM installed it, " +
-				"or by another account before; write back the spec that the InstallPlan has, or delete it together with its Subscription so that OLM installs it anew"},
+				"or by another account before; write back the spec that is recorded of it, or delete it together with its Subscription so that OLM installs it anew"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant ClusterServiceVersion (etcd.v1.2.0) is not what its InstallPlan brought"}},
 		},
 	} {
@@ -51,6 +51,20 @@ func TestA6DriftIsReported(t *testing.T) {
 	for _, f := range out.Findings {
 		if f.Type == TypeClusterServiceVersion && !strings.HasSuffix(f.Message, "; until then the policy approves no upgrade of it") {
 			t.Errorf("under a policy that enforces it says %q", f.Message)
+		}
+	}
+}
+
+// TestAdoptedContentsAreReported: nothing shows that OLM installed what was there before the record (threat O53).
+func TestAdoptedContentsAreReported(t *testing.T) {
+	for adopted, want := range map[bool]string{true: "; its contents are adopted: they were there before Opgate recorded what is installed", false: ""} {
+		in := input(enforced, running)
+		in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Policies: []*rules.OperatorPolicy{in.Rules}, Record: &rules.InstallRecord{Namespace: "shop",
+			Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v1.2.0", Adopted: adopted}}}})
+		for _, f := range Evaluate(in).Findings {
+			if f.Type == TypeClusterServiceVersion && (f.Reason != "InstallSucceeded" || strings.Contains(f.Message, "adopted") != adopted || !strings.HasSuffix(f.Message, want)) {
+				t.Errorf("adopted %v: %s: %s", adopted, f.Reason, f.Message)
+			}
 		}
 	}
 }

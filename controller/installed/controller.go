@@ -1,0 +1,125 @@
+package installed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
+)
+
+// Options configure a Controller.
+type Options struct {
+	// Store provides the snapshot that admission judges by. Required.
+	Store *snapshot.Store
+	// Namespace is Opgate's own, of the ConfigMaps. Required.
+	Namespace string
+	// Writes count the writes. Required.
+	Writes *apply.Metrics
+	// Log receives writes at V(1). Default: none.
+	Log logr.Logger
+}
+
+// Controller records what is installed while this replica leads.
+type Controller struct {
+	Options
+	queue manager.Queue[string]
+}
+
+// New returns a Controller. AddTo adds it to a manager.
+func New(o Options) (*Controller, error) {
+	if o.Store == nil || o.Namespace == "" || o.Writes == nil {
+		return nil, errors.New("record controller options: Store, Namespace and Writes are required")
+	}
+	return &Controller{Options: o}, nil
+}
+
+// AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
+func (c *Controller) AddTo(mgr ctrl.Manager) error {
+	r := &reconciler{Controller: c, client: mgr.GetClient()}
+	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed,
+		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
+}
+
+// changed enqueues the namespaces that changed. What policies of no known namespace govern decides whether any record ends.
+func (c *Controller) changed(change *snapshot.Change) {
+	c.queue.Add(slices.DeleteFunc(slices.Clone(change.Namespaces), func(name string) bool { return name == "" })...)
+	if !slices.Contains(change.Namespaces, "") {
+		return
+	}
+	for ns := range change.Snapshot.All() {
+		if ns.Record() != nil {
+			c.queue.Add(ns.Name())
+		}
+	}
+}
+
+// reconciler has one worker.
+type reconciler struct {
+	*Controller
+	client client.Client
+}
+
+// Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to the version of the
+// ConfigMap that was read, so that a former leader overwrites nothing.
+func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Result, error) {
+	s := r.Store.Load()
+	key := types.NamespacedName{Namespace: r.Namespace, Name: rules.RecordName(namespace)}
+	stored := s.Find(snapshot.Records, key)
+	encoded := next(s, namespace)
+	if stored == nil && encoded == "" || stored != nil && encoded != "" && s.Namespace(namespace).Record().Encode() == encoded {
+		return ctrl.Result{}, nil
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "opgate", rules.RecordLabel: "installed"}}, Data: map[string]string{rules.RecordKey: encoded}}
+	if stored != nil {
+		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
+	}
+	verb, err := r.write(ctx, object, stored != nil, encoded == "")
+	r.Writes.Wrote(verb, "ConfigMap", err)
+	switch {
+	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
+		return ctrl.Result{}, nil // the snapshot is older than the ConfigMap, whose event enqueues the namespace
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("%s ConfigMap %s: %w", verb, key, err)
+	}
+	r.Log.V(1).Info("recorded what is installed", "namespace", namespace, "verb", verb)
+	return ctrl.Result{}, nil
+}
+
+// write creates, updates or deletes a ConfigMap.
+func (r *reconciler) write(ctx context.Context, object *corev1.ConfigMap, exists, ended bool) (verb string, err error) {
+	switch {
+	case ended:
+		return apply.Delete, r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+	case exists:
+		return apply.Update, r.client.Update(ctx, object)
+	}
+	return apply.Create, r.client.Create(ctx, object)
+}
+
+// next returns the record that a namespace should have, "" for none. No record ends while a policy is not completed: what it governs, and in
+// which namespace, may not be known.
+func next(s *snapshot.Snapshot, namespace string) string {
+	ns := s.Namespace(namespace)
+	switch {
+	case s.Find(snapshot.Namespaces, types.NamespacedName{Name: namespace}) == nil:
+		return "" // it was deleted
+	case ns.Deleting():
+		return ns.Record().Encode()
+	}
+	incomplete := func(p *rules.OperatorPolicy) bool { return p.Incomplete }
+	return ns.NextRecord(slices.ContainsFunc(ns.Policies(), incomplete) || slices.ContainsFunc(s.Namespace("").Policies(), incomplete)).Encode()
+}

@@ -1,0 +1,266 @@
+package rules
+
+import (
+	"cmp"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
+)
+
+// MaxRecorded bounds the operators in the record of one namespace. What is recorded stays; further ones are not recorded.
+const MaxRecorded = 200
+
+// RecordLabel is the label of that ConfigMap.
+const RecordLabel = "opgate.io/record"
+
+// RecordKey is the key of the record in that ConfigMap.
+const RecordKey = "record"
+
+// recordPrefix is the prefix of the names of ConfigMaps with records.
+const recordPrefix = "opgate-installed-"
+
+// RecordName returns the name of the ConfigMap, in Opgate's own namespace, with the InstallRecord of a namespace.
+func RecordName(namespace string) string { return recordPrefix + namespace }
+
+// RecordedNamespace returns the namespace that a ConfigMap of this name has the record of; ok is false for another ConfigMap.
+func RecordedNamespace(name string) (namespace string, ok bool) {
+	return strings.CutPrefix(name, recordPrefix)
+}
+
+// InstallRecord is what OLM has installed in one namespace under a policy or a Constraint. The leader writes it where tenants cannot: what
+// they plant or delete in their own namespace is no evidence (threats O53, O54, O55).
+type InstallRecord struct {
+	Namespace string `json:"namespace"`
+	// UID is that of the namespace: one that is created again under the name has no record.
+	UID string `json:"uid,omitempty"`
+	// Operators are sorted by package and CSV.
+	Operators []RecordedOperator `json:"operators"`
+	// Group is the last OperatorGroup beside these; nil if nothing has been installed, or no single one was known then.
+	Group *RecordedGroup `json:"group,omitempty"`
+}
+
+// RecordedOperator is an operator that is installed, or was before its ClusterServiceVersion was deleted.
+type RecordedOperator struct {
+	Package string `json:"package"`
+	// CSV is empty if nothing of the package has been installed since the record of it began; then the rest is empty too.
+	CSV     string `json:"csv,omitempty"`
+	Version string `json:"version,omitempty"`
+	// UID is that of the ClusterServiceVersion.
+	UID string `json:"uid,omitempty"`
+	// Digest is the hexadecimal olm.CSVSpec.ContentsDigest.
+	Digest string `json:"digest,omitempty"`
+	// Adopted is set if the contents were there before the record of them began, so that nothing shows that OLM installed them.
+	Adopted bool `json:"adopted,omitempty"`
+}
+
+// RecordedGroup is an OperatorGroup: for whom, and as which account, OLM installs.
+type RecordedGroup struct {
+	// Spec is as it was written; one that is too large to be kept is represented by the account and the namespace itself.
+	Spec json.RawMessage `json:"spec"`
+
+	spec olm.OperatorGroupSpec
+}
+
+// DecodeInstallRecord decodes what Encode returns, in a ConfigMap of a name.
+func DecodeInstallRecord(name, encoded string) (*InstallRecord, error) {
+	r := &InstallRecord{}
+	if err := apijson.Unmarshal([]byte(encoded), r); err != nil {
+		return nil, fmt.Errorf("decode the record of a namespace: %w", err)
+	}
+	if RecordName(r.Namespace) != name {
+		return nil, fmt.Errorf("ConfigMap %s has the record of another namespace", name)
+	}
+	if r.Group != nil {
+		if err := apijson.Unmarshal(r.Group.Spec, &r.Group.spec); err != nil {
+			return nil, fmt.Errorf("decode the OperatorGroup in the record of a namespace: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Encode returns the JSON of a record; two records are the same if theirs are. It returns "" for nil.
+func (r *InstallRecord) Encode() string {
+	if r == nil {
+		return ""
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // built from decoded JSON
+	}
+	return string(data)
+}
+
+// operators returns the operators of a record, none for nil.
+func (r *InstallRecord) operators() []RecordedOperator {
+	if r == nil {
+		return nil
+	}
+	return r.Operators
+}
+
+// Record returns the record of the namespace; nil if there is none.
+func (n *Namespace) Record() *InstallRecord {
+	if n == nil {
+		return nil
+	}
+	return n.record
+}
+
+// Recorded returns what is recorded of a ClusterServiceVersion; nil if nothing is.
+func (n *Namespace) Recorded(csv string) *RecordedOperator {
+	operators := n.Record().operators()
+	i := slices.IndexFunc(operators, func(o RecordedOperator) bool { return csv != "" && o.CSV == csv })
+	if i < 0 {
+		return nil
+	}
+	return &operators[i]
+}
+
+// recordedGroup returns the recorded OperatorGroup; nil if none is.
+func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
+	if r := n.Record(); r != nil && r.Group != nil {
+		return &r.Group.spec
+	}
+	return nil
+}
+
+// replacedBy returns the ClusterServiceVersion that another one replaces, "" for a first installation. Where only the record shows it, since it
+// was deleted, ends says so and what ends that; else ends is empty.
+func (n *Namespace) replacedBy(c *planCSV) (csv, ends string) {
+	if csv = n.installedOf(c.pkg, c.name); csv != "" {
+		return csv, ""
+	}
+	if csv = n.deletedOf(c.pkg, c.name); csv != "" {
+		ends = n.recordEnds()
+	}
+	return csv, ends
+}
+
+// deletedOf returns the recorded ClusterServiceVersion of a package of which none is installed any more, or "" (threat O54). What only the
+// status of a Subscription shows does not count as installed: tenants may write it.
+func (n *Namespace) deletedOf(pkg, except string) string {
+	if pkg == "" || slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.Package == pkg && c.spec != nil }) {
+		return ""
+	}
+	for _, o := range n.Record().operators() {
+		if o.Package == pkg && o.CSV != "" && o.CSV != except {
+			return o.CSV
+		}
+	}
+	return ""
+}
+
+// recordEnds says where a record is, and what ends it. Refusals that rest on it end with this.
+func (n *Namespace) recordEnds() string {
+	return "; ConfigMap " + text.Name(RecordName(n.Name())) + " of Opgate records what was installed here, until a mustnothave policy has removed it, " +
+		"no policy or Constraint governs it, or a user with the verb override lets something else be installed"
+}
+
+// NextRecord returns what is to be recorded now; nil for nothing. Unresolved is set while it is not known what all policies govern: then
+// no record ends.
+func (n *Namespace) NextRecord(unresolved bool) *InstallRecord {
+	if n == nil {
+		return nil
+	}
+	next := &InstallRecord{Namespace: n.name, UID: n.uid}
+	installed := false
+	for _, pkg := range n.packagesToRecord(unresolved) {
+		for _, o := range n.nextOf(pkg) {
+			if len(next.Operators) < MaxRecorded {
+				next.Operators, installed = append(next.Operators, o), installed || o.CSV != ""
+			}
+		}
+	}
+	if len(next.Operators) == 0 {
+		return nil
+	}
+	slices.SortFunc(next.Operators, func(a, b RecordedOperator) int {
+		return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.CSV, b.CSV))
+	})
+	switch {
+	case !installed:
+	case len(n.groups) == 1:
+		next.Group = &RecordedGroup{Spec: n.groups[0].Written(n.name)}
+	case n.record != nil: // without a group, or with several, OLM installs nothing: the last one counts
+		next.Group = n.record.Group
+	}
+	return next
+}
+
+// packagesToRecord returns the packages to record: those that are recorded and still governed, those of policies, and, where a Constraint
+// applies, all that are installed. In this order a flood of the last kind displaces none of the others.
+func (n *Namespace) packagesToRecord(unresolved bool) []string {
+	var packages []string
+	seen := map[string]bool{"": true}
+	add := func(pkg string) {
+		if !seen[pkg] {
+			seen[pkg], packages = true, append(packages, pkg)
+		}
+	}
+	constrained := n.constrained()
+	for _, o := range n.record.operators() {
+		if unresolved || constrained || len(n.byPackage[o.Package]) > 0 {
+			add(o.Package)
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(n.byPackage)) {
+		add(pkg)
+	}
+	for i := range n.installed {
+		if constrained && n.installed[i].spec != nil {
+			add(n.installed[i].Package)
+		}
+	}
+	return packages
+}
+
+// nextOf returns what is to be recorded of a package. ClusterServiceVersions that were deleted stay recorded until another one is installed.
+func (n *Namespace) nextOf(pkg string) []RecordedOperator {
+	var before, next []RecordedOperator
+	for _, o := range n.record.operators() {
+		if o.Package == pkg {
+			before = append(before, o)
+		}
+	}
+	for i := range n.installed {
+		if c := &n.installed[i]; c.Package == pkg && c.spec != nil {
+			next = append(next, n.recordOf(c, before))
+		}
+	}
+	if len(next) == 0 && !n.removed(pkg) {
+		next = slices.DeleteFunc(before, func(o RecordedOperator) bool { return o.CSV == "" })
+	}
+	if len(next) == 0 && len(n.byPackage[pkg]) > 0 {
+		next = []RecordedOperator{{Package: pkg}} // what is installed from now on is not adopted
+	}
+	return next
+}
+
+// recordOf returns what is to be recorded of an installed ClusterServiceVersion. Its first contents count where a policy freezes them.
+func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOperator {
+	digest := c.contentsDigest()
+	now := RecordedOperator{Package: c.Package, CSV: c.CSV, Version: c.Version, UID: c.UID, Digest: hex.EncodeToString(digest[:]), Adopted: len(before) == 0}
+	for _, b := range before {
+		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
+			continue
+		}
+		if len(n.byPackage[c.Package]) > 0 {
+			now.Digest = b.Digest
+		}
+		now.Adopted = b.Adopted || now.Digest != b.Digest
+	}
+	return now
+}
+
+// removed reports whether a policy forbids a package, and no Subscription to it is left.
+func (n *Namespace) removed(pkg string) bool {
+	forbids := func(p *OperatorPolicy) bool { return p.Enforced && p.MustNotHave && p.faults == "" }
+	return slices.ContainsFunc(n.governing(pkg), forbids) && len(n.subscribers(pkg)) == 0
+}

@@ -1,0 +1,335 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules/change"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// recorded returns the contents of a namespace with the record that the leader writes of them.
+func recorded(t *testing.T, c NamespaceContents) NamespaceContents {
+	t.Helper()
+	c.Record = stored(t, NewNamespace("shop", c).NextRecord(false))
+	return c
+}
+
+// stored returns a record as it is read back.
+func stored(t *testing.T, r *InstallRecord) *InstallRecord {
+	t.Helper()
+	if r == nil {
+		return nil
+	}
+	decoded, err := DecodeInstallRecord(RecordName("shop"), r.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded.Encode() != r.Encode() {
+		t.Fatalf("%s is read back as %s", r.Encode(), decoded.Encode())
+	}
+	return decoded
+}
+
+// storedEtcd returns etcd 0.9.2 as installed, in an object with a UID.
+func storedEtcd(t *testing.T, spec, uid string) Installed {
+	t.Helper()
+	csv := written(t, spec)
+	csv.Metadata.UID = uid
+	installed, _ := InstalledBy(csv)
+	return installed
+}
+
+// as returns what is installed under another name and version.
+func (c Installed) as(name, version string) Installed {
+	c.CSV, c.UID, c.Version = name, name, version
+	return c
+}
+
+// TestP1PlantedPlan plants, before a policy governs the namespace, a completed plan with contents of the tenant's choice (threat O53).
+func TestP1PlantedPlan(t *testing.T) {
+	planted := installing(t, otherSpec, func(p *olm.InstallPlan) { p.Status.Phase, p.Status.Steps[0].Status = olm.PhaseComplete, "Created" })
+	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", versions("etcd.v0.9.2"))},
+		Plans: []*olm.InstallPlan{planted}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}}
+	changed := contents
+	changed.CSVs = []Installed{storedEtcd(t, otherSpec, "1")} // in an outage
+	changed.Record = recorded(t, contents).Record
+	for _, c := range []struct {
+		name     string
+		contents NamespaceContents
+		old, new string
+		want     Decision
+	}{
+		{name: "attack: the contents of the planted plan", contents: recorded(t, contents), old: etcdSpec, new: otherSpec, want: Deny},
+		{name: "attack: before the record is written", contents: contents, old: etcdSpec, new: otherSpec, want: Deny},
+		{name: "control: the recorded contents are written back", contents: changed, old: otherSpec, new: etcdSpec, want: Allow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := JudgeCSV(CSVInput{Old: written(t, c.old), New: written(t, c.new), Namespace: NewNamespace("shop", c.contents)})
+			if v.Decision != c.want || c.want != Allow && !strings.Contains(v.Refusal(), "(csv/frozen)") {
+				t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
+			}
+		})
+	}
+	if !NewNamespace("shop", changed).Drifted("etcd.v0.9.2") {
+		t.Error("a planted plan hides that contents are not those that are recorded")
+	}
+}
+
+// TestNextRecord: what is recorded, and what ends it.
+func TestNextRecord(t *testing.T) {
+	policies := []*OperatorPolicy{policyFor("etcd", nil)}
+	forbidding := []*OperatorPolicy{policyFor("etcd", func(s *spec) { s.ComplianceType = "mustnothave" })}
+	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
+	old, next := storedEtcd(t, etcdSpec, "1"), storedEtcd(t, otherSpec, "2")
+	before := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies, CSVs: []Installed{old}}).NextRecord(false)
+	nothing := NewNamespace("shop", NamespaceContents{UID: "a", Policies: policies}).NextRecord(false)
+	const first = "etcd.v0.9.2 1 adopted"
+	for _, c := range []struct {
+		name       string
+		contents   NamespaceContents
+		unresolved bool
+		want       string
+	}{
+		{name: "nothing is installed", contents: NamespaceContents{Policies: policies}, want: " "},
+		{name: "nothing governs", contents: NamespaceContents{CSVs: []Installed{old}}},
+		{name: "installed before", contents: NamespaceContents{Policies: policies, CSVs: []Installed{old}}, want: first},
+		{name: "installed afterwards", contents: NamespaceContents{Record: nothing, Policies: policies, CSVs: []Installed{old}}, want: "etcd.v0.9.2 1"},
+		{name: "deleted", contents: NamespaceContents{Record: before, Policies: policies}, want: first},
+		{name: "installed again", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next}}, want: "etcd.v0.9.2 2"},
+		{name: "while it is upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{old, next.as("etcd.v0.9.4", "0.9.4")}},
+			want: first + ", etcd.v0.9.4 etcd.v0.9.4"},
+		{name: "upgraded", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{next.as("etcd.v0.9.4", "0.9.4")}},
+			want: "etcd.v0.9.4 etcd.v0.9.4"},
+		{name: "its package is hidden", contents: NamespaceContents{Record: before, Policies: policies, CSVs: []Installed{{CSV: old.CSV, UID: old.UID, spec: old.spec}}},
+			want: first},
+		{name: "ended by removal", contents: NamespaceContents{Record: before, Policies: forbidding}, want: " "},
+		{name: "not removed yet", contents: NamespaceContents{Record: before, Policies: forbidding, CSVs: []Installed{old}}, want: first},
+		{name: "its Subscription is left", contents: NamespaceContents{Record: before, Policies: forbidding,
+			Subscriptions: []*olm.Subscription{subscribed("etcd", "etcd.v0.9.2", "")}}, want: first},
+		{name: "ended with the policy", contents: NamespaceContents{Record: before}},
+		{name: "the policy may not be known", contents: NamespaceContents{Record: before}, unresolved: true, want: first},
+		{name: "ended with the namespace", contents: NamespaceContents{UID: "b", Record: before, Policies: policies}, want: " "},
+		{name: "a Constraint governs", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints}, want: first},
+		{name: "a Constraint governs all", contents: NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{old}}, want: first},
+		{name: "only a policy freezes contents", contents: NamespaceContents{Exists: true, Record: before, Constraints: constraints,
+			CSVs: []Installed{storedEtcd(t, otherSpec, "1")}}, want: first},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := stored(t, NewNamespace("shop", c.contents).NextRecord(c.unresolved))
+			var got []string
+			for _, o := range r.operators() {
+				one := o.CSV + " " + o.UID
+				if o.Adopted {
+					one += " adopted"
+				}
+				if got = append(got, one); o.Package != "etcd" {
+					t.Errorf("it is of package %s", o.Package)
+				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("%q is recorded, want %q", strings.Join(got, ", "), c.want)
+			}
+		})
+	}
+}
+
+// TestRecordIsBounded: a flood of operators displaces none that is recorded.
+func TestRecordIsBounded(t *testing.T) {
+	constraints := under(ruleOf("any", `bundle.package != "vault"`, "", constraint.Require))
+	contents := recorded(t, NamespaceContents{Exists: true, Constraints: constraints, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents.CSVs = nil
+	for i := range 2 * MaxRecorded {
+		flood := storedEtcd(t, etcdSpec, "1").as(fmt.Sprintf("a.v%d", i), "1.0.0")
+		flood.Package = fmt.Sprintf("a%03d", i)
+		contents.CSVs = append(contents.CSVs, flood)
+	}
+	next := recorded(t, contents)
+	if n := len(next.Record.Operators); n != MaxRecorded || NewNamespace("shop", next).Recorded("etcd.v0.9.2") == nil {
+		t.Errorf("%d are recorded, etcd %v", n, NewNamespace("shop", next).Recorded("etcd.v0.9.2"))
+	}
+	if size := len(next.Record.Encode()); size > 100<<10 {
+		t.Errorf("the record has %d bytes", size)
+	}
+}
+
+// TestE2DeletedCSV deletes the installed ClusterServiceVersion, and approves the plan that was held as an upgrade of it (threat O54).
+func TestE2DeletedCSV(t *testing.T) {
+	review := holdPermissions
+	never := policyFor("etcd", func(s *spec) { s.UpgradeApproval = "None" })
+	consent := policyFor("etcd", reviewing(review))
+	first := etcdChange(func(s *change.Set) { s.CSV, s.Version, s.From, s.FromVersion = "etcd.v0.9.4", "0.9.4", "", "" })
+	const names = "ConfigMap opgate-installed-shop of Opgate records what was installed here, until a mustnothave policy has removed it, "
+	for _, c := range []struct {
+		name   string
+		policy *OperatorPolicy
+		edit   func(*NamespaceContents)
+		plan   string
+		want   Decision
+		says   []string
+	}{
+		{name: "control: upgradeApproval None", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)"},
+			edit: func(c *NamespaceContents) { c.CSVs = []Installed{storedEtcd(t, etcdSpec, "1")} }},
+		{name: "attack: upgradeApproval None, deleted", policy: never, plan: "etcd 0.9.4", want: Hold,
+			says: []string{"the upgrade of etcd.v0.9.2 to etcd.v0.9.4", "(plan/upgrade)", names}},
+		{name: "attack: deleted, and a status that says that it is upgraded", policy: never, plan: "etcd 0.9.4", want: Hold, says: []string{"(plan/upgrade)", names},
+			edit: func(c *NamespaceContents) {
+				c.Subscriptions = []*olm.Subscription{subscribed("etcd", "etcd.v0.9.4", "etcd.v0.9.4")}
+			}},
+		{name: "the same version is installed again", policy: never, plan: "etcd 0.9.2", want: Allow},
+		{name: "the record has ended", policy: never, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
+		{name: "attack: consent, deleted", policy: consent, plan: "etcd 0.9.4", want: Hold,
+			says: []string{"(plan/consent)", "in place of etcd.v0.9.2, which was deleted, it brings permissions", names}},
+		{name: "control: consent, a first installation", policy: consent, plan: "etcd 0.9.4", want: Allow, edit: func(c *NamespaceContents) { c.Record = nil }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{c.policy}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+			contents.CSVs, contents.Changes = nil, reading(nil, first)
+			contents.Plans = []*olm.InstallPlan{pendingPlan(c.plan)}
+			if c.edit != nil {
+				c.edit(&contents)
+			}
+			contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+			if c.edit != nil {
+				c.edit(&contents)
+			}
+			ns := NewNamespace("shop", contents)
+			v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: ns})
+			if v.Decision != c.want {
+				t.Fatalf("%s: %s, want %s", v.Decision, v.Refusal(), c.want)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(v.Refusal(), says) {
+					t.Errorf("%s does not say %q", v.Refusal(), says)
+				}
+			}
+		})
+	}
+}
+
+// TestC2ContentsAreThoseRecorded: what is installed is a baseline only while it is what the record has.
+func TestC2ContentsAreThoseRecorded(t *testing.T) {
+	contents := recorded(t, NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")}})
+	contents.Plans = []*olm.InstallPlan{pendingPlan("etcd 0.9.4")}
+	contents.Changes = reading(nil, &change.Set{CSV: "etcd.v0.9.4", Package: "etcd", Version: "0.9.4", From: "etcd.v0.9.2", FromVersion: "0.9.2"})
+	for spec, want := range map[string]Decision{etcdSpec: Allow, otherSpec: Hold} {
+		contents.CSVs = []Installed{storedEtcd(t, spec, "1")}
+		v := JudgePlan(PlanInput{Plan: contents.Plans[0], Namespace: NewNamespace("shop", contents)})
+		if v.Decision != want || want != Allow && !strings.Contains(v.Refusal(), "what is installed has not the contents that are recorded of etcd.v0.9.2") {
+			t.Errorf("%s: %s, want %s", v.Decision, v.Refusal(), want)
+		}
+	}
+}
+
+// groupIn returns an OperatorGroup as it is stored.
+func groupIn(t *testing.T, spec string) *olm.OperatorGroup {
+	t.Helper()
+	g, err := olm.DecodeOperatorGroup([]byte(`{"metadata":{"name":"shop","namespace":"shop"},"spec":` + spec + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// groupAttack deletes an OperatorGroup together with the evidence of it, and creates it again.
+type groupAttack struct {
+	name       string
+	was, again string
+	// unrecorded is set where the leader has not recorded anything.
+	unrecorded bool
+	want       Decision
+	says       string
+}
+
+func (a *groupAttack) run(t *testing.T) {
+	contents := NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", nil)}, CSVs: []Installed{storedEtcd(t, etcdSpec, "1")},
+		Groups: []*olm.OperatorGroup{groupIn(t, a.was)}}
+	if !a.unrecorded {
+		contents = recorded(t, contents)
+	}
+	contents.CSVs, contents.Groups = nil, nil
+	contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
+	in := OperatorGroupInput{New: inReview[olm.WrittenOperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents), User: "tenant"}
+	v := JudgeOperatorGroup(in)
+	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
+		t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), a.want, a.says)
+	}
+	if a.want == Deny && !strings.Contains(v.Refusal(), "ConfigMap opgate-installed-shop of Opgate records") {
+		t.Errorf("%s does not name the record", v.Refusal())
+	}
+}
+
+// TestP2GroupWithoutAccount deletes the plans that name the account before the OperatorGroup (threat O55).
+func TestP2GroupWithoutAccount(t *testing.T) {
+	const was = `{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`
+	for _, a := range []groupAttack{
+		{name: "attack: without the account", was: was, again: `{"targetNamespaces":["shop"]}`, want: Deny, says: "allowed is installer, as which OLM installs here"},
+		{name: "attack: with another account", was: was, again: `{"targetNamespaces":["shop"],"serviceAccountName":"strong"}`, want: Deny, says: "(operatorgroup/service-account)"},
+		{name: "control: as it was", was: was, again: was},
+		{name: "control: it had none", was: `{"targetNamespaces":["shop"]}`, again: was},
+		{name: "before the record is written", was: was, again: `{"targetNamespaces":["shop"]}`, unrecorded: true},
+	} {
+		t.Run(a.name, a.run)
+	}
+}
+
+// TestE5GroupForAll deletes the ClusterServiceVersion before the OperatorGroup (threat O55).
+func TestE5GroupForAll(t *testing.T) {
+	const was, selecting = `{"targetNamespaces":["shop"]}`, `{"selector":{"matchLabels":{"team":"a"}}}`
+	for _, a := range []groupAttack{
+		{name: "attack: for all namespaces", was: was, again: `{}`, want: Deny, says: "an OperatorGroup for all namespaces is not allowed"},
+		{name: "attack: for another namespace", was: was, again: `{"targetNamespaces":["shop","bank"]}`, want: Deny, says: "target namespace bank is not allowed"},
+		{name: "attack: by other labels", was: selecting, again: `{"selector":{"matchLabels":{"team":"b"}}}`, want: Deny, says: "allowed is what the last one was for"},
+		{name: "control: as it was", was: selecting, again: selecting},
+		{name: "control: it was for all", was: `{}`, again: `{}`},
+		{name: "attack: one that is too large to be kept", was: `{"targetNamespaces":["shop"` + strings.Repeat(`,"bank"`, 2000) + `]}`, again: `{}`, want: Deny,
+			says: "an OperatorGroup for all namespaces is not allowed"},
+	} {
+		t.Run(a.name, a.run)
+	}
+}
+
+// TestK1SelfMadeProperty: a ClusterServiceVersion that bypasses OLM certifies itself (threat O56).
+func TestK1SelfMadeProperty(t *testing.T) {
+	const mark = `{"type":"certified","value":true}`
+	withProperties := func(more ...string) *olm.CSV {
+		csv := written(t, etcdSpec)
+		all := append([]string{`{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.2"}}`}, more...)
+		csv.Metadata.Annotations.Properties = `{"properties":[` + strings.Join(all, ",") + `]}`
+		return csv
+	}
+	forbidding := ruleOf("beta", `!properties.exists(p, p.type == "beta")`, "", constraint.Require)
+	warning := ruleOf("warned", `properties.exists(p, p.type == "certified")`, "", constraint.Warn)
+	listed := ruleOf("listed", `properties.exists(p, p.type == "olm.package")`, "", constraint.Require)
+	for _, c := range []struct {
+		name       string
+		constraint *constraint.Definition
+		old, new   *olm.CSV
+		byOLM      bool
+		want       Decision
+		says       string
+	}{
+		{name: "control: without the property", constraint: certified, new: withProperties(), want: Deny, says: "only certified operators"},
+		{name: "attack: with it", constraint: certified, new: withProperties(mark), want: Hold, says: selfCertified},
+		{name: "attack: it is added later", constraint: certified, old: withProperties(), new: withProperties(mark), want: Hold, says: "(csv/constraint)"},
+		{name: "OLM writes it", constraint: certified, new: withProperties(mark), byOLM: true, want: Allow},
+		{name: "a write that leaves properties as they are", constraint: certified, old: withProperties(mark), new: withProperties(mark), want: Allow},
+		{name: "what is forbidden counts", constraint: forbidding, new: withProperties(`{"type":"beta","value":1}`), want: Deny, says: "(csv/constraint)"},
+		{name: "what is not stated is not forbidden", constraint: forbidding, new: withProperties(mark), want: Allow},
+		{name: "what it is counts", constraint: listed, new: withProperties(mark), want: Allow},
+		{name: "a Constraint that warns", constraint: warning, new: withProperties(mark), want: Allow},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.old != nil {
+				c.new.Spec = written(t, otherSpec).Spec // else nothing changes
+			}
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Constraints: under(c.constraint)})
+			v := JudgeCSV(CSVInput{Old: c.old, New: c.new, Namespace: ns, ByOLM: c.byOLM, User: "tenant"})
+			if v.Decision != c.want || !strings.Contains(v.Refusal(), c.says) {
+				t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), c.want, c.says)
+			}
+		})
+	}
+}
