@@ -152,12 +152,12 @@ func (m *manifests) partial(missing *gap) {
 // contents returns what is compared.
 func (m *manifests) contents() *change.Contents {
 	if m == nil {
-		return change.ReadContents("", nil)
+		return change.ReadContents("", "", nil)
 	}
 	if m.fault != "" {
 		return &change.Contents{CSV: m.name, Fault: m.fault}
 	}
-	c := change.ReadContents(m.name, m.objects)
+	c := change.ReadContents(m.name, "", m.objects)
 	c.Resolve(m.properties, "")
 	return c
 }
