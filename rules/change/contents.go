@@ -28,10 +28,10 @@ type Contents struct {
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
 
-	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and annotations those of the object.
-	spec        v1alpha1.ClusterServiceVersionSpec
-	rawSpec     json.RawMessage
-	annotations map[string]string
+	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and labels and annotations those of the object.
+	spec                v1alpha1.ClusterServiceVersionSpec
+	rawSpec             json.RawMessage
+	labels, annotations map[string]string
 	// namespace is the one that the bundle is installed in; empty if that is not known.
 	namespace string
 	// catalog is set by Resolve: then rawSpec is not what OLM writes.
@@ -211,6 +211,7 @@ func (c *Contents) readCSV(o *object) error {
 	var csv struct {
 		Metadata struct {
 			Name        string            `json:"name"`
+			Labels      map[string]string `json:"labels"`
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec json.RawMessage `json:"spec"`
@@ -224,7 +225,7 @@ func (c *Contents) readCSV(o *object) error {
 	if err := json.Unmarshal(csv.Spec, &c.spec); err != nil {
 		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
 	}
-	c.annotations = csv.Metadata.Annotations
+	c.labels, c.annotations = csv.Metadata.Labels, csv.Metadata.Annotations
 	c.rawSpec, c.Version = csv.Spec, c.spec.Version.String()
 	if err := c.setProperties(c.annotations[olm.PropertiesAnnotation]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)

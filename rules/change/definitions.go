@@ -141,8 +141,7 @@ func (s *Set) addDefinition(d *definition) {
 
 // converter returns what converts objects, if it is not a webhook of the ClusterServiceVersion.
 func (d *definition) converter() string {
-	config := &d.Spec.Conversion.Webhook.ClientConfig
-	return target(config.Service, config.URL)
+	return target(&d.Spec.Conversion.Webhook.ClientConfig)
 }
 
 // definitionComparison compares one CustomResourceDefinition with what is stored.
@@ -159,6 +158,7 @@ func (c *definitionComparison) broken(format string, args ...any) {
 func (c *definitionComparison) compare() error {
 	for _, change := range []struct{ what, from, to string }{
 		{"scope", c.from.Spec.Scope, c.to.Spec.Scope},
+		{"group", c.from.Spec.Group, c.to.Spec.Group},
 		{"kind", c.from.Spec.Names.Kind, c.to.Spec.Names.Kind},
 		{"plural", c.from.Spec.Names.Plural, c.to.Spec.Names.Plural},
 		{"conversion", c.from.Spec.Conversion.Strategy, c.to.Spec.Conversion.Strategy},

@@ -83,7 +83,7 @@ func (c *Contents) readRights() (*rights, error) {
 		r.granted = append(r.granted, p.ServiceAccountName)
 	}
 	for i := range c.pods {
-		r.runsAs = append(r.runsAs, accountOf(&c.pods[i].Spec))
+		r.runsAs = append(r.runsAs, accountsOf(&c.pods[i].Spec)...)
 	}
 	r.granted, r.runsAs = sorted(r.granted), sorted(r.runsAs)
 	derived := c.derivedRules()

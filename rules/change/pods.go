@@ -1,7 +1,6 @@
 package change
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -65,9 +64,13 @@ func (c *Contents) setPods() error {
 	return nil
 }
 
-// accountOf returns the ServiceAccount that a pod runs as.
-func accountOf(pod *corev1.PodSpec) string {
-	return cmp.Or(pod.ServiceAccountName, pod.DeprecatedServiceAccount, "default")
+// accountsOf returns the ServiceAccount that a pod runs as, and what the deprecated field names.
+func accountsOf(pod *corev1.PodSpec) []string {
+	accounts := slices.DeleteFunc([]string{pod.ServiceAccountName, pod.DeprecatedServiceAccount}, func(name string) bool { return name == "" })
+	if len(accounts) == 0 {
+		return []string{"default"}
+	}
+	return accounts
 }
 
 // comparePods adds the settings that no installed pod has: which of the pods has them does not matter.
@@ -121,7 +124,7 @@ func (c *Contents) podSettings() (settings, fields, error) {
 		}
 	}
 	if len(c.pods) > 0 {
-		f.addAnnotations(c.annotations)
+		f.readMap(annotationPath, c.annotations)
 	}
 	deployments := c.spec.InstallStrategy.StrategySpec.DeploymentSpecs
 	for i := range deployments {
@@ -141,13 +144,14 @@ func (c *Contents) podSettings() (settings, fields, error) {
 	return s, f, nil
 }
 
-// addAnnotations adds the annotations of a ClusterServiceVersion, which OLM copies to its pods: they address webhooks that admit pods.
-func (f fields) addAnnotations(annotations map[string]string) {
-	object := make(map[string]any, len(annotations))
-	for key, value := range annotations {
+// readMap reads labels or annotations. Annotations of a ClusterServiceVersion are those of its pods, to which OLM copies them: they address
+// webhooks that admit pods.
+func (f fields) readMap(path string, values map[string]string) {
+	object := make(map[string]any, len(values))
+	for key, value := range values {
 		object[key] = value
 	}
-	f.read("pod.metadata.annotations", object)
+	f.read(path, object)
 }
 
 func (s settings) addPod(pod *corev1.PodSpec) {
@@ -155,12 +159,14 @@ func (s settings) addPod(pod *corev1.PodSpec) {
 	s.set(pod.HostPID, Risky, "hostPID")
 	s.set(pod.HostIPC, Risky, "hostIPC")
 	s.set(pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken, Notable, "automountServiceAccountToken is not false")
+	s.set(pod.HostUsers == nil || *pod.HostUsers, Notable, "hostUsers is not false")
 	s.addVolumes(pod)
 	shared := pod.SecurityContext
 	if shared == nil {
 		shared = &corev1.PodSecurityContext{}
 	}
 	s.set(unconfined(shared.SeccompProfile), Risky, "seccompProfile Unconfined")
+	s.addUser(shared.RunAsUser)
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
 			s.addContainer(&list[i], shared)
@@ -259,6 +265,8 @@ func (s settings) addContainer(c *corev1.Container, shared *corev1.PodSecurityCo
 	s.set(own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation, Notable, "allowPrivilegeEscalation is not false")
 	s.set(own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem, Notable, "readOnlyRootFilesystem is not true")
 	s.set(unconfined(own.SeccompProfile), Risky, "seccompProfile Unconfined")
+	s.set(own.SeccompProfile == nil && shared.SeccompProfile == nil, Notable, "seccompProfile is not set")
+	s.set(own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL"), Notable, "capabilities ALL are not dropped")
 	s.set(own.ProcMount != nil && *own.ProcMount == corev1.UnmaskedProcMount, Risky, "procMount Unmasked")
 	if own.Capabilities != nil {
 		for _, added := range own.Capabilities.Add {
@@ -275,10 +283,14 @@ func (s settings) addContainer(c *corev1.Container, shared *corev1.PodSecurityCo
 	if nonRoot == nil {
 		nonRoot = shared.RunAsNonRoot
 	}
+	s.addUser(user)
+	s.set((nonRoot == nil || !*nonRoot) && (user == nil || *user == 0), Notable, "runAsNonRoot is not true")
+}
+
+func (s settings) addUser(user *int64) {
 	if user != nil {
 		s.set(true, Notable, fmt.Sprintf("runAsUser %d", *user))
 	}
-	s.set((nonRoot == nil || !*nonRoot) && (user == nil || *user == 0), Notable, "runAsNonRoot is not true")
 }
 
 func unconfined(p *corev1.SeccompProfile) bool {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/opgate/opgate/internal/text"
@@ -20,12 +21,14 @@ var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmi
 // classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than before. Kinds that the
 // table does not name are Scope. What other functions compare of an object is in judged.
 var classes = map[string]struct{ added, changed Class }{
-	"/Secret":                                {Permissions, Permissions},
-	"/ServiceAccount":                        {Permissions, Permissions},
-	rbacv1.GroupName + "/ClusterRole":        {Scope, Permissions},
-	rbacv1.GroupName + "/ClusterRoleBinding": {Scope, Permissions},
-	rbacv1.GroupName + "/Role":               {Scope, Permissions},
-	rbacv1.GroupName + "/RoleBinding":        {Scope, Permissions},
+	"/Secret":         {Permissions, Permissions},
+	"/ServiceAccount": {Permissions, Permissions},
+	admissionv1.GroupName + "/MutatingWebhookConfiguration":   {Webhooks, Webhooks},
+	admissionv1.GroupName + "/ValidatingWebhookConfiguration": {Webhooks, Webhooks},
+	rbacv1.GroupName + "/ClusterRole":                         {Scope, Permissions},
+	rbacv1.GroupName + "/ClusterRoleBinding":                  {Scope, Permissions},
+	rbacv1.GroupName + "/Role":                                {Scope, Permissions},
+	rbacv1.GroupName + "/RoleBinding":                         {Scope, Permissions},
 }
 
 // compareScope adds the objects that a bundle brings, and what it changes of them, and where the operator may be installed.
@@ -97,6 +100,14 @@ func (s *Set) compareSpec(from, to *Contents) error {
 	for _, path := range after.changed(before) {
 		s.add(Scope, Notable, "%s", after.describe(path, before))
 	}
+	was, is := fields{}, fields{}
+	was.readMap(labelPath, from.labels)
+	is.readMap(labelPath, to.labels)
+	for _, path := range sortedKeys(is) { // OLM adds labels to what is installed
+		if added, _ := difference(is[path], was[path]); len(added) > 0 {
+			s.add(Scope, Notable, "%s", is.describe(path, was))
+		}
+	}
 	return nil
 }
 
@@ -120,14 +131,13 @@ func (c *Contents) installModes() []string {
 	return sorted(modes)
 }
 
-// otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions, webhooks and the RBAC objects that OLM
-// derives.
+// otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions and the RBAC objects that OLM derives.
 func (c *Contents) otherObjects() (map[string]*otherObject, error) {
 	derived := c.derivedRules()
 	found := map[string]*otherObject{}
 	for i := range c.objects {
 		o := &c.objects[i]
-		if o.isDefinition() || o.isWebhookConfiguration() || derived.has(o) {
+		if o.isDefinition() || derived.has(o) {
 			continue
 		}
 		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskOfKind(o.Kind), restricts: o.Kind == "NetworkPolicy", fields: fields{}}

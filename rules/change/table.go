@@ -1,6 +1,9 @@
 package change
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
 
 // The tables name fields by path. The elements of a list have the path of the list with []; a path that ends
 // with / stands for the labels and annotations of that domain. Paths begin with
@@ -18,6 +21,12 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 // volumePath is that of volumes, whose sources are compared as a whole.
 const volumePath = "pod.spec.volumes[]"
+
+// The paths of the labels and annotations of a ClusterServiceVersion.
+const (
+	labelPath      = "metadata.labels"
+	annotationPath = "pod.metadata.annotations"
+)
 
 // aliases are the fields of pods that are compared as one.
 var aliases = map[string]string{
@@ -43,6 +52,7 @@ const (
 	inPod      = "moves or names what is inside of a pod"
 	running    = "says when and how often the pod runs, not what it can reach"
 	served     = "concerns the clients of the operator's own kinds, and the comparison of schemas covers what they may lose"
+	oneValue   = "has one value that the API server accepts"
 	ownService = "is served by the operator's own pods, whose Deployments are compared"
 )
 
@@ -81,6 +91,7 @@ var harmless = map[string]string{
 	"pod.metadata.annotations.olm.operatorNamespace":                 "is set by OLM",
 	"pod.metadata.annotations.olm.targetNamespaces":                  "is set by OLM",
 	"pod.metadata.annotations.kubectl.kubernetes.io/":                "is read by kubectl alone",
+	"metadata.labels.operatorframework.io/":                          describes,
 	"pod.metadata.labels.app.kubernetes.io/":                         describes,
 	"metadata.labels.app.kubernetes.io/":                             describes,
 	"pod.metadata.creationTimestamp":                                 "is set by the API server",
@@ -158,6 +169,19 @@ var harmless = map[string]string{
 	"pod.spec.volumes[].configMap.items":                             "is a part of a ConfigMap that is compared by name",
 	"pod.spec.volumes[].configMap.optional":                          running,
 
+	"pod.spec.volumes[].configMap.defaultUser":                                     inPod,
+	"pod.spec.volumes[].secret.defaultUser":                                        inPod,
+	"pod.spec.volumes[].projected.defaultMode":                                     inPod,
+	"pod.spec.volumes[].projected.defaultUser":                                     inPod,
+	"pod.spec.volumes[].projected.sources[].configMap.items":                       "is a part of a ConfigMap that is compared by name",
+	"pod.spec.volumes[].projected.sources[].configMap.optional":                    running,
+	"pod.spec.volumes[].projected.sources[].downwardAPI":                           inPod,
+	"pod.spec.volumes[].projected.sources[].secret.items":                          "is a part of a Secret that is compared by name",
+	"pod.spec.volumes[].projected.sources[].secret.optional":                       running,
+	"pod.spec.volumes[].projected.sources[].serviceAccountToken.expirationSeconds": "is renewed by the node for as long as the pod runs",
+	"pod.spec.volumes[].projected.sources[].serviceAccountToken.path":              inPod,
+	"pod.spec.volumes[].projected.sources[].serviceAccountToken.user":              inPod,
+
 	// Webhooks and definitions.
 	"webhook.admissionReviewVersions": "is the format of the review",
 	"webhook.containerPort":           ownService,
@@ -182,6 +206,8 @@ var harmless = map[string]string{
 	"crd.spec.versions[].subresources.scale":               served,
 
 	// Other objects.
+	rbacv1.GroupName + "/ClusterRoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName + "/ClusterRoleBinding.subjects[].apiGroup": oneValue,
+	rbacv1.GroupName + "/RoleBinding.roleRef.apiGroup": oneValue, rbacv1.GroupName + "/RoleBinding.subjects[].apiGroup": oneValue,
 	"/ConfigMap.data":                             inImage,
 	"/ConfigMap.binaryData":                       inImage,
 	"monitoring.coreos.com/PrometheusRule.spec":   "is what alerts are about",
@@ -224,13 +250,15 @@ var judged = map[string]string{
 	"crd.spec.versions[].served":              "compareDefinitions",
 	"crd.spec.versions[].subresources.status": "compareVersion",
 
-	rbacv1.GroupName + "/ClusterRole.aggregationRule": "readRights",
-	rbacv1.GroupName + "/ClusterRole.rules":           "readRights",
-	rbacv1.GroupName + "/ClusterRoleBinding.roleRef":  "readRights",
-	rbacv1.GroupName + "/ClusterRoleBinding.subjects": "readRights",
-	rbacv1.GroupName + "/Role.rules":                  "readRights",
-	rbacv1.GroupName + "/RoleBinding.roleRef":         "readRights",
-	rbacv1.GroupName + "/RoleBinding.subjects":        "readRights",
+	admissionv1.GroupName + "/MutatingWebhookConfiguration.webhooks":   "compareWebhooks",
+	admissionv1.GroupName + "/ValidatingWebhookConfiguration.webhooks": "compareWebhooks",
+	rbacv1.GroupName + "/ClusterRole.aggregationRule":                  "readRights",
+	rbacv1.GroupName + "/ClusterRole.rules":                            "readRights",
+	rbacv1.GroupName + "/ClusterRoleBinding.roleRef":                   "readRights",
+	rbacv1.GroupName + "/ClusterRoleBinding.subjects":                  "readRights",
+	rbacv1.GroupName + "/Role.rules":                                   "readRights",
+	rbacv1.GroupName + "/RoleBinding.roleRef":                          "readRights",
+	rbacv1.GroupName + "/RoleBinding.subjects":                         "readRights",
 
 	"/Pod.spec":                                    "pods",
 	"/PodTemplate.template":                        "pods",
@@ -247,8 +275,8 @@ var judged = map[string]string{
 	"pod.spec.hostIPC":                             "addPod",
 	"pod.spec.hostNetwork":                         "addPod",
 	"pod.spec.hostPID":                             "addPod",
-	"pod.spec.serviceAccount":                      "accountOf",
-	"pod.spec.serviceAccountName":                  "accountOf",
+	"pod.spec.serviceAccount":                      "accountsOf",
+	"pod.spec.serviceAccountName":                  "accountsOf",
 
 	"pod.spec.containers[].env[].valueFrom.configMapKeyRef":          "addReferences",
 	"pod.spec.containers[].env[].valueFrom.secretKeyRef":             "addReferences",

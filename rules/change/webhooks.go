@@ -34,14 +34,15 @@ func (h *header) isWebhookConfiguration() bool {
 }
 
 // target returns what a webhook calls, other than the operator's own pods; empty if it calls these.
-func target(service *admissionv1.ServiceReference, url *string) string {
-	switch {
-	case url != nil && *url != "":
-		return text.Quote(*url)
-	case service != nil && service.Name != "":
-		return "Service " + text.Name(service.Namespace+"/"+service.Name) + shownTarget(service)
+func target(config *admissionv1.WebhookClientConfig) string {
+	var targets []string
+	if config.URL != nil && *config.URL != "" {
+		targets = append(targets, text.Quote(*config.URL))
 	}
-	return ""
+	if service := config.Service; service != nil {
+		targets = append(targets, "Service "+text.Name(service.Namespace+"/"+service.Name)+shownTarget(service))
+	}
+	return strings.Join(targets, ", ")
 }
 
 // shownTarget returns the path and the port of a Service, if they are not the defaults.
@@ -180,7 +181,7 @@ func (s *Set) compareWebhook(name string, was, is *webhook) {
 
 // compareTarget adds what a webhook calls, if it called something else.
 func (s *Set) compareTarget(name string, was, is *webhook) {
-	before, after := target(was.ClientConfig.Service, was.ClientConfig.URL), target(is.ClientConfig.Service, is.ClientConfig.URL)
+	before, after := target(&was.ClientConfig), target(&is.ClientConfig)
 	if after != "" && after != before {
 		s.add(Webhooks, Risky, "%s calls %s", name, after)
 	}
