@@ -27,6 +27,8 @@ type Contents struct {
 	Package, Version string
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
+	// Missing is why only the ClusterServiceVersion and the definitions are known of what is installed; empty if all of it is.
+	Missing string
 
 	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and labels and annotations those of the object.
 	spec                v1alpha1.ClusterServiceVersionSpec

@@ -41,8 +41,13 @@ func compareScope(s *Set, from, to *Contents) error {
 	if err != nil {
 		return err
 	}
+	others := false
 	for _, name := range sortedKeys(after) {
 		s.compareObject(name, before[name], after[name])
+		others = others || after[name].fields != nil
+	}
+	if others && from.Missing != "" {
+		s.note("what %s brought besides its ClusterServiceVersion is not known, so that all such objects count as new: %s", text.Name(s.From), from.Missing)
 	}
 	for _, name := range sortedKeys(before) {
 		if after[name] == nil && before[name].restricts {

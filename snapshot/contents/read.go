@@ -129,11 +129,9 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 		case err != nil:
 			return nil, err
 		default:
-			set = change.Compare(change.ReadContents(replaces.From, r.namespace, installed), contents)
-		}
-		if missing != "" && set.Fault == "" {
-			set.Notes = append(set.Notes, fmt.Sprintf("what %s brought besides its ClusterServiceVersion is not known, so that all of it counts as new: %s",
-				text.Name(replaces.From), missing))
+			from := change.ReadContents(replaces.From, r.namespace, installed)
+			from.Missing = missing
+			set = change.Compare(from, contents)
 		}
 	}
 	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
