@@ -113,7 +113,7 @@ func TestC1ForeignAccount(t *testing.T) {
 	}
 }
 
-// TestC3RunsAs runs the pods as another account, whose rights nobody compares (threat O50).
+// TestC3RunsAs runs the pods as another account, whose rights are not compared (threat O50).
 func TestC3RunsAs(t *testing.T) {
 	account := func(metadata, fields string) json.RawMessage {
 		return json.RawMessage(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"etcd"` + metadata + `}` + fields + `}`)
