@@ -16,7 +16,7 @@ import (
 
 // What property olm.csv.metadata does not have of a bundle, and what else is not there without it.
 var (
-	withoutManifests = []part{"permissions", "webhooks", "CustomResourceDefinitions", "pods", "cluster-scoped objects"}
+	withoutManifests = []part{"permissions", "webhooks", "CustomResourceDefinitions", "pods", "other objects"}
 	withoutMetadata  = append(withoutManifests[:len(withoutManifests):len(withoutManifests)], "install modes", "minKubeVersion", "required APIs")
 )
 
