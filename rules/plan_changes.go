@@ -84,7 +84,8 @@ func (n *Namespace) replacementBy(c *planCSV) Replacement {
 	return r
 }
 
-// planThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged (threat O49): then none is.
+// planThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged
+// (threat O49): then none is.
 func (n *Namespace) planThatInstalled(csv string) string {
 	found := ""
 	for _, plan := range n.plans {

@@ -27,10 +27,12 @@ type Contents struct {
 	Package, Version string
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
-	// Missing is why only the ClusterServiceVersion and the definitions are known of what is installed; empty if all of it is.
+	// Missing is why only the ClusterServiceVersion and the definitions are known of what is installed; empty if all of
+	// it is.
 	Missing string
 
-	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and labels and annotations those of the object.
+	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and labels and annotations those of the
+	// object.
 	spec                v1alpha1.ClusterServiceVersionSpec
 	rawSpec             json.RawMessage
 	labels, annotations map[string]string
@@ -84,11 +86,11 @@ func (h *header) is(group, kind string) bool { return h.Kind == kind && h.group(
 func (h *header) String() string { return text.Name(h.Kind) + " " + text.Name(h.Metadata.Name) }
 
 // ReadContents reads the objects that one bundle writes, as JSON; Unpack converts YAML. It is total: what cannot be read is in Fault. csv is
-// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first installation. namespace is
-// the one that it is installed in; "" if that is not known.
+// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first
+// installation. namespace is the one that it is installed in; "" if that is not known.
 //
-// Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. The Subscriptions, ServiceAccounts and RBAC objects that
-// OLM derives are ignored: they occur only in steps.
+// Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. The Subscriptions,
+// ServiceAccounts and RBAC objects that OLM derives are ignored: they occur only in steps.
 func ReadContents(csv, namespace string, manifests []json.RawMessage) *Contents {
 	c := &Contents{CSV: csv, namespace: namespace}
 	if err := c.read(manifests); err != nil {
@@ -145,7 +147,8 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 	return c.setPods()
 }
 
-// checkCase reports an object whose keys have other cases than the API has, since OLM decodes some kinds without regard to it.
+// checkCase reports an object whose keys have other cases than the API has, since OLM decodes some kinds without
+// regard to it.
 func (o *object) checkCase() error {
 	var loose header
 	if err := json.Unmarshal(o.raw, &loose); err != nil {
@@ -157,8 +160,8 @@ func (o *object) checkCase() error {
 	return nil
 }
 
-// derivedSubscription reports whether an object is a Subscription as OLM derives it for a dependency (NewSubscriptionStepResource of
-// operator-lifecycle-manager). A bundle that brings one itself requires no more by it.
+// derivedSubscription reports whether an object is a Subscription as OLM derives it for a dependency
+// (NewSubscriptionStepResource of operator-lifecycle-manager). A bundle that brings one itself requires no more by it.
 func (o *object) derivedSubscription() bool {
 	if !o.is(olm.Group, olm.KindSubscription) {
 		return false

@@ -9,11 +9,12 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// fields are the fields of objects by path, with the set of values that each has. The elements of a list have the path of the list with [].
+// fields are the fields of objects by path, with the set of values that each has. The elements of a list have the
+// path of the list with [].
 type fields map[string]map[string]bool
 
-// read adds the fields at and below a value, except for those that are harmless or judged elsewhere. An element of a list is one value, so
-// that its fields stay together, unless the list is entered.
+// read adds the fields at and below a value, except for those that are harmless or judged elsewhere. An element of a
+// list is one value, so that its fields stay together, unless the list is entered.
 func (f fields) read(path string, value any) {
 	if skipped(path) || value == nil {
 		return

@@ -14,8 +14,9 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// holder is who has rights, and where. Without a subject it is the operator itself: its ServiceAccounts. role is set if it is whoever is
-// bound to a role of the bundle, by a binding of the bundle or by another one: OLM overwrites an existing role of the name.
+// holder is who has rights, and where. Without a subject it is the operator itself: its ServiceAccounts. role is set
+// if it is whoever is bound to a role of the bundle, by a binding of the bundle or by another one: OLM overwrites an
+// existing role of the name.
 type holder struct {
 	wide    bool
 	subject string
@@ -44,10 +45,11 @@ func (h holder) clusterWide() holder {
 type rights struct {
 	// rules are those of the ClusterServiceVersion, and of the roles in the bundle that are bound in the bundle.
 	rules map[holder][]rbacv1.PolicyRule
-	// roles are the roles outside the bundle that are bound in it, whose rules are not known, and those that a role of it aggregates.
+	// roles are the roles outside the bundle that are bound in it, whose rules are not known, and those that a role of
+	// it aggregates.
 	roles map[holder][]string
-	// runsAs are the ServiceAccounts of its pods, granted those that the ClusterServiceVersion grants rights to, and tokens what it reads
-	// of the tokens of ServiceAccounts, as texts.
+	// runsAs are the ServiceAccounts of its pods, granted those that the ClusterServiceVersion grants rights to, and
+	// tokens what it reads of the tokens of ServiceAccounts, as texts.
 	runsAs, granted, tokens []string
 }
 
@@ -171,8 +173,9 @@ func (r *rights) addBinding(c *Contents, o *object, objects map[string]*rbacObje
 	}
 }
 
-// subjects returns the subjects of a binding, with "" for the operator's own ServiceAccounts: those that its pods run as, or that the
-// ClusterServiceVersion grants rights to, in the namespace that it is installed in. Without a namespace it is not known which that is.
+// subjects returns the subjects of a binding, with "" for the operator's own ServiceAccounts: those that its pods run
+// as, or that the ClusterServiceVersion grants rights to, in the namespace that it is installed in. Without a
+// namespace it is not known which that is.
 func (r *rights) subjects(namespace string, list []rbacv1.Subject) []string {
 	names := make([]string, 0, len(list))
 	for _, s := range list {
@@ -230,8 +233,8 @@ func (r *rights) covering(h holder) []rbacv1.PolicyRule {
 	return slices.Concat(r.rules[h.clusterWide()], r.rules[h])
 }
 
-// comparePermissions adds the rights of `to` that `from` does not cover. What it has added once it does not repeat for whoever is bound to
-// the role that has the rule.
+// comparePermissions adds the rights of `to` that `from` does not cover. What it has added once it does not repeat
+// for whoever is bound to the role that has the rule.
 func (s *Set) comparePermissions(from, to *rights) {
 	s.compareAccounts(from, to)
 	var shown []rbacv1.PolicyRule
@@ -266,8 +269,9 @@ func (s *Set) comparePermissions(from, to *rights) {
 	}
 }
 
-// compareAccounts adds the ServiceAccounts that pods run as, get rights, or leave tokens of, unlike before. The rights of an account that
-// others have made are not known, so that a new one is a difference whatever rights the bundle grants it.
+// compareAccounts adds the ServiceAccounts that pods run as, get rights, or leave tokens of, unlike before. The
+// rights of an account that others have made are not known, so that a new one is a difference whatever rights the
+// bundle grants it.
 func (s *Set) compareAccounts(from, to *rights) {
 	before := func(accounts []string) string {
 		if len(accounts) == 0 {

@@ -144,8 +144,8 @@ func (c *Contents) podSettings() (settings, fields, error) {
 	return s, f, nil
 }
 
-// readMap reads labels or annotations. Annotations of a ClusterServiceVersion are those of its pods, to which OLM copies them: they address
-// webhooks that admit pods.
+// readMap reads labels or annotations. Annotations of a ClusterServiceVersion are those of its pods, to which OLM
+// copies them: they address webhooks that admit pods.
 func (f fields) readMap(path string, values map[string]string) {
 	object := make(map[string]any, len(values))
 	for key, value := range values {

@@ -18,8 +18,8 @@ import (
 var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace", "SecurityContextConstraints",
 	"CatalogSource", "OperatorGroup", "Subscription"}
 
-// classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than before. Kinds that the
-// table does not name are Scope. What other functions compare of an object is in judged.
+// classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than
+// before. Kinds that the table does not name are Scope. What other functions compare of an object is in judged.
 var classes = map[string]struct{ added, changed Class }{
 	"/Secret":         {Permissions, Permissions},
 	"/ServiceAccount": {Permissions, Permissions},
@@ -31,7 +31,8 @@ var classes = map[string]struct{ added, changed Class }{
 	rbacv1.GroupName + "/RoleBinding":                         {Scope, Permissions},
 }
 
-// compareScope adds the objects that a bundle brings, and what it changes of them, and where the operator may be installed.
+// compareScope adds the objects that a bundle brings, and what it changes of them, and where the operator may be
+// installed.
 func compareScope(s *Set, from, to *Contents) error {
 	before, err := from.otherObjects()
 	if err != nil {
@@ -136,7 +137,8 @@ func (c *Contents) installModes() []string {
 	return sorted(modes)
 }
 
-// otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions and the RBAC objects that OLM derives.
+// otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions and the RBAC
+// objects that OLM derives.
 func (c *Contents) otherObjects() (map[string]*otherObject, error) {
 	derived := c.derivedRules()
 	found := map[string]*otherObject{}

@@ -16,8 +16,8 @@ import (
 //   - metadata: that of every other object
 //   - group/Kind: every other object
 //
-// A field that no table names counts as a change, whatever it means: of pods and Deployments as PodSecurity, of webhooks as Webhooks, of
-// definitions as BreakingCRDs, of objects as classOf says.
+// A field that no table names counts as a change, whatever it means: of pods and Deployments as PodSecurity, of
+// webhooks as Webhooks, of definitions as BreakingCRDs, of objects as classOf says.
 
 // volumePath is that of volumes, whose sources are compared as a whole.
 const volumePath = "pod.spec.volumes[]"
@@ -56,7 +56,8 @@ const (
 	ownService = "is served by the operator's own pods, whose Deployments are compared"
 )
 
-// harmless are the fields of a bundle that are no change, each with the reason. All but metadata that the API server sets are in the digest.
+// harmless are the fields of a bundle that are no change, each with the reason. All but metadata that the API server
+// sets are in the digest.
 var harmless = map[string]string{
 	// What a ClusterServiceVersion says about itself.
 	"csv.annotations": describes, "csv.description": describes, "csv.displayName": describes, "csv.icon": describes, "csv.keywords": describes,
@@ -76,7 +77,8 @@ var harmless = map[string]string{
 	"csv.apiservicedefinitions.owned[].statusDescriptors": describes, "csv.apiservicedefinitions.owned[].specDescriptors": describes,
 	"csv.apiservicedefinitions.owned[].actionDescriptors": describes, "csv.apiservicedefinitions.owned[].name": describes,
 
-	// Annotations that describe a ClusterServiceVersion, and those that OLM sets. All others may concern whoever admits pods.
+	// Annotations that describe a ClusterServiceVersion, and those that OLM sets. All others may concern whoever admits
+	// pods.
 	"pod.metadata.annotations.alm-examples": describes, "pod.metadata.annotations.alm-examples-metadata": describes,
 	"pod.metadata.annotations.capabilities": describes, "pod.metadata.annotations.categories": describes,
 	"pod.metadata.annotations.certified": describes, "pod.metadata.annotations.containerImage": describes,

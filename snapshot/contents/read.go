@@ -288,9 +288,9 @@ func headOf(manifest []byte) (h head) {
 	return h
 }
 
-// installed returns what manifests replace: the ClusterServiceVersion of the package, what its plan brought along with it, and the stored
-// CustomResourceDefinitions of the same names. missing is why what it brought is not known. Other stored objects are not read: who may write
-// them could prepare there what the next version brings (threat O49).
+// installed returns what manifests replace: the ClusterServiceVersion of the package, what its plan brought along
+// with it, and the stored CustomResourceDefinitions of the same names. missing is why what it brought is not known.
+// Other stored objects are not read: who may write them could prepare there what the next version brings (threat O49).
 func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, manifests []json.RawMessage) (
 	installed []json.RawMessage, missing string, err error) {
 	if replaces.From != "" {
@@ -344,8 +344,8 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 	return raw, nil
 }
 
-// brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed it has them, without
-// the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
+// brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
+// it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
 func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv json.RawMessage) (all []json.RawMessage, missing string, err error) {
 	all = []json.RawMessage{csv}
 	if replaces.FromPlan == "" {
