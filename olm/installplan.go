@@ -88,6 +88,13 @@ func (p *InstallPlan) Brings(csv string) bool {
 		slices.ContainsFunc(p.Status.Steps, func(s Step) bool { return s.WritesCSV(csv) })
 }
 
+// Installed reports whether OLM has completed the plan, with a step that wrote a ClusterServiceVersion.
+func (p *InstallPlan) Installed(csv string) bool {
+	return p.Spec.Approved && p.Status.Phase == PhaseComplete && slices.ContainsFunc(p.Status.Steps, func(s Step) bool {
+		return s.WritesCSV(csv) && s.Resolving == csv && (s.Status == "Created" || s.Status == "Present")
+	})
+}
+
 // StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.
 func (p *InstallPlan) StepProperties(csv string) string {
 	for i := range p.Status.Steps {

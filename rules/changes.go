@@ -21,6 +21,8 @@ type Replacement struct {
 	// its contents.
 	From, FromVersion string
 	FromDigest        [sha256.Size]byte
+	// FromPlan is the InstallPlan that installed it, which has all that its bundle brought; empty if there is none, or not exactly one.
+	FromPlan string
 }
 
 // PlanChanges is what a plan changes.

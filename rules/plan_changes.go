@@ -79,9 +79,26 @@ func (n *Namespace) replacementBy(c *planCSV) Replacement {
 	for i := range n.installed {
 		if installed := &n.installed[i]; r.From != "" && installed.CSV == r.From {
 			r.FromVersion, r.FromDigest = installed.Version, installed.contentsDigest()
+			r.FromPlan = n.planThatInstalled(r.From)
 		}
 	}
 	return r
+}
+
+// planThatInstalled returns the completed plan that wrote a ClusterServiceVersion. Of several, one may be forged
+// (threat O49): then none is.
+func (n *Namespace) planThatInstalled(csv string) string {
+	found := ""
+	for _, plan := range n.plans {
+		if !plan.Installed(csv) {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = plan.Metadata.Name
+	}
+	return found
 }
 
 // contentsDigest is that of the spec, zero if it is not known.

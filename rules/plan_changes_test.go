@@ -41,3 +41,37 @@ func TestConstraintOnChange(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanThatInstalled: what the installed version brought is read from its plan, and from none if that may be a forged one (threat O49).
+func TestPlanThatInstalled(t *testing.T) {
+	plan := func(name string, change func(*olm.InstallPlan)) *olm.InstallPlan {
+		p := &olm.InstallPlan{}
+		p.Metadata.Name, p.Metadata.UID = name, name
+		p.Spec.Approved, p.Status.Phase = true, olm.PhaseComplete
+		p.Status.Steps = olm.Steps{{Resolving: "etcd.v1", Status: "Created", Resource: olm.StepResource{Kind: olm.KindClusterServiceVersion, Name: "etcd.v1"}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name  string
+		plans []*olm.InstallPlan
+		want  string
+	}{
+		{name: "none"},
+		{name: "one", plans: []*olm.InstallPlan{plan("a", nil)}, want: "a"},
+		{name: "one that found it", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Present" })}, want: "a"},
+		{name: "a second one that claims it", plans: []*olm.InstallPlan{plan("a", nil), plan("b", nil)}},
+		{name: "not complete", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseInstalling })}},
+		{name: "not approved", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Spec.Approved = false })}},
+		{name: "not written", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Unknown" })}},
+		{name: "for another bundle", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Resolving = "vault.v1" })}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans}).planThatInstalled("etcd.v1"); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -63,7 +63,7 @@ func BenchmarkRead(b *testing.B) {
 	after := largePlan(b, "1.0.0")
 	for b.Loop() {
 		for i := range after {
-			if c := ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), after[i]); c.Fault != "" {
+			if c := ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), "", after[i]); c.Fault != "" {
 				b.Fatal(c.Fault)
 			}
 		}
@@ -76,8 +76,8 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for i := range after {
-			to := ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), after[i])
-			from := ReadContents(fmt.Sprintf("operator%d.v2.0.0", i), before[i])
+			to := ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), "", after[i])
+			from := ReadContents(fmt.Sprintf("operator%d.v2.0.0", i), "", before[i])
 			if set := Compare(from, to); set.Fault != "" || len(set.Differences) != 3 {
 				b.Fatalf("fault %q, differences %q", set.Fault, texts(set))
 			}
@@ -90,7 +90,7 @@ func BenchmarkFirstPlan(b *testing.B) {
 	after := largePlan(b, "1.0.0")
 	for b.Loop() {
 		for i := range after {
-			if set := Compare(ReadContents("", nil), ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), after[i])); set.Digest() == "" {
+			if set := Compare(ReadContents("", "", nil), ReadContents(fmt.Sprintf("operator%d.v1.0.0", i), "", after[i])); set.Digest() == "" {
 				b.Fatalf("fault %q", set.Fault)
 			}
 		}

@@ -81,7 +81,7 @@ func unpacked(t testing.TB, bundle, csv, properties, replaces string) *Contents 
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := ReadContents(csv, manifests)
+	c := ReadContents(csv, "", manifests)
 	c.Resolve(properties, replaces)
 	if c.Fault != "" {
 		t.Fatal(c.Fault)
@@ -109,7 +109,9 @@ func inline(t testing.TB, bundle, namespace, properties, replaces string) []json
 		steps = append(steps, encode(t, csv))
 		steps = append(steps, derivedSteps(t, &csv)...)
 	}
-	return append(steps, json.RawMessage(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"vault-stable-olm-olm"}}`))
+	return append(steps, json.RawMessage(`{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"vault-stable-community-olm",`+
+		`"creationTimestamp":null},"spec":{"source":"community","sourceNamespace":"olm","name":"vault","channel":"stable","startingCSV":"vault.v1",`+
+		`"installPlanApproval":"Automatic"},"status":{"lastUpdated":null}}`))
 }
 
 // derivedSteps returns the objects that OLM derives from the permissions of a ClusterServiceVersion (RBACForClusterServiceVersion).
@@ -140,7 +142,7 @@ func derivedSteps(t testing.TB, csv *v1alpha1.ClusterServiceVersion) []json.RawM
 // read returns the contents of manifests.
 func read(t testing.TB, csv string, manifests []json.RawMessage) *Contents {
 	t.Helper()
-	c := ReadContents(csv, manifests)
+	c := ReadContents(csv, "", manifests)
 	if c.Fault != "" {
 		t.Fatal(c.Fault)
 	}

@@ -93,7 +93,9 @@ func TestClasses(t *testing.T) {
 			notes:  []string{"a.v1 has all rights already (* on * in every group, cluster-wide), so new permissions of the operator never show"},
 		},
 		{
-			name: "roles of the bundle and outside it",
+			name:   "roles of the bundle and outside it",
+			before: rulesField("", ""),
+			after:  rulesField("", ""),
 			afterObjects: []string{
 				rbac("ClusterRole", "own", `"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]`),
 				rbac("ClusterRole", "unbound", `"rules":[`+everything+`]`),
@@ -102,6 +104,7 @@ func TestClasses(t *testing.T) {
 				rbac("RoleBinding", "all", `"roleRef":{"kind":"ClusterRole","name":"own"},"subjects":[{"kind":"Group","name":"system:authenticated"}]`),
 			},
 			want: []string{
+				"!permissions: cluster-wide, for holders of ClusterRole unbound: * on * (*)",
 				"!permissions: cluster-wide: binds ClusterRole cluster-admin",
 				"!permissions: cluster-wide: get on nodes",
 				"!permissions: in its namespaces, for Group system:authenticated: get on nodes",
@@ -109,6 +112,7 @@ func TestClasses(t *testing.T) {
 				"scope: adds ClusterRole unbound",
 				"scope: adds ClusterRoleBinding admin",
 				"scope: adds ClusterRoleBinding own",
+				"scope: adds RoleBinding all",
 			},
 		},
 		{
@@ -124,7 +128,7 @@ func TestClasses(t *testing.T) {
 			name: "a binding that says it is derived from the ClusterServiceVersion",
 			afterObjects: []string{`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"x","labels":
 				{"olm.permissions.hash":"x"}},"rules":[` + everything + `]}`},
-			want: []string{"scope: adds ClusterRole x"},
+			want: []string{"!permissions: cluster-wide, for holders of ClusterRole x: * on * (*)", "scope: adds ClusterRole x"},
 		},
 		{
 			name:   "a webhook on its own kind",
@@ -223,7 +227,7 @@ func TestClasses(t *testing.T) {
 			after:  podField(restricted + `}}]`),
 			afterObjects: []string{`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"d"},"spec":{"template":{"spec":{"hostIPC":true,` + restricted + `}}]}}}}`,
 				`{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"c"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"hostPID":true,` + restricted + `}}]}}}}}}`},
-			want: []string{"!podSecurity: hostIPC", "!podSecurity: hostPID"},
+			want: []string{"!podSecurity: hostIPC", "!podSecurity: hostPID", "scope: adds CronJob c", "scope: adds DaemonSet d"},
 		},
 		{
 			name:   "security context constraints",
@@ -255,6 +259,8 @@ func TestClasses(t *testing.T) {
 			want: []string{
 				"!scope: adds APIService v1.g.example.com",
 				"scope: adds PriorityClass p",
+				"scope: adds Service s",
+				"scope: adds Thing t",
 				"scope: supports install mode AllNamespaces",
 			},
 		},

@@ -118,7 +118,7 @@ func TestStoredDefinition(t *testing.T) {
 
 // TestFirstInstallation shows everything.
 func TestFirstInstallation(t *testing.T) {
-	set := compare(t, ReadContents("", nil), read(t, "etcdoperator.v0.9.4", inline(t, "etcd-0.9.4", "shop", properties094, "")))
+	set := compare(t, ReadContents("", "", nil), read(t, "etcdoperator.v0.9.4", inline(t, "etcd-0.9.4", "shop", properties094, "")))
 	want := []string{
 		"!permissions: cluster-wide: * on secrets",
 		"!permissions: in its namespaces: * on deployments (apps)",
@@ -126,9 +126,17 @@ func TestFirstInstallation(t *testing.T) {
 		"!permissions: in its namespaces: * on etcdclusters (etcd.database.coreos.com)",
 		"!webhooks: adds mutating webhook mpods.etcd.database.coreos.com: CREATE of pods",
 		"permissions: cluster-wide: get, list, watch on configmaps",
+		"permissions: runs as ServiceAccount etcd-operator",
 		"podSecurity: allowPrivilegeEscalation is not false",
+		"podSecurity: automountServiceAccountToken is not false",
+		"podSecurity: capabilities ALL are not dropped",
+		"podSecurity: hostUsers is not false",
+		"podSecurity: metadata.labels.name etcd-operator-alm-owned",
+		"podSecurity: readOnlyRootFilesystem is not true",
 		"podSecurity: runAsNonRoot is not true",
+		"podSecurity: seccompProfile is not set",
 		"images: images from quay.io/coreos",
+		"scope: adds Deployment etcd-operator",
 		"scope: supports install mode AllNamespaces",
 		"scope: supports install mode OwnNamespace",
 		"scope: supports install mode SingleNamespace",
@@ -156,7 +164,7 @@ func TestSpec(t *testing.T) {
 		"inline":    read(t, "etcdoperator.v0.9.4", steps),
 		"ConfigMap": unpacked(t, "etcd-0.9.4", "etcdoperator.v0.9.4", properties094, "etcdoperator.v0.9.2"),
 	} {
-		if set := compare(t, ReadContents("", nil), to); set.Spec != csv.Spec.ContentsDigest() {
+		if set := compare(t, ReadContents("", "", nil), to); set.Spec != csv.Spec.ContentsDigest() {
 			t.Errorf("%s: another digest than that of the step", name)
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	kjson "sigs.k8s.io/json"
@@ -25,12 +27,16 @@ type Contents struct {
 	Package, Version string
 	// Fault is why the contents cannot be read; empty if they can.
 	Fault string
+	// Missing is why only the ClusterServiceVersion and the definitions are known of what is installed; empty if all of
+	// it is.
+	Missing string
 
-	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and annotations those of the object.
-	spec        v1alpha1.ClusterServiceVersionSpec
-	rawSpec     json.RawMessage
-	annotations map[string]string
-	// namespace is that of the ClusterServiceVersion; in a ConfigMap it is any.
+	// spec is that of the ClusterServiceVersion, rawSpec its JSON as written, and labels and annotations those of the
+	// object.
+	spec                v1alpha1.ClusterServiceVersionSpec
+	rawSpec             json.RawMessage
+	labels, annotations map[string]string
+	// namespace is the one that the bundle is installed in; empty if that is not known.
 	namespace string
 	// catalog is set by Resolve: then rawSpec is not what OLM writes.
 	catalog bool
@@ -38,8 +44,10 @@ type Contents struct {
 	requires []olm.Capability
 	// deprecated is set if the properties say so.
 	deprecated bool
-	// objects are the others, without the Subscriptions and ServiceAccounts, sorted by kind and name.
+	// objects are the others, without the Subscriptions and ServiceAccounts that OLM derives, sorted by kind and name.
 	objects []object
+	// pods are those of the Deployments of the ClusterServiceVersion and of objects.
+	pods []template
 	// definitions are the CustomResourceDefinitions among them, by name.
 	definitions map[string]*definition
 }
@@ -78,12 +86,13 @@ func (h *header) is(group, kind string) bool { return h.Kind == kind && h.group(
 func (h *header) String() string { return text.Name(h.Kind) + " " + text.Name(h.Metadata.Name) }
 
 // ReadContents reads the objects that one bundle writes, as JSON; Unpack converts YAML. It is total: what cannot be read is in Fault. csv is
-// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first installation.
+// the name of the ClusterServiceVersion that must be among them; "" if there may be none, such as before a first
+// installation. namespace is the one that it is installed in; "" if that is not known.
 //
-// Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. Subscriptions, ServiceAccounts, and the RBAC objects
-// that OLM derives from the ClusterServiceVersion, are ignored: they occur only in steps.
-func ReadContents(csv string, manifests []json.RawMessage) *Contents {
-	c := &Contents{CSV: csv}
+// Manifests of a plan's steps and of a ConfigMap give contents that compare as equal. The Subscriptions,
+// ServiceAccounts and RBAC objects that OLM derives are ignored: they occur only in steps.
+func ReadContents(csv, namespace string, manifests []json.RawMessage) *Contents {
+	c := &Contents{CSV: csv, namespace: namespace}
 	if err := c.read(manifests); err != nil {
 		return &Contents{CSV: csv, Fault: text.Truncate(err.Error(), maxText)}
 	}
@@ -105,8 +114,11 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 			return fmt.Errorf("manifest %d has no kind", i)
 		case o.is(olm.Group, olm.KindClusterServiceVersion):
 			csvs = append(csvs, o)
-		case o.is(olm.Group, olm.KindSubscription) || o.is("", "ServiceAccount"):
+		case o.derivedSubscription():
 		default:
+			if err := o.checkCase(); err != nil {
+				return err
+			}
 			c.objects = append(c.objects, o)
 		}
 	}
@@ -119,7 +131,7 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 	defer c.setConversion()
 	switch {
 	case len(csvs) == 0 && c.CSV == "":
-		return nil
+		return c.setPods()
 	case len(csvs) == 0:
 		return fmt.Errorf("ClusterServiceVersion %s is not among the manifests", text.Name(c.CSV))
 	case len(csvs) > 1:
@@ -127,7 +139,60 @@ func (c *Contents) read(manifests []json.RawMessage) error {
 	case csvs[0].Metadata.Name != c.CSV:
 		return fmt.Errorf("the ClusterServiceVersion is %s, want %s", text.Name(csvs[0].Metadata.Name), text.Name(c.CSV))
 	}
-	return c.readCSV(&csvs[0])
+	if err := c.readCSV(&csvs[0]); err != nil {
+		return err
+	}
+	accounts := c.derivedAccounts()
+	c.objects = slices.DeleteFunc(c.objects, func(o object) bool { return accounts[o.Metadata.Name] && o.derivedAccount() })
+	return c.setPods()
+}
+
+// checkCase reports an object whose keys have other cases than the API has, since OLM decodes some kinds without
+// regard to it.
+func (o *object) checkCase() error {
+	var loose header
+	if err := json.Unmarshal(o.raw, &loose); err != nil {
+		return fmt.Errorf("%s cannot be read: %w", o, err)
+	}
+	if !reflect.DeepEqual(loose, o.header) {
+		return fmt.Errorf("%s has its kind or its metadata twice, or in another case", o)
+	}
+	return nil
+}
+
+// derivedSubscription reports whether an object is a Subscription as OLM derives it for a dependency
+// (NewSubscriptionStepResource of operator-lifecycle-manager). A bundle that brings one itself requires no more by it.
+func (o *object) derivedSubscription() bool {
+	if !o.is(olm.Group, olm.KindSubscription) {
+		return false
+	}
+	var s v1alpha1.Subscription
+	if json.Unmarshal(o.raw, &s) != nil || s.Spec == nil {
+		return false
+	}
+	plain := v1alpha1.SubscriptionSpec{CatalogSource: s.Spec.CatalogSource, CatalogSourceNamespace: s.Spec.CatalogSourceNamespace, Package: s.Spec.Package,
+		Channel: s.Spec.Channel, StartingCSV: s.Spec.StartingCSV, InstallPlanApproval: v1alpha1.ApprovalAutomatic}
+	return len(s.Labels)+len(s.Annotations) == 0 && reflect.DeepEqual(*s.Spec, plain) &&
+		s.Name == strings.Join([]string{plain.Package, plain.Channel, plain.CatalogSource, plain.CatalogSourceNamespace}, "-")
+}
+
+// derivedAccounts returns the ServiceAccounts that OLM derives from the ClusterServiceVersion.
+func (c *Contents) derivedAccounts() map[string]bool {
+	accounts := map[string]bool{}
+	strategy := &c.spec.InstallStrategy.StrategySpec
+	for _, p := range slices.Concat(strategy.Permissions, strategy.ClusterPermissions) {
+		accounts[p.ServiceAccountName] = true
+	}
+	return accounts
+}
+
+// derivedAccount reports whether an object is a ServiceAccount with nothing but a name.
+func (o *object) derivedAccount() bool {
+	if !o.is("", "ServiceAccount") {
+		return false
+	}
+	f := fields{}
+	return f.readObject("/ServiceAccount", o.raw) == nil && len(f) == 0
 }
 
 // sort sorts the objects and drops duplicates. Of two different objects with one name OLM writes either, which cannot be compared.
@@ -151,6 +216,7 @@ func (c *Contents) readCSV(o *object) error {
 	var csv struct {
 		Metadata struct {
 			Name        string            `json:"name"`
+			Labels      map[string]string `json:"labels"`
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
 		Spec json.RawMessage `json:"spec"`
@@ -164,8 +230,8 @@ func (c *Contents) readCSV(o *object) error {
 	if err := json.Unmarshal(csv.Spec, &c.spec); err != nil {
 		return fmt.Errorf("the spec of %s cannot be read: %w", o, err)
 	}
-	c.annotations = csv.Metadata.Annotations
-	c.rawSpec, c.namespace, c.Version = csv.Spec, o.Metadata.Namespace, c.spec.Version.String()
+	c.labels, c.annotations = csv.Metadata.Labels, csv.Metadata.Annotations
+	c.rawSpec, c.Version = csv.Spec, c.spec.Version.String()
 	if err := c.setProperties(c.annotations[olm.PropertiesAnnotation]); err != nil {
 		return fmt.Errorf("the properties of %s cannot be read: %w", o, err)
 	}

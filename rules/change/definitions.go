@@ -1,11 +1,13 @@
 package change
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kjson "sigs.k8s.io/json"
 
@@ -15,8 +17,9 @@ import (
 
 // definition is what is read of a CustomResourceDefinition. Schemas are decoded only if they differ.
 type definition struct {
-	name string
-	Spec struct {
+	name   string
+	fields fields // that nothing else compares
+	Spec   struct {
 		Group string `json:"group"`
 		Names struct {
 			Kind   string `json:"kind"`
@@ -26,9 +29,7 @@ type definition struct {
 		Conversion struct {
 			Strategy string `json:"strategy"`
 			Webhook  struct {
-				ClientConfig struct {
-					URL string `json:"url"`
-				} `json:"clientConfig"`
+				ClientConfig admissionv1.WebhookClientConfig `json:"clientConfig"`
 			} `json:"webhook"`
 		} `json:"conversion"`
 		PreserveUnknownFields bool                `json:"preserveUnknownFields"`
@@ -63,8 +64,8 @@ func (c *Contents) readDefinitions() error {
 		if o.APIVersion != apiextensionsv1.SchemeGroupVersion.String() {
 			return fmt.Errorf("%s is of %s, want %s", o, text.Name(o.APIVersion), apiextensionsv1.SchemeGroupVersion)
 		}
-		d := &definition{name: o.Metadata.Name}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d); err != nil {
+		d := &definition{name: o.Metadata.Name, fields: fields{}}
+		if err := cmp.Or(kjson.UnmarshalCaseSensitivePreserveInts(o.raw, d), d.fields.readLazily("crd", o.raw)); err != nil {
 			return fmt.Errorf("%s cannot be read: %w", o, err)
 		}
 		if n := len(d.Spec.Versions); n > maxVersions {
@@ -85,6 +86,7 @@ func (c *Contents) setConversion() {
 	for name, d := range c.definitions {
 		if converts[name] {
 			d.Spec.Conversion.Strategy = string(apiextensionsv1.WebhookConverter)
+			d.Spec.Conversion.Webhook.ClientConfig = admissionv1.WebhookClientConfig{} // OLM writes its own Service
 		}
 		if d.Spec.Conversion.Strategy == "" { // the default
 			d.Spec.Conversion.Strategy = string(apiextensionsv1.NoneConverter)
@@ -132,9 +134,14 @@ func compareDefinitions(s *Set, from, to *Contents) error {
 func (s *Set) addDefinition(d *definition) {
 	s.add(Definitions, Notable, "adds %s (kind %s, %s, versions %s)", text.Name(d.name), text.Name(d.Spec.Names.Kind), text.Name(d.Spec.Scope),
 		text.Names(d.versionNames(), maxListed))
-	if url := d.Spec.Conversion.Webhook.ClientConfig.URL; url != "" {
-		s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(d.name), text.Quote(url))
+	if by := d.converter(); by != "" {
+		s.add(Webhooks, Risky, "conversion of %s by %s", text.Name(d.name), by)
 	}
+}
+
+// converter returns what converts objects, if it is not a webhook of the ClusterServiceVersion.
+func (d *definition) converter() string {
+	return target(&d.Spec.Conversion.Webhook.ClientConfig)
 }
 
 // definitionComparison compares one CustomResourceDefinition with what is stored.
@@ -151,6 +158,7 @@ func (c *definitionComparison) broken(format string, args ...any) {
 func (c *definitionComparison) compare() error {
 	for _, change := range []struct{ what, from, to string }{
 		{"scope", c.from.Spec.Scope, c.to.Spec.Scope},
+		{"group", c.from.Spec.Group, c.to.Spec.Group},
 		{"kind", c.from.Spec.Names.Kind, c.to.Spec.Names.Kind},
 		{"plural", c.from.Spec.Names.Plural, c.to.Spec.Names.Plural},
 		{"conversion", c.from.Spec.Conversion.Strategy, c.to.Spec.Conversion.Strategy},
@@ -160,8 +168,11 @@ func (c *definitionComparison) compare() error {
 			c.broken("%s changed: %s -> %s", change.what, text.Name(change.from), text.Name(change.to))
 		}
 	}
-	if url := c.to.Spec.Conversion.Webhook.ClientConfig.URL; url != "" && url != c.from.Spec.Conversion.Webhook.ClientConfig.URL {
-		c.set.add(Webhooks, Risky, "conversion of %s by %s", text.Name(c.to.name), text.Quote(url))
+	if by := c.to.converter(); by != "" && by != c.from.converter() {
+		c.set.add(Webhooks, Risky, "conversion of %s by %s", text.Name(c.to.name), by)
+	}
+	for _, path := range c.to.fields.changed(c.from.fields) {
+		c.broken("%s", c.to.fields.describe(path, c.from.fields))
 	}
 	for i := range c.from.Spec.Versions {
 		was := &c.from.Spec.Versions[i]

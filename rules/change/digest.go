@@ -48,6 +48,12 @@ func (c *Contents) digest(r *rights) [sha256.Size]byte {
 		permissions := append(accountRules("cluster-wide", strategy.ClusterPermissions), accountRules("in its namespaces", strategy.Permissions)...)
 		strategy.ClusterPermissions, strategy.Permissions = nil, nil
 		fmt.Fprintf(h, "spec %x %q\n", olm.ContentsDigest(rest.typedSpec()), permissions)
+		metadata := fields{}
+		metadata.readMap(annotationPath, c.annotations)
+		metadata.readMap(labelPath, c.labels)
+		for _, path := range sortedKeys(metadata) {
+			fmt.Fprintf(h, "%q %q\n", path, sortedKeys(metadata[path]))
+		}
 	}
 	for _, holder := range r.holders() {
 		fmt.Fprintf(h, "%q %q\n", holder.String(), sorted(r.roles[holder]))

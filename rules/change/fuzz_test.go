@@ -21,7 +21,7 @@ func FuzzCompare(f *testing.F) {
 		if errFrom != nil || errTo != nil {
 			return
 		}
-		set := Compare(ReadContents(nameOf(from), from), ReadContents(nameOf(to), to))
+		set := Compare(ReadContents(nameOf(from), "", from), ReadContents(nameOf(to), "", to))
 		for _, d := range set.Differences {
 			if len(d.Text) > maxText || strings.Contains(d.Text, "\n") {
 				t.Errorf("text %q", d.Text)
@@ -30,7 +30,7 @@ func FuzzCompare(f *testing.F) {
 		if set.Fault != "" && set.Digest() != "" {
 			t.Errorf("fault %q with digest %s", set.Fault, set.Digest())
 		}
-		other := Compare(ReadContents(nameOf(from), rearranged(t, from)), ReadContents(nameOf(to), rearranged(t, to)))
+		other := Compare(ReadContents(nameOf(from), "", rearranged(t, from)), ReadContents(nameOf(to), "", rearranged(t, to)))
 		if diff := cmp.Diff(set, other); diff != "" && !strings.Contains(set.Fault, "manifest ") {
 			t.Errorf("another order gives another set:\n%s", diff)
 		}
@@ -68,7 +68,7 @@ func TestOrderOfRules(t *testing.T) {
 				steps[i] = reversedRules(t, steps[i])
 			}
 		}
-		return compare(t, ReadContents("", nil), read(t, "etcdoperator.v0.9.4", steps)).Digest()
+		return compare(t, ReadContents("", "", nil), read(t, "etcdoperator.v0.9.4", steps)).Digest()
 	}
 	if a, b := digest(false), digest(true); a != b {
 		t.Errorf("digests %s and %s", a, b)

@@ -167,7 +167,7 @@ func TestHostileDefinitions(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			set := Compare(ReadContents("", []json.RawMessage{test.before}), ReadContents("", []json.RawMessage{test.after}))
+			set := Compare(ReadContents("", "", []json.RawMessage{test.before}), ReadContents("", "", []json.RawMessage{test.after}))
 			if got := set.Fault + strings.Join(texts(set), "; "); !strings.Contains(got, test.want) {
 				t.Errorf("got %.300q, want %q", got, test.want)
 			}

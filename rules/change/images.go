@@ -11,14 +11,7 @@ import (
 // compareImages adds the registries, with the first element of the path, from which no installed image comes. Hosts such as quay.io serve
 // anybody, so the host alone would say nothing about who publishes.
 func compareImages(s *Set, from, to *Contents) error {
-	before, err := from.publishers()
-	if err != nil {
-		return err
-	}
-	after, err := to.publishers()
-	if err != nil {
-		return err
-	}
+	before, after := from.publishers(), to.publishers()
 	for _, publisher := range sortedKeys(after) {
 		if !before[publisher] {
 			s.add(Images, Notable, "images from %s", text.Name(publisher))
@@ -31,7 +24,7 @@ func compareImages(s *Set, from, to *Contents) error {
 const relatedImage = "RELATED_IMAGE_"
 
 // publishers returns the registries of all images that a bundle names.
-func (c *Contents) publishers() (map[string]bool, error) {
+func (c *Contents) publishers() map[string]bool {
 	found := map[string]bool{}
 	add := func(image string) {
 		if image != "" {
@@ -41,12 +34,8 @@ func (c *Contents) publishers() (map[string]bool, error) {
 	for i := range c.spec.RelatedImages {
 		add(c.spec.RelatedImages[i].Image)
 	}
-	pods, err := c.pods()
-	if err != nil {
-		return nil, err
-	}
-	for _, pod := range pods {
-		for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+	for i := range c.pods {
+		for _, list := range [][]corev1.Container{c.pods[i].Spec.InitContainers, c.pods[i].Spec.Containers} {
 			for i := range list {
 				add(list[i].Image)
 				for _, env := range list[i].Env {
@@ -57,7 +46,7 @@ func (c *Contents) publishers() (map[string]bool, error) {
 			}
 		}
 	}
-	return found, nil
+	return found
 }
 
 // publisher returns the host of an image and the first element of its path if another one follows: quay.io/coreos for

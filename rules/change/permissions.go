@@ -8,15 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/opgate/opgate/internal/text"
 )
 
-// holder is who has rights, and where. Without a subject it is the operator itself: its ServiceAccounts.
+// holder is who has rights, and where. Without a subject it is the operator itself: its ServiceAccounts. role is set
+// if it is whoever is bound to a role of the bundle, by a binding of the bundle or by another one: OLM overwrites an
+// existing role of the name.
 type holder struct {
 	wide    bool
 	subject string
+	role    bool
 }
 
 // String begins the text of a Difference.
@@ -31,16 +35,29 @@ func (h holder) String() string {
 	return where
 }
 
+// clusterWide returns the same holder in all namespaces.
+func (h holder) clusterWide() holder {
+	h.wide = true
+	return h
+}
+
 // rights are all rights that a bundle grants.
 type rights struct {
 	// rules are those of the ClusterServiceVersion, and of the roles in the bundle that are bound in the bundle.
 	rules map[holder][]rbacv1.PolicyRule
-	// roles are the roles outside the bundle that are bound in it, whose rules are not known.
+	// roles are the roles outside the bundle that are bound in it, whose rules are not known, and those that a role of
+	// it aggregates.
 	roles map[holder][]string
+	// runsAs are the ServiceAccounts of its pods, granted those that the ClusterServiceVersion grants rights to, and
+	// tokens what it reads of the tokens of ServiceAccounts, as texts.
+	runsAs, granted, tokens []string
 }
 
 // rbacObject is a role or a binding of a bundle.
 type rbacObject struct {
+	Metadata struct {
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata"`
 	Rules           []rbacv1.PolicyRule     `json:"rules"`
 	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
 	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
@@ -61,10 +78,17 @@ func (c *Contents) readRights() (*rights, error) {
 	r := &rights{rules: map[holder][]rbacv1.PolicyRule{}, roles: map[holder][]string{}}
 	for _, p := range c.spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		r.rules[holder{wide: true}] = append(r.rules[holder{wide: true}], p.Rules...)
+		r.granted = append(r.granted, p.ServiceAccountName)
 	}
 	for _, p := range c.spec.InstallStrategy.StrategySpec.Permissions {
 		r.rules[holder{}] = append(r.rules[holder{}], p.Rules...)
+		r.granted = append(r.granted, p.ServiceAccountName)
 	}
+	for i := range c.pods {
+		r.runsAs = append(r.runsAs, accountsOf(&c.pods[i].Spec)...)
+	}
+	r.granted, r.runsAs = sorted(r.granted), sorted(r.runsAs)
+	derived := c.derivedRules()
 	objects := map[string]*rbacObject{}
 	for i := range c.objects {
 		o := &c.objects[i]
@@ -76,36 +100,69 @@ func (c *Contents) readRights() (*rights, error) {
 			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
 		}
 		objects[o.Kind+"/"+o.Metadata.Name] = into
-		if o.Kind == "ClusterRole" {
-			r.addAggregated(o, into)
+		if !strings.HasSuffix(o.Kind, "Binding") && !derived.has(o) {
+			r.addRole(o, into)
 		}
 	}
 	for i := range c.objects {
 		if o := &c.objects[i]; o.isRBAC() && strings.HasSuffix(o.Kind, "Binding") {
-			r.addBinding(o, objects)
+			r.addBinding(c, o, objects)
 		}
 	}
-	return r, nil
+	return r, c.readTokens(r)
+}
+
+// readTokens reads the Secrets of a bundle for which Kubernetes makes tokens of ServiceAccounts.
+func (c *Contents) readTokens(r *rights) error {
+	for i := range c.objects {
+		o := &c.objects[i]
+		if !o.is("", "Secret") {
+			continue
+		}
+		var secret corev1.Secret
+		if err := json.Unmarshal(o.raw, &secret); err != nil {
+			return fmt.Errorf("%s cannot be read: %w", o, err)
+		}
+		if secret.Type == corev1.SecretTypeServiceAccountToken {
+			r.tokens = append(r.tokens, fmt.Sprintf("token of ServiceAccount %s in %s", text.Name(secret.Annotations[corev1.ServiceAccountNameKey]), o))
+		}
+	}
+	return nil
 }
 
 // aggregationLabel begins the labels that add the rules of a ClusterRole to one of the default user-facing ones.
 const aggregationLabel = "rbac.authorization.k8s.io/aggregate-to-"
 
-// addAggregated adds the rules that users of the cluster get by a default role.
-func (r *rights) addAggregated(o *object, role *rbacObject) {
-	for label, value := range o.Metadata.Labels {
-		if to, ok := strings.CutPrefix(label, aggregationLabel); ok && value == "true" {
-			h := holder{wide: true, subject: "holders of ClusterRole " + text.Name(to)}
-			r.rules[h] = append(r.rules[h], role.Rules...)
+// addRole adds the rules of a role for whoever is bound to it, and for the users of the roles that aggregate it.
+func (r *rights) addRole(o *object, role *rbacObject) {
+	h := holder{wide: o.Kind == "ClusterRole", role: true, subject: "holders of " + o.String()}
+	r.rules[h] = append(r.rules[h], role.Rules...)
+	if o.Kind != "ClusterRole" {
+		return
+	}
+	if role.AggregationRule != nil {
+		r.roles[h] = append(r.roles[h], "the ClusterRoles that it aggregates: "+shownJSON(role.AggregationRule.ClusterRoleSelectors))
+	}
+	for label, value := range role.Metadata.Labels {
+		to, isDefault := strings.CutPrefix(label, aggregationLabel)
+		switch {
+		case isDefault && value == "true":
+			to = "holders of ClusterRole " + text.Name(to)
+		case slices.Contains(ownerLabels, label) || strings.HasPrefix(label, "app.kubernetes.io/"):
+			continue
+		default:
+			to = "holders of ClusterRoles that aggregate " + text.Name(label+"="+value)
 		}
+		h := holder{wide: true, subject: to}
+		r.rules[h] = append(r.rules[h], role.Rules...)
 	}
 }
 
 // addBinding adds the rules of the role that a binding refers to.
-func (r *rights) addBinding(o *object, objects map[string]*rbacObject) {
+func (r *rights) addBinding(c *Contents, o *object, objects map[string]*rbacObject) {
 	binding := objects[o.Kind+"/"+o.Metadata.Name]
 	role := objects[binding.RoleRef.Kind+"/"+binding.RoleRef.Name]
-	for _, subject := range subjects(binding.Subjects) {
+	for _, subject := range r.subjects(c.namespace, binding.Subjects) {
 		h := holder{wide: o.Kind == "ClusterRoleBinding", subject: subject}
 		if role == nil || role.AggregationRule != nil {
 			r.roles[h] = append(r.roles[h], text.Name(binding.RoleRef.Kind)+" "+text.Name(binding.RoleRef.Name))
@@ -116,18 +173,23 @@ func (r *rights) addBinding(o *object, objects map[string]*rbacObject) {
 	}
 }
 
-// subjects returns the subjects of a binding, with "" for ServiceAccounts: their namespaces differ between clusters.
-func subjects(list []rbacv1.Subject) []string {
+// subjects returns the subjects of a binding, with "" for the operator's own ServiceAccounts: those that its pods run
+// as, or that the ClusterServiceVersion grants rights to, in the namespace that it is installed in. Without a
+// namespace it is not known which that is.
+func (r *rights) subjects(namespace string, list []rbacv1.Subject) []string {
 	names := make([]string, 0, len(list))
 	for _, s := range list {
-		if s.Kind == rbacv1.ServiceAccountKind {
-			names = append(names, "")
-		} else {
+		own := slices.Contains(r.runsAs, s.Name) || slices.Contains(r.granted, s.Name)
+		switch {
+		case s.Kind != rbacv1.ServiceAccountKind:
 			names = append(names, text.Name(s.Kind)+" "+text.Name(s.Name))
+		case own && (s.Namespace == namespace || s.Namespace == "" || namespace == ""):
+			names = append(names, "")
+		default:
+			names = append(names, "ServiceAccount "+text.Name(strings.TrimPrefix(s.Namespace+"/"+s.Name, "/")))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return sorted(names)
 }
 
 // checkParts reports an error if the rights are too many to be shown.
@@ -153,25 +215,33 @@ func (r *rights) holders() []holder {
 		all[h] = true
 	}
 	return slices.SortedFunc(maps.Keys(all), func(a, b holder) int {
-		return cmp.Or(cmp.Compare(a.String(), b.String()))
+		switch {
+		case a.role != b.role && a.role:
+			return 1
+		case a.role != b.role:
+			return -1
+		}
+		return cmp.Compare(a.String(), b.String())
 	})
 }
 
 // covering returns the rules that a holder has already: cluster-wide ones apply in every namespace.
 func (r *rights) covering(h holder) []rbacv1.PolicyRule {
-	wide := r.rules[holder{wide: true, subject: h.subject}]
 	if h.wide {
-		return wide
+		return r.rules[h]
 	}
-	return slices.Concat(wide, r.rules[h])
+	return slices.Concat(r.rules[h.clusterWide()], r.rules[h])
 }
 
-// comparePermissions adds the rights of `to` that `from` does not cover.
+// comparePermissions adds the rights of `to` that `from` does not cover. What it has added once it does not repeat
+// for whoever is bound to the role that has the rule.
 func (s *Set) comparePermissions(from, to *rights) {
+	s.compareAccounts(from, to)
+	var shown []rbacv1.PolicyRule
 	for _, h := range to.holders() {
 		bound := from.roles[h]
 		if !h.wide {
-			bound = slices.Concat(bound, from.roles[holder{wide: true, subject: h.subject}])
+			bound = slices.Concat(bound, from.roles[h.clusterWide()])
 		}
 		for _, role := range sorted(to.roles[h]) {
 			if !slices.Contains(bound, role) {
@@ -180,9 +250,13 @@ func (s *Set) comparePermissions(from, to *rights) {
 		}
 		owned := from.covering(h)
 		if !h.wide { // what it has cluster-wide now is shown there
-			owned = slices.Concat(owned, to.rules[holder{wide: true, subject: h.subject}])
+			owned = slices.Concat(owned, to.rules[h.clusterWide()])
+		}
+		if h.role {
+			owned = slices.Concat(owned, shown)
 		}
 		added, exact := uncovered(owned, to.rules[h])
+		shown = append(shown, added...)
 		if !exact {
 			s.note("permissions, %s: there are too many rules to compare their parts, so rules are shown whole", h)
 		}
@@ -192,6 +266,38 @@ func (s *Set) comparePermissions(from, to *rights) {
 	}
 	if hasAll(from.rules[holder{wide: true}]) {
 		s.note("%s has all rights already (* on * in every group, cluster-wide), so new permissions of the operator never show", text.Name(s.From))
+	}
+}
+
+// compareAccounts adds the ServiceAccounts that pods run as, get rights, or leave tokens of, unlike before. The
+// rights of an account that others have made are not known, so that a new one is a difference whatever rights the
+// bundle grants it.
+func (s *Set) compareAccounts(from, to *rights) {
+	before := func(accounts []string) string {
+		if len(accounts) == 0 {
+			return ""
+		}
+		return ", before " + text.Names(accounts, maxListed)
+	}
+	for _, account := range to.runsAs {
+		if slices.Contains(from.runsAs, account) {
+			continue
+		}
+		risk := Notable
+		if s.From != "" || !slices.Contains(to.granted, account) {
+			risk = Risky
+		}
+		s.add(Permissions, risk, "runs as ServiceAccount %s%s", text.Name(account), before(from.runsAs))
+	}
+	for _, account := range to.granted {
+		if !slices.Contains(from.granted, account) && (s.From != "" || !slices.Contains(to.runsAs, account)) {
+			s.add(Permissions, Risky, "grants rights to ServiceAccount %s%s", text.Name(account), before(from.granted))
+		}
+	}
+	for _, token := range to.tokens {
+		if !slices.Contains(from.tokens, token) {
+			s.add(Permissions, Risky, "%s", token)
+		}
 	}
 }
 

@@ -11,67 +11,75 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// podsOf has the kinds of bundle objects with pods, and where the pod is in them.
-var podsOf = map[string]func(raw []byte) (*corev1.PodSpec, error){
-	"/Pod":             readPod[struct{ Spec corev1.PodSpec }](func(o *struct{ Spec corev1.PodSpec }) *corev1.PodSpec { return &o.Spec }),
-	"apps/Deployment":  readPod(templateOf),
-	"apps/DaemonSet":   readPod(templateOf),
-	"apps/StatefulSet": readPod(templateOf),
-	"apps/ReplicaSet":  readPod(templateOf),
-	"batch/Job":        readPod(templateOf),
-	"batch/CronJob": readPod(func(o *struct {
-		Spec struct{ JobTemplate templated }
-	}) *corev1.PodSpec {
-		return templateOf(&o.Spec.JobTemplate)
-	}),
+// templates are the kinds of bundle objects with pods, and where the pod is in them.
+var templates = map[string][]string{
+	"/Pod":                   {},
+	"/PodTemplate":           {"template"},
+	"/ReplicationController": {"spec", "template"},
+	"apps/Deployment":        {"spec", "template"},
+	"apps/DaemonSet":         {"spec", "template"},
+	"apps/StatefulSet":       {"spec", "template"},
+	"apps/ReplicaSet":        {"spec", "template"},
+	"batch/Job":              {"spec", "template"},
+	"batch/CronJob":          {"spec", "jobTemplate", "spec", "template"},
 }
 
-// templated is what the kinds with a pod template have in common.
-type templated struct {
-	Spec struct{ Template corev1.PodTemplateSpec }
+// template is a pod that a bundle runs.
+type template struct {
+	corev1.PodTemplateSpec
+	raw []byte
 }
 
-func templateOf(o *templated) *corev1.PodSpec { return &o.Spec.Template.Spec }
-
-func readPod[T any](pod func(*T) *corev1.PodSpec) func([]byte) (*corev1.PodSpec, error) {
-	return func(raw []byte) (*corev1.PodSpec, error) {
-		var object T
-		if err := json.Unmarshal(raw, &object); err != nil {
-			return nil, err
-		}
-		return pod(&object), nil
-	}
-}
-
-// pods returns all pods that a bundle runs.
-func (c *Contents) pods() ([]*corev1.PodSpec, error) {
-	var found []*corev1.PodSpec
+// setPods sets the pods that a bundle runs.
+func (c *Contents) setPods() error {
 	deployments := c.spec.InstallStrategy.StrategySpec.DeploymentSpecs
 	for i := range deployments {
-		found = append(found, &deployments[i].Spec.Template.Spec)
+		raw, err := json.Marshal(&deployments[i].Spec.Template)
+		if err != nil {
+			return fmt.Errorf("Deployment %s cannot be read: %w", text.Name(deployments[i].Name), err)
+		}
+		c.pods = append(c.pods, template{deployments[i].Spec.Template, raw})
 	}
 	for i := range c.objects {
 		o := &c.objects[i]
-		read := podsOf[o.group()+"/"+o.Kind]
-		if read == nil {
+		path, ok := templates[o.group()+"/"+o.Kind]
+		if !ok {
 			continue
 		}
-		pod, err := read(o.raw)
-		if err != nil {
-			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+		t := template{raw: o.raw}
+		for _, field := range path {
+			var object map[string]json.RawMessage
+			if err := json.Unmarshal(t.raw, &object); err != nil {
+				return fmt.Errorf("%s cannot be read: %w", o, err)
+			}
+			if t.raw = object[field]; t.raw == nil {
+				return fmt.Errorf("%s has no pod template", o)
+			}
 		}
-		found = append(found, pod)
+		if err := json.Unmarshal(t.raw, &t.PodTemplateSpec); err != nil {
+			return fmt.Errorf("%s cannot be read: %w", o, err)
+		}
+		c.pods = append(c.pods, t)
 	}
-	return found, nil
+	return nil
+}
+
+// accountsOf returns the ServiceAccount that a pod runs as, and what the deprecated field names.
+func accountsOf(pod *corev1.PodSpec) []string {
+	accounts := slices.DeleteFunc([]string{pod.ServiceAccountName, pod.DeprecatedServiceAccount}, func(name string) bool { return name == "" })
+	if len(accounts) == 0 {
+		return []string{"default"}
+	}
+	return accounts
 }
 
 // comparePods adds the settings that no installed pod has: which of the pods has them does not matter.
 func comparePods(s *Set, from, to *Contents) error {
-	before, err := from.podSettings()
+	before, fieldsBefore, err := from.podSettings()
 	if err != nil {
 		return fmt.Errorf("what is installed cannot be read: %w", err)
 	}
-	after, err := to.podSettings()
+	after, fieldsAfter, err := to.podSettings()
 	if err != nil {
 		return err
 	}
@@ -80,7 +88,21 @@ func comparePods(s *Set, from, to *Contents) error {
 			s.add(PodSecurity, after[setting], "%s", setting)
 		}
 	}
+	for _, path := range fieldsAfter.changed(fieldsBefore) {
+		s.add(PodSecurity, podRisk(path), "%s", fieldsAfter.describe(path, fieldsBefore))
+	}
 	return nil
+}
+
+// podRisk returns Risky for fields that reach the node or its other pods.
+func podRisk(path string) Risk {
+	for _, prefix := range []string{"pod.spec.nodeName", "pod.spec.containers[].volumeDevices", "pod.spec.containers[].securityContext.windowsOptions",
+		"pod.spec.securityContext.sysctls", "pod.spec.securityContext.windowsOptions"} {
+		if strings.HasPrefix(path, prefix) {
+			return Risky
+		}
+	}
+	return Notable
 }
 
 // settings are the texts of settings of pods, with their risk.
@@ -92,39 +114,59 @@ func (s settings) set(condition bool, risk Risk, setting string) {
 	}
 }
 
-func (c *Contents) podSettings() (settings, error) {
-	pods, err := c.pods()
-	if err != nil {
-		return nil, err
+// podSettings returns what the pods of a bundle may do, and their other fields.
+func (c *Contents) podSettings() (settings, fields, error) {
+	s, f := settings{}, fields{}
+	for i := range c.pods {
+		s.addPod(&c.pods[i].Spec)
+		if err := f.readJSON("pod", c.pods[i].raw); err != nil {
+			return nil, nil, err
+		}
 	}
-	s := settings{}
-	for _, pod := range pods {
-		s.addPod(pod)
+	if len(c.pods) > 0 {
+		f.readMap(annotationPath, c.annotations)
+	}
+	deployments := c.spec.InstallStrategy.StrategySpec.DeploymentSpecs
+	for i := range deployments {
+		deployment := deployments[i]
+		deployment.Spec.Template = corev1.PodTemplateSpec{}
+		if err := f.readTyped("deployment", &deployment); err != nil {
+			return nil, nil, err
+		}
 	}
 	for i := range c.objects {
 		if o := &c.objects[i]; o.is("security.openshift.io", "SecurityContextConstraints") {
 			if err := s.addConstraints(o); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
-	return s, nil
+	return s, f, nil
+}
+
+// readMap reads labels or annotations. Annotations of a ClusterServiceVersion are those of its pods, to which OLM
+// copies them: they address webhooks that admit pods.
+func (f fields) readMap(path string, values map[string]string) {
+	object := make(map[string]any, len(values))
+	for key, value := range values {
+		object[key] = value
+	}
+	f.read(path, object)
 }
 
 func (s settings) addPod(pod *corev1.PodSpec) {
 	s.set(pod.HostNetwork, Risky, "hostNetwork")
 	s.set(pod.HostPID, Risky, "hostPID")
 	s.set(pod.HostIPC, Risky, "hostIPC")
-	for i := range pod.Volumes {
-		if path := pod.Volumes[i].HostPath; path != nil {
-			s.set(true, Risky, "hostPath "+text.Name(path.Path))
-		}
-	}
+	s.set(pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken, Notable, "automountServiceAccountToken is not false")
+	s.set(pod.HostUsers == nil || *pod.HostUsers, Notable, "hostUsers is not false")
+	s.addVolumes(pod)
 	shared := pod.SecurityContext
 	if shared == nil {
 		shared = &corev1.PodSecurityContext{}
 	}
 	s.set(unconfined(shared.SeccompProfile), Risky, "seccompProfile Unconfined")
+	s.addUser(shared.RunAsUser)
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
 			s.addContainer(&list[i], shared)
@@ -132,14 +174,99 @@ func (s settings) addPod(pod *corev1.PodSpec) {
 	}
 }
 
+// addVolumes adds the paths, Secrets, ConfigMaps and tokens that a pod mounts.
+func (s settings) addVolumes(pod *corev1.PodSpec) {
+	secret := func(name string) { s.set(name != "", Notable, "mounts Secret "+text.Name(name)) }
+	configMap := func(name string) { s.set(name != "", Notable, "mounts ConfigMap "+text.Name(name)) }
+	for i := range pod.Volumes {
+		v := &pod.Volumes[i]
+		if v.HostPath != nil {
+			s.set(true, Risky, "hostPath "+text.Name(v.HostPath.Path))
+			s.set(written(pod, v.Name), Risky, "writes to hostPath "+text.Name(v.HostPath.Path))
+		}
+		if v.Secret != nil {
+			secret(v.Secret.SecretName)
+		}
+		if v.ConfigMap != nil {
+			configMap(v.ConfigMap.Name)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.Secret != nil {
+				secret(source.Secret.Name)
+			}
+			if source.ConfigMap != nil {
+				configMap(source.ConfigMap.Name)
+			}
+			if token := source.ServiceAccountToken; token != nil {
+				s.set(true, Notable, "mounts a token of its ServiceAccount for audience "+text.Name(token.Audience))
+			}
+			if bundle := source.ClusterTrustBundle; bundle != nil {
+				s.set(true, Notable, "mounts ClusterTrustBundle "+shownJSON(bundle))
+			}
+			if certificate := source.PodCertificate; certificate != nil {
+				s.set(true, Notable, "mounts a certificate "+shownJSON(certificate))
+			}
+		}
+	}
+}
+
+// written reports whether a container may write to a volume.
+func written(pod *corev1.PodSpec, volume string) bool {
+	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume && !m.ReadOnly })
+	})
+}
+
+// addReferences adds the Secrets and ConfigMaps that a container reads.
+func (s settings) addReferences(c *corev1.Container) {
+	secret := func(name string) { s.set(true, Notable, "reads Secret "+text.Name(name)) }
+	configMap := func(name string) { s.set(true, Notable, "reads ConfigMap "+text.Name(name)) }
+	for i := range c.EnvFrom {
+		if ref := c.EnvFrom[i].SecretRef; ref != nil {
+			secret(ref.Name)
+		}
+		if ref := c.EnvFrom[i].ConfigMapRef; ref != nil {
+			configMap(ref.Name)
+		}
+	}
+	for i := range c.Env {
+		from := c.Env[i].ValueFrom
+		if from == nil {
+			continue
+		}
+		if from.SecretKeyRef != nil {
+			secret(from.SecretKeyRef.Name)
+		}
+		if from.ConfigMapKeyRef != nil {
+			configMap(from.ConfigMapKeyRef.Name)
+		}
+	}
+}
+
+// shownJSON returns a value as JSON for a text.
+func shownJSON(value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // built from decoded JSON
+	}
+	return text.Escape(string(raw))
+}
+
 func (s settings) addContainer(c *corev1.Container, shared *corev1.PodSecurityContext) {
+	s.addReferences(c)
 	own := c.SecurityContext
 	if own == nil {
 		own = &corev1.SecurityContext{}
 	}
 	s.set(own.Privileged != nil && *own.Privileged, Risky, "privileged container")
 	s.set(own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation, Notable, "allowPrivilegeEscalation is not false")
+	s.set(own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem, Notable, "readOnlyRootFilesystem is not true")
 	s.set(unconfined(own.SeccompProfile), Risky, "seccompProfile Unconfined")
+	s.set(own.SeccompProfile == nil && shared.SeccompProfile == nil, Notable, "seccompProfile is not set")
+	s.set(own.Capabilities == nil || !slices.Contains(own.Capabilities.Drop, "ALL"), Notable, "capabilities ALL are not dropped")
 	s.set(own.ProcMount != nil && *own.ProcMount == corev1.UnmaskedProcMount, Risky, "procMount Unmasked")
 	if own.Capabilities != nil {
 		for _, added := range own.Capabilities.Add {
@@ -156,8 +283,14 @@ func (s settings) addContainer(c *corev1.Container, shared *corev1.PodSecurityCo
 	if nonRoot == nil {
 		nonRoot = shared.RunAsNonRoot
 	}
-	s.set(user != nil && *user == 0, Notable, "runAsUser 0")
+	s.addUser(user)
 	s.set((nonRoot == nil || !*nonRoot) && (user == nil || *user == 0), Notable, "runAsNonRoot is not true")
+}
+
+func (s settings) addUser(user *int64) {
+	if user != nil {
+		s.set(true, Notable, fmt.Sprintf("runAsUser %d", *user))
+	}
 }
 
 func unconfined(p *corev1.SeccompProfile) bool {

@@ -7,41 +7,52 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
 
-// namespacedKinds are the kinds of objects of bundles that live in a namespace, by group. Every other kind counts as cluster-scoped unless
-// a CustomResourceDefinition says otherwise.
-var namespacedKinds = map[string][]string{
-	"": {"ConfigMap", "Endpoints", "Event", "LimitRange", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController", "ResourceQuota",
-		"Secret", "Service", "ServiceAccount"},
-	"apps":                      {"ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"},
-	"autoscaling":               {"HorizontalPodAutoscaler"},
-	"autoscaling.k8s.io":        {"VerticalPodAutoscaler"},
-	"batch":                     {"CronJob", "Job"},
-	"coordination.k8s.io":       {"Lease"},
-	"discovery.k8s.io":          {"EndpointSlice"},
-	"monitoring.coreos.com":     {"AlertmanagerConfig", "PodMonitor", "Probe", "PrometheusRule", "ServiceMonitor"},
-	"networking.k8s.io":         {"Ingress", "NetworkPolicy"},
-	"operators.coreos.com":      {"CatalogSource", "InstallPlan", "OperatorCondition", "OperatorGroup"},
-	"policy":                    {"PodDisruptionBudget"},
-	"rbac.authorization.k8s.io": {"Role", "RoleBinding"},
-	"route.openshift.io":        {"Route"},
-	"image.openshift.io":        {"ImageStream"},
+// riskyKinds are kinds by which a bundle can take requests or rights of others.
+var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace", "SecurityContextConstraints",
+	"CatalogSource", "OperatorGroup", "Subscription"}
+
+// classes are the classes of objects by group and kind: of one that is new, and of one that has other fields than
+// before. Kinds that the table does not name are Scope. What other functions compare of an object is in judged.
+var classes = map[string]struct{ added, changed Class }{
+	"/Secret":         {Permissions, Permissions},
+	"/ServiceAccount": {Permissions, Permissions},
+	admissionv1.GroupName + "/MutatingWebhookConfiguration":   {Webhooks, Webhooks},
+	admissionv1.GroupName + "/ValidatingWebhookConfiguration": {Webhooks, Webhooks},
+	rbacv1.GroupName + "/ClusterRole":                         {Scope, Permissions},
+	rbacv1.GroupName + "/ClusterRoleBinding":                  {Scope, Permissions},
+	rbacv1.GroupName + "/Role":                                {Scope, Permissions},
+	rbacv1.GroupName + "/RoleBinding":                         {Scope, Permissions},
 }
 
-// riskyKinds are cluster-scoped kinds by which a bundle can take requests or rights of others.
-var riskyKinds = []string{"APIService", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "Namespace", "SecurityContextConstraints",
-	"CatalogSource", "OperatorGroup"}
-
-// compareScope adds what reaches beyond the namespaces of the operator.
+// compareScope adds the objects that a bundle brings, and what it changes of them, and where the operator may be
+// installed.
 func compareScope(s *Set, from, to *Contents) error {
-	before, after := from.clusterObjects(nil), to.clusterObjects(from)
+	before, err := from.otherObjects()
+	if err != nil {
+		return fmt.Errorf("what is installed cannot be read: %w", err)
+	}
+	after, err := to.otherObjects()
+	if err != nil {
+		return err
+	}
+	others := false
 	for _, name := range sortedKeys(after) {
-		if _, known := before[name]; !known {
-			s.add(Scope, after[name], "adds %s", name)
+		s.compareObject(name, before[name], after[name])
+		others = others || after[name].fields != nil
+	}
+	if others && from.Missing != "" {
+		s.note("what %s brought besides its ClusterServiceVersion is not known, so that all such objects count as new: %s", text.Name(s.From), from.Missing)
+	}
+	for _, name := range sortedKeys(before) {
+		if after[name] == nil && before[name].restricts {
+			s.add(Scope, Notable, "no longer has %s", name)
 		}
 	}
 	modes := from.installModes()
@@ -50,7 +61,69 @@ func compareScope(s *Set, from, to *Contents) error {
 			s.add(Scope, Notable, "supports install mode %s", text.Name(mode))
 		}
 	}
+	return s.compareSpec(from, to)
+}
+
+// otherObject is an object that is compared by its fields.
+type otherObject struct {
+	kind      string
+	risk      Risk
+	restricts bool
+	fields    fields
+}
+
+func (s *Set) compareObject(name string, was, is *otherObject) {
+	class, known := classes[is.kind]
+	if !known {
+		class.added, class.changed = Scope, Scope
+	}
+	if was == nil {
+		s.add(class.added, is.risk, "adds %s", name)
+		return
+	}
+	var paths []string
+	for _, path := range is.fields.changed(was.fields) {
+		paths = append(paths, shortPath(strings.TrimPrefix(path, is.kind+".")))
+	}
+	if len(paths) > 0 {
+		s.add(class.changed, is.risk, "changes %s: %s", name, text.Join(paths, maxListed))
+	}
+}
+
+// compareSpec adds fields of the ClusterServiceVersion that nothing else compares.
+func (s *Set) compareSpec(from, to *Contents) error {
+	if to.rawSpec == nil || from.rawSpec == nil && from.CSV != "" {
+		return nil
+	}
+	before, err := from.specFields()
+	if err != nil {
+		return fmt.Errorf("what is installed cannot be read: %w", err)
+	}
+	after, err := to.specFields()
+	if err != nil {
+		return err
+	}
+	for _, path := range after.changed(before) {
+		s.add(Scope, Notable, "%s", after.describe(path, before))
+	}
+	was, is := fields{}, fields{}
+	was.readMap(labelPath, from.labels)
+	is.readMap(labelPath, to.labels)
+	for _, path := range sortedKeys(is) { // OLM adds labels to what is installed
+		if added, _ := difference(is[path], was[path]); len(added) > 0 {
+			s.add(Scope, Notable, "%s", is.describe(path, was))
+		}
+	}
 	return nil
+}
+
+// specFields returns the fields of the spec of a ClusterServiceVersion that nothing else compares.
+func (c *Contents) specFields() (fields, error) {
+	rest := c.spec
+	rest.InstallStrategy.StrategySpec = v1alpha1.StrategyDetailsDeployment{}
+	rest.CustomResourceDefinitions, rest.Description, rest.Icon, rest.RelatedImages = v1alpha1.CustomResourceDefinitions{}, "", nil, nil
+	f := fields{}
+	return f, f.readTyped("csv", &rest)
 }
 
 // installModes returns the supported ones in order.
@@ -64,30 +137,54 @@ func (c *Contents) installModes() []string {
 	return sorted(modes)
 }
 
-// clusterObjects returns the cluster-scoped objects of a bundle with their risk. CustomResourceDefinitions, webhooks and the RBAC objects that
-// OLM derives have classes of their own. stored has CustomResourceDefinitions, too.
-func (c *Contents) clusterObjects(stored *Contents) settings {
-	scopes := c.customScopes()
-	if stored != nil {
-		for kind, namespaced := range stored.customScopes() {
-			if _, known := scopes[kind]; !known {
-				scopes[kind] = namespaced
-			}
-		}
-	}
+// otherObjects returns the objects of a bundle by kind and name, without CustomResourceDefinitions and the RBAC
+// objects that OLM derives.
+func (c *Contents) otherObjects() (map[string]*otherObject, error) {
 	derived := c.derivedRules()
-	found := settings{}
+	found := map[string]*otherObject{}
 	for i := range c.objects {
 		o := &c.objects[i]
-		if o.isDefinition() || strings.HasSuffix(o.Kind, "WebhookConfiguration") || derived.has(o) || !o.isClusterScoped(scopes) {
+		if o.isDefinition() || derived.has(o) {
 			continue
 		}
-		found.set(true, riskOfKind(o.Kind), o.String())
+		other := &otherObject{kind: o.group() + "/" + o.Kind, risk: riskOfKind(o.Kind), restricts: o.Kind == "NetworkPolicy", fields: fields{}}
+		if err := other.fields.readObject(other.kind, o.raw); err != nil {
+			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+		}
+		name := o.String()
+		for n := 2; found[name] != nil; n++ { // without a name, or of another group
+			name = fmt.Sprintf("%s (%d)", o, n)
+		}
+		found[name] = other
+	}
+	for i := range c.spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		name := "Deployment " + text.Name(c.spec.InstallStrategy.StrategySpec.DeploymentSpecs[i].Name)
+		found[name] = &otherObject{kind: "apps/Deployment"}
 	}
 	for _, d := range c.spec.APIServiceDefinitions.Owned {
-		found.set(true, Risky, "APIService "+text.Name(d.GetName()))
+		found["APIService "+text.Name(d.GetName())] = &otherObject{risk: Risky}
 	}
-	return found
+	return found, nil
+}
+
+// readObject reads the fields of an object without its status and the metadata that the API server sets.
+func (f fields) readObject(kind string, raw []byte) error {
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return err
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		for _, name := range append(volatile, "name") {
+			delete(metadata, name)
+		}
+		f.read("metadata", metadata)
+		delete(object, "metadata")
+	}
+	for _, name := range []string{"apiVersion", "kind", "status"} {
+		delete(object, name)
+	}
+	f.read(kind, object)
+	return nil
 }
 
 func riskOfKind(kind string) Risk {
@@ -97,28 +194,11 @@ func riskOfKind(kind string) Risk {
 	return Notable
 }
 
-// isClusterScoped reports whether an object is cluster-scoped. customScopes of a kind is true if it is namespaced.
-func (h *header) isClusterScoped(scopes map[string]bool) bool {
-	if namespaced, known := scopes[h.group()+"/"+h.Kind]; known {
-		return !namespaced
-	}
-	return !slices.Contains(namespacedKinds[h.group()], h.Kind)
-}
-
-// customScopes returns, by group and kind, whether a kind that a CustomResourceDefinition defines is namespaced. A definition cannot change
-// the scope of a kind that Kubernetes has.
-func (c *Contents) customScopes() map[string]bool {
-	scopes := make(map[string]bool, len(c.definitions))
-	for _, d := range c.definitions {
-		if !builtIn(d.Spec.Group) {
-			scopes[d.Spec.Group+"/"+d.Spec.Names.Kind] = d.Spec.Scope == "Namespaced"
-		}
-	}
-	return scopes
-}
-
 // hashLabel is on the roles and bindings that OLM derives from a ClusterServiceVersion.
 const hashLabel = "olm.permissions.hash"
+
+// ownerLabels are those that OLM sets on RBAC objects.
+var ownerLabels = []string{hashLabel, "olm.managed", "olm.owner", "olm.owner.kind", "olm.owner.namespace"}
 
 // derived knows the rules of a ClusterServiceVersion. The roles and bindings that OLM derives from it are in plans and not in ConfigMaps, and
 // have names with hashes. The label alone proves nothing: the rules must be the same.
@@ -162,13 +242,13 @@ func (d *derived) has(o *object) bool {
 		return false
 	}
 	return d.roles[b.RoleRef.Kind+"/"+b.RoleRef.Name] && b.Subjects[0].Kind == "ServiceAccount" &&
-		b.Subjects[0].Namespace == d.namespace && d.accounts[b.Subjects[0].Name]
+		(b.Subjects[0].Namespace == d.namespace || d.namespace == "") && d.accounts[b.Subjects[0].Name]
 }
 
 func (d *derived) hasRole(o *object) bool {
 	var role rbacObject
 	return o.Metadata.Labels[hashLabel] != "" && json.Unmarshal(o.raw, &role) == nil && role.AggregationRule == nil &&
-		!slices.ContainsFunc(sortedKeys(o.Metadata.Labels), func(l string) bool { return strings.HasPrefix(l, aggregationLabel) }) &&
+		!slices.ContainsFunc(sortedKeys(role.Metadata.Labels), func(l string) bool { return !slices.Contains(ownerLabels, l) }) &&
 		d.rules[rulesKey(role.Rules)]
 }
 

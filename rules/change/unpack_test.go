@@ -133,11 +133,11 @@ func TestFaults(t *testing.T) {
 		{"too many manifests", slices.Repeat([]json.RawMessage{json.RawMessage(`{"kind":"K"}`)}, maxObjects+1), "at most 4096 are read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := ReadContents("a.v1", test.manifests)
+			c := ReadContents("a.v1", "", test.manifests)
 			if !strings.Contains(c.Fault, test.want) {
 				t.Fatalf("fault %q, want %q", c.Fault, test.want)
 			}
-			set := Compare(ReadContents("", nil), c)
+			set := Compare(ReadContents("", "", nil), c)
 			if set.Fault != c.Fault || set.Digest() != "" || len(set.Differences) > 0 {
 				t.Errorf("set %+v, digest %q", set, set.Digest())
 			}

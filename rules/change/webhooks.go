@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -22,9 +23,38 @@ type webhook struct {
 	ObjectSelector    *metav1.LabelSelector            `json:"objectSelector"`
 	NamespaceSelector *metav1.LabelSelector            `json:"namespaceSelector"`
 	MatchConditions   []admissionv1.MatchCondition     `json:"matchConditions"`
-	ClientConfig      struct {
-		URL *string `json:"url"`
-	} `json:"clientConfig"`
+	ClientConfig      admissionv1.WebhookClientConfig  `json:"clientConfig"`
+
+	fields fields
+}
+
+// isWebhookConfiguration reports whether an object has admission webhooks.
+func (h *header) isWebhookConfiguration() bool {
+	return h.group() == admissionv1.GroupName && strings.HasSuffix(h.Kind, "WebhookConfiguration")
+}
+
+// target returns what a webhook calls, other than the operator's own pods; empty if it calls these.
+func target(config *admissionv1.WebhookClientConfig) string {
+	var targets []string
+	if config.URL != nil && *config.URL != "" {
+		targets = append(targets, text.Quote(*config.URL))
+	}
+	if service := config.Service; service != nil {
+		targets = append(targets, "Service "+text.Name(service.Namespace+"/"+service.Name)+shownTarget(service))
+	}
+	return strings.Join(targets, ", ")
+}
+
+// shownTarget returns the path and the port of a Service, if they are not the defaults.
+func shownTarget(service *admissionv1.ServiceReference) string {
+	shown := ""
+	if service.Port != nil && *service.Port != 443 {
+		shown = fmt.Sprintf(", port %d", *service.Port)
+	}
+	if service.Path != nil && *service.Path != "" {
+		shown += ", path " + text.Name(*service.Path)
+	}
+	return shown
 }
 
 // readWebhooks returns the admission webhooks of a bundle by kind and name.
@@ -36,23 +66,31 @@ func (c *Contents) readWebhooks() (map[string]*webhook, error) {
 			continue
 		}
 		kind := strings.ToLower(strings.TrimSuffix(string(d.Type), "AdmissionWebhook"))
-		merge(found, kind, &webhook{Name: d.GenerateName, Rules: d.Rules, FailurePolicy: d.FailurePolicy, MatchPolicy: d.MatchPolicy,
-			ObjectSelector: d.ObjectSelector})
+		w := &webhook{Name: d.GenerateName, Rules: d.Rules, FailurePolicy: d.FailurePolicy, MatchPolicy: d.MatchPolicy,
+			ObjectSelector: d.ObjectSelector, fields: fields{}}
+		if err := w.fields.readTyped("webhook", d); err != nil {
+			return nil, fmt.Errorf("webhook %s cannot be read: %w", text.Name(d.GenerateName), err)
+		}
+		merge(found, kind, w)
 	}
 	for i := range c.objects {
 		o := &c.objects[i]
-		kind, ok := strings.CutSuffix(o.Kind, "WebhookConfiguration")
-		if !ok || o.group() != admissionv1.GroupName {
+		if !o.isWebhookConfiguration() {
 			continue
 		}
+		kind := strings.ToLower(strings.TrimSuffix(o.Kind, "WebhookConfiguration"))
 		var configuration struct {
-			Webhooks []webhook `json:"webhooks"`
+			Webhooks []json.RawMessage `json:"webhooks"`
 		}
 		if err := json.Unmarshal(o.raw, &configuration); err != nil {
 			return nil, fmt.Errorf("%s cannot be read: %w", o, err)
 		}
-		for j := range configuration.Webhooks {
-			merge(found, strings.ToLower(kind), &configuration.Webhooks[j])
+		for _, raw := range configuration.Webhooks {
+			w := &webhook{fields: fields{}}
+			if err := cmp.Or(json.Unmarshal(raw, w), w.fields.readJSON("webhook", raw)); err != nil {
+				return nil, fmt.Errorf("%s cannot be read: %w", o, err)
+			}
+			merge(found, kind, w)
 		}
 	}
 	return found, nil
@@ -95,6 +133,7 @@ func compareWebhooks(s *Set, from, to *Contents) error {
 		if was == nil {
 			matches, risk := describeTuples(is.tuples())
 			s.add(Webhooks, risk, "adds %s: %s", name, matches)
+			s.compareTarget(name, &webhook{}, is)
 			continue
 		}
 		s.compareWebhook(name, was, is)
@@ -134,8 +173,17 @@ func (s *Set) compareWebhook(name string, was, is *webhook) {
 			s.add(Webhooks, risk, "%s %s", name, change.text)
 		}
 	}
-	if url := is.ClientConfig.URL; url != nil && (was.ClientConfig.URL == nil || *was.ClientConfig.URL != *url) {
-		s.add(Webhooks, Risky, "%s calls %s", name, text.Quote(*url))
+	s.compareTarget(name, was, is)
+	for _, path := range is.fields.changed(was.fields) {
+		s.add(Webhooks, Notable, "%s: %s", name, is.fields.describe(path, was.fields))
+	}
+}
+
+// compareTarget adds what a webhook calls, if it called something else.
+func (s *Set) compareTarget(name string, was, is *webhook) {
+	before, after := target(&was.ClientConfig), target(&is.ClientConfig)
+	if after != "" && after != before {
+		s.add(Webhooks, Risky, "%s calls %s", name, after)
 	}
 }
 

@@ -79,7 +79,8 @@ func resourceOf(kind schema.GroupKind) (resource schema.GroupVersionResource, cl
 		return csvs, false, true
 	case schema.GroupKind{Kind: "ConfigMap"}:
 		return configMaps, false, true
+	case schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}:
+		return definitions, true, true
 	}
-	replaced, ok := replaceable[kind]
-	return replaced.GroupVersionResource, replaced.clusterScoped, ok
+	return schema.GroupVersionResource{}, false, false
 }

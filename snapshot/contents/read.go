@@ -34,22 +34,6 @@ var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// replaceable are the kinds of a bundle whose installed objects are compared with its manifests. Others are compared by what the installed
-// ClusterServiceVersion says.
-var replaceable = map[schema.GroupKind]struct {
-	schema.GroupVersionResource
-	clusterScoped bool
-}{
-	{Group: definitions.Group, Kind: "CustomResourceDefinition"}: {definitions, true},
-	{Group: rbac, Kind: "ClusterRole"}:                           {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "clusterroles"}, true},
-	{Group: rbac, Kind: "ClusterRoleBinding"}:                    {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "clusterrolebindings"}, true},
-	{Group: rbac, Kind: "Role"}:                                  {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "roles"}, false},
-	{Group: rbac, Kind: "RoleBinding"}:                           {schema.GroupVersionResource{Group: rbac, Version: "v1", Resource: "rolebindings"}, false},
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:          {schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, true},
-}
-
-const rbac = "rbac.authorization.k8s.io"
-
 // labelManaged is the label of the ConfigMaps that OLM unpacks bundles into, and encoding the annotation from which it knows where in them
 // the contents are.
 const (
@@ -133,19 +117,21 @@ func (r *reader) compare(ctx context.Context, replaces rules.Replacement) (*chan
 	set := &change.Set{Fault: fault}
 	r.Bundles[replaces.CSV] = &rules.UnpackedBundle{Fault: fault}
 	if fault == "" {
-		contents := change.ReadContents(replaces.CSV, manifests)
+		contents := change.ReadContents(replaces.CSV, r.namespace, manifests)
 		if ref != nil {
 			contents.Resolve(ref.Properties, ref.Replaces)
 		}
 		r.Bundles[replaces.CSV] = bundleOf(contents)
-		installed, err := r.installed(ctx, &replaces, manifests)
+		installed, missing, err := r.installed(ctx, &replaces, manifests)
 		switch {
 		case errors.Is(err, errUninstalled):
 			set.Fault = "what it replaces cannot be read: " + err.Error()
 		case err != nil:
 			return nil, err
 		default:
-			set = change.Compare(change.ReadContents(replaces.From, installed), contents)
+			from := change.ReadContents(replaces.From, r.namespace, installed)
+			from.Missing = missing
+			set = change.Compare(from, contents)
 		}
 	}
 	set.CSV, set.Package, set.Version, set.Channel = replaces.CSV, replaces.Package, replaces.Version, replaces.Channel
@@ -262,17 +248,23 @@ func (r *reader) unpack(ctx context.Context, ref reference, step *olm.StepResour
 	return manifests, "", nil
 }
 
+// bundleSecret is the kind of a step with a Secret of the bundle.
+const bundleSecret = "BundleSecret"
+
 // typed returns a manifest with the kind of its step, as which OLM writes it whatever the manifest says. OLM derives RBAC objects without one.
 func typed(manifest json.RawMessage, step *olm.StepResource) json.RawMessage {
-	apiVersion := schema.GroupVersion{Group: step.Group, Version: step.Version}.String()
-	if h := headOf(manifest); h.Kind == step.Kind && h.APIVersion == apiVersion {
+	apiVersion, kind := schema.GroupVersion{Group: step.Group, Version: step.Version}.String(), step.Kind
+	if kind == bundleSecret {
+		kind = "Secret"
+	}
+	if h := headOf(manifest); h.Kind == kind && h.APIVersion == apiVersion {
 		return manifest
 	}
 	var object map[string]json.RawMessage
 	if kjson.UnmarshalCaseSensitivePreserveInts(manifest, &object) != nil || object == nil {
 		return manifest // the comparison says what is wrong with it
 	}
-	for field, value := range map[string]string{"apiVersion": apiVersion, "kind": step.Kind} {
+	for field, value := range map[string]string{"apiVersion": apiVersion, "kind": kind} {
 		object[field], _ = json.Marshal(value) // a string always encodes
 	}
 	raw, err := json.Marshal(object)
@@ -286,7 +278,8 @@ type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
-		Name string `json:"name"`
+		Name              string `json:"name"`
+		CreationTimestamp string `json:"creationTimestamp"`
 	} `json:"metadata"`
 }
 
@@ -295,48 +288,105 @@ func headOf(manifest []byte) (h head) {
 	return h
 }
 
-// installed returns the installed objects that manifests replace: the ClusterServiceVersion of the package, and those of the same names.
-func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, manifests []json.RawMessage) ([]json.RawMessage, error) {
-	var installed []json.RawMessage
+// installed returns what manifests replace: the ClusterServiceVersion of the package, what its plan brought along
+// with it, and the stored CustomResourceDefinitions of the same names. missing is why what it brought is not known.
+// Other stored objects are not read: who may write them could prepare there what the next version brings (threat O49).
+func (r *reader) installed(ctx context.Context, replaces *rules.Replacement, manifests []json.RawMessage) (
+	installed []json.RawMessage, missing string, err error) {
 	if replaces.From != "" {
-		key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
-		raw, err := r.Get(ctx, csvs, key)
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errUninstalled)
-		}
+		csv, err := r.installedCSV(ctx, replaces)
 		if err != nil {
-			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+			return nil, "", err
 		}
-		csv, err := olm.DecodeCSV(raw)
-		if err != nil {
-			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+		if installed, missing, err = r.brought(ctx, replaces, csv); err != nil {
+			return nil, "", err
 		}
-		if csv.Spec.ContentsDigest() != replaces.FromDigest {
-			return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errStale)
-		}
-		installed = append(installed, raw)
 	}
 	for _, m := range manifests {
 		h := headOf(m)
-		kind, ok := replaceable[schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind()]
-		if !ok || h.Metadata.Name == "" || len(content.IsPathSegmentName(h.Metadata.Name)) > 0 {
+		if !isDefinition(&h) || h.Metadata.Name == "" || len(content.IsPathSegmentName(h.Metadata.Name)) > 0 {
 			continue // no object has such a name
 		}
-		key := types.NamespacedName{Name: h.Metadata.Name}
-		if !kind.clusterScoped {
-			key.Namespace = r.namespace
-		}
-		if kind.GroupVersionResource == definitions {
-			r.Definitions = append(r.Definitions, key.Name)
-		}
-		raw, err := r.Get(ctx, kind.GroupVersionResource, key)
+		r.Definitions = append(r.Definitions, h.Metadata.Name)
+		raw, err := r.Get(ctx, definitions, types.NamespacedName{Name: h.Metadata.Name})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
-			return nil, fmt.Errorf("read %s %s: %w", h.Kind, text.Name(key.String()), err)
+			return nil, "", fmt.Errorf("read CustomResourceDefinition %s: %w", text.Name(h.Metadata.Name), err)
 		default:
 			installed = append(installed, raw)
 		}
 	}
-	return installed, nil
+	return installed, missing, nil
+}
+
+func isDefinition(h *head) bool {
+	return schema.FromAPIVersionAndKind(h.APIVersion, h.Kind).GroupKind() == schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
+}
+
+// installedCSV returns the installed ClusterServiceVersion.
+func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) ([]byte, error) {
+	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.From}
+	raw, err := r.Get(ctx, csvs, key)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errUninstalled)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+	}
+	csv, err := olm.DecodeCSV(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, err)
+	}
+	if csv.Spec.ContentsDigest() != replaces.FromDigest {
+		return nil, fmt.Errorf("read ClusterServiceVersion %s: %w", key, errStale)
+	}
+	return raw, nil
+}
+
+// brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
+// it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
+func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv json.RawMessage) (all []json.RawMessage, missing string, err error) {
+	all = []json.RawMessage{csv}
+	if replaces.FromPlan == "" {
+		return all, "there is not exactly one InstallPlan that installed it", nil
+	}
+	key := types.NamespacedName{Namespace: r.namespace, Name: replaces.FromPlan}
+	raw, err := r.Get(ctx, plans, key)
+	if apierrors.IsNotFound(err) {
+		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
+	}
+	plan, err := olm.DecodePlan(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, err)
+	}
+	if !plan.Installed(replaces.From) {
+		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
+	}
+	if created := createdOf(csv); created < plan.Metadata.CreationTimestamp || created > plan.Status.InstalledAt() {
+		return all, fmt.Sprintf("InstallPlan %s did not run when it was installed", text.Name(key.String())), nil
+	}
+	before := &reader{Source: r.Source, namespace: r.namespace, plan: plan}
+	manifests, _, fault, err := before.manifests(ctx, replaces.From)
+	switch {
+	case apierrors.IsForbidden(err):
+		return all, text.Escape(err.Error()), nil
+	case err != nil || fault != "":
+		return all, fault, err
+	}
+	for _, m := range manifests {
+		if h := headOf(m); h.Kind != olm.KindClusterServiceVersion && !isDefinition(&h) {
+			all = append(all, m)
+		}
+	}
+	return all, "", nil
+}
+
+// createdOf returns when an object was created, as RFC 3339 in UTC.
+func createdOf(raw []byte) string {
+	h := headOf(raw)
+	return h.Metadata.CreationTimestamp
 }

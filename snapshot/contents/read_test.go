@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,7 +87,7 @@ const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 
 // groups are the group and version of each kind of step.
 var groups = map[string][2]string{"ClusterServiceVersion": {"operators.coreos.com", "v1alpha1"}, "CustomResourceDefinition": {"apiextensions.k8s.io", "v1"},
-	"ClusterRole": {"rbac.authorization.k8s.io", "v1"}, "ServiceAccount": {"", "v1"}}
+	"ClusterRole": {"rbac.authorization.k8s.io", "v1"}, "Role": {"rbac.authorization.k8s.io", "v1"}, "RoleBinding": {"rbac.authorization.k8s.io", "v1"}, "ServiceAccount": {"", "v1"}}
 
 type step struct{ kind, name, manifest string }
 
@@ -356,5 +357,83 @@ func TestReadHostileNames(t *testing.T) {
 		if strings.Contains(asked, "..") {
 			t.Errorf("asked for %s", asked)
 		}
+	}
+}
+
+// TestC2PreparedBaseline: only what the plan of the installed version brought is a baseline, and nothing that a user may have stored under the
+// same name (threat O49).
+func TestC2PreparedBaseline(t *testing.T) {
+	const created = `"creationTimestamp":"2026-11-20T10:00:00Z",`
+	before := strings.Replace(csvJSON(t, "etcdoperator.v1", "configmaps"), `"creationTimestamp":null,`, created, 1)
+	if !strings.Contains(before, created) {
+		before = strings.Replace(before, `"metadata":{`, `"metadata":{`+created, 1)
+	}
+	after := csvJSON(t, "etcdoperator.v2", "configmaps")
+	rbac := func(kind, fields string) string {
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"etcd-extra","namespace":"shop","labels":{"olm.managed":"true",` +
+			`"olm.owner":"etcdoperator.v1","olm.owner.kind":"ClusterServiceVersion","olm.owner.namespace":"shop"}},` + fields + `}`
+	}
+	role := rbac("Role", `"rules":[{"apiGroups":[""],"resources":["secrets","pods/exec"],"verbs":["get","create"]}]`)
+	binding := rbac("RoleBinding", `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"etcd-extra"},`+
+		`"subjects":[{"kind":"ServiceAccount","name":"etcd","namespace":"shop"}]`)
+	narrow := strings.Replace(role, `"secrets",`, "", 1)
+	// planOf is the plan that installed etcdoperator.v1.
+	planOf := func(complete string, steps ...step) string {
+		plan := planJSON(t, append([]step{{"ClusterServiceVersion", "etcdoperator.v1", csvJSON(t, "etcdoperator.v1", "configmaps")}}, steps...)...)
+		return strings.NewReplacer("etcdoperator.v2", "etcdoperator.v1", `"status":"Unknown"`, `"status":"Created"`, `"phase":"RequiresApproval"`,
+			`"phase":"Complete","conditions":[{"type":"Installed","status":"True","lastTransitionTime":"`+complete+`"}]`, `"approval":"Manual"`,
+			`"approval":"Manual","approved":true`, `"uid":"plan-uid"`, `"uid":"before","creationTimestamp":"2026-11-20T09:59:00Z"`).Replace(plan)
+	}
+	extra := func(role string) []step {
+		return []step{{"Role", "etcd-extra", role}, {"RoleBinding", "etcd-extra", binding}}
+	}
+	const installedAt = "2026-11-20T10:01:00Z"
+	both := map[string]string{"roles shop/etcd-extra": role, "rolebindings shop/etcd-extra": binding}
+	for _, c := range []struct {
+		name, plan string
+		store      map[string]string
+		// held are the new permissions, and note is part of a note.
+		held []string
+		note string
+	}{
+		{name: "control: nothing is prepared", plan: planOf(installedAt), held: []string{"in its namespaces: create, get on pods/exec, secrets"}},
+		{name: "prepared under the same names", plan: planOf(installedAt), store: both, held: []string{"in its namespaces: create, get on pods/exec, secrets"}},
+		{name: "prepared, and no plan is left", store: both, held: []string{"in its namespaces: create, get on pods/exec, secrets"},
+			note: "what etcdoperator.v1 brought besides its ClusterServiceVersion is not known"},
+		{name: "an installed role that was widened", plan: planOf(installedAt, extra(narrow)...), store: both, held: []string{"in its namespaces: create, get on secrets"}},
+		{name: "a plan that was made later", plan: planOf("2026-11-20T09:59:30Z", extra(role)...), held: []string{"in its namespaces: create, get on pods/exec, secrets"},
+			note: "did not run when it was installed"},
+		{name: "control: the installed version brought it", plan: planOf(installedAt, extra(role)...)},
+		{name: "control: it brought it in an image", plan: planOf(installedAt, step{"Role", "etcd-extra", refJSON(t, map[string]string{"name": "old"})}),
+			store: map[string]string{"configmaps olm/old": unpacked(t, "0", managed, csvJSON(t, "etcdoperator.v1", "configmaps"), role, binding)}},
+		{name: "the image of the installed version is gone", plan: planOf(installedAt, step{"Role", "etcd-extra", refJSON(t, map[string]string{"name": "old"})}),
+			held: []string{"in its namespaces: create, get on pods/exec, secrets"}, note: "ConfigMap olm/old"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := &objects{m: map[string]string{at("clusterserviceversions", "shop/etcdoperator.v1"): before,
+				at("installplans", "shop/p"): planJSON(t, append([]step{{"ClusterServiceVersion", "etcdoperator.v2", after}}, extra(role)...)...)}}
+			maps.Copy(store.m, c.store)
+			replaces := replacements(t, before)
+			if c.plan != "" {
+				store.m[at("installplans", "shop/before")], replaces[0].FromPlan = c.plan, "before"
+			}
+			r, err := Read(t.Context(), store, planKey, replaces)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set := r.ByCSV["etcdoperator.v2"]
+			var held []string
+			for _, d := range set.Of(change.Permissions) {
+				if !strings.Contains(d.Text, "holders of") {
+					held = append(held, d.Text)
+				}
+			}
+			if set.Fault != "" || !slices.Equal(held, c.held) {
+				t.Errorf("fault %q, permissions %q, want %q", set.Fault, held, c.held)
+			}
+			if notes := strings.Join(set.Notes, "; "); c.note == "" && notes != "" || !strings.Contains(notes, c.note) {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
+		})
 	}
 }

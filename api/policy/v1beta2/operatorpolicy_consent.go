@@ -14,7 +14,9 @@ const (
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Consent struct {
-	// Rules of RBAC that nothing installed covers: Hold, Warn (default) or Ignore.
+	// Rules of RBAC that nothing installed covers, for the operator or for others,
+	// the ServiceAccounts that pods run as, their tokens, and Secrets of the bundle:
+	// Hold, Warn (default) or Ignore.
 	//
 	// +kubebuilder:validation:Enum=Hold;Warn;Ignore
 	// +optional
@@ -42,14 +44,15 @@ type Consent struct {
 	Images ConsentAction `json:"images,omitempty"`
 
 	// Settings of pods that reach the node, such as host namespaces, host paths
-	// and privileged containers: Hold, Warn (default) or Ignore.
+	// and privileged containers, what they mount, and every other field of a pod
+	// that is not known to be harmless: Hold, Warn (default) or Ignore.
 	//
 	// +kubebuilder:validation:Enum=Hold;Warn;Ignore
 	// +optional
 	PodSecurity ConsentAction `json:"podSecurity,omitempty"`
 
-	// New cluster-scoped objects, and changed install modes: Hold, Warn (default)
-	// or Ignore.
+	// New and changed objects of the bundle that no other field is about, and new
+	// install modes: Hold, Warn (default) or Ignore.
 	//
 	// +kubebuilder:validation:Enum=Hold;Warn;Ignore
 	// +optional

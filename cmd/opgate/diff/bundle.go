@@ -16,7 +16,7 @@ import (
 
 // What property olm.csv.metadata does not have of a bundle, and what else is not there without it.
 var (
-	withoutManifests = []part{"permissions", "webhooks", "CustomResourceDefinitions", "pods", "cluster-scoped objects"}
+	withoutManifests = []part{"permissions", "webhooks", "CustomResourceDefinitions", "pods", "other objects"}
 	withoutMetadata  = append(withoutManifests[:len(withoutManifests):len(withoutManifests)], "install modes", "minKubeVersion", "required APIs")
 )
 
@@ -152,12 +152,12 @@ func (m *manifests) partial(missing *gap) {
 // contents returns what is compared.
 func (m *manifests) contents() *change.Contents {
 	if m == nil {
-		return change.ReadContents("", nil)
+		return change.ReadContents("", "", nil)
 	}
 	if m.fault != "" {
 		return &change.Contents{CSV: m.name, Fault: m.fault}
 	}
-	c := change.ReadContents(m.name, m.objects)
+	c := change.ReadContents(m.name, "", m.objects)
 	c.Resolve(m.properties, "")
 	return c
 }

@@ -40,7 +40,7 @@ type options struct {
 
 const long = `Show what an InstallPlan changes beyond what is installed, or what one version of an operator changes beyond another: new
 rights, webhooks, changes of CustomResourceDefinitions that objects may not survive, settings of pods that reach the
-node, registries, cluster-scoped objects and requirements. Risky lines come first and begin with "!": they grant control of
+node, registries, other objects and requirements. Risky lines come first and begin with "!": they grant control of
 the cluster or of a node. Nothing is written.
 
 The digest stands for exactly this change, in every cluster. In spec.consent.accepted of the OperatorPolicy it lets the
