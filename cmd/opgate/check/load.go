@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -29,6 +30,8 @@ type object struct {
 	// raw is the JSON that would be stored, kept the kind in the store of the gate; nil for one that it does not hold.
 	raw  []byte
 	kept *snapshot.Kind
+	// refused is what the schema of the kind does not admit.
+	refused apifield.ErrorList
 	// hubs are the fields with hub templates, which nothing has resolved.
 	hubs []string
 	// cluster is set for an object that belongs to no namespace.
@@ -231,7 +234,7 @@ func (l *loader) object(d document, k *kind) {
 		}
 		l.seen[id] = o
 	}
-	o.hubs = hubFields(d)
+	o.hubs, o.refused = hubFields(d), refusedBySchema(k.GroupVersionKind, d.raw)
 	if o.context != nil && o.source == nil && o.group == nil && isKnown(k.Group) {
 		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
 	}
