@@ -154,7 +154,12 @@ type origin struct {
 	foreign bool
 	// top is set for what stands in no list at all.
 	top bool
+	// depth counts the lists around it.
+	depth int
 }
+
+// maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list in a list.
+const maxLists = 8
 
 // value reads one object, or all elements of a list. What has elements is a list whatever its kind is
 // called, as it is for kubectl, so that nothing hides in one.
@@ -188,14 +193,18 @@ func (l *loader) value(d document, from origin) {
 	case k != nil && (!k.unchecked || !h.list):
 		l.object(d, k)
 	case h.list:
-		l.list(d, &h)
+		l.list(d, &h, from.depth+1)
 	case isKnown(groupOf(h.apiVersion)):
 		l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
 	}
 }
 
-func (l *loader) list(d document, h *head) {
-	from := origin{foreign: !h.isGenericList()}
+func (l *loader) list(d document, h *head, depth int) {
+	if depth > maxLists {
+		l.fault(d, []fieldFault{{"items", fmt.Sprintf("items is a list in more than %d lists", maxLists)}})
+		return
+	}
+	from := origin{foreign: !h.isGenericList(), depth: depth}
 	if element, ok := strings.CutSuffix(h.kind, "List"); ok && from.foreign {
 		from.apiVersion, from.kind = h.apiVersion, element
 		k, err := kindOf(h.apiVersion, element)
