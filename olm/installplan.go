@@ -75,8 +75,8 @@ type BundleLookup struct {
 // installedAt is the time of the condition Installed in the conditions of a plan.
 type installedAt string
 
-// UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a name takes sixteen times
-// its size (threat G35).
+// UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a
+// name takes sixteen times its size (threat G35).
 func (at *installedAt) UnmarshalJSON(raw []byte) error {
 	if n, _ := jsonsize.Measure(raw); n > maxConditionValues {
 		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)

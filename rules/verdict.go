@@ -137,8 +137,8 @@ func (v *Verdict) warn(r Reason) {
 // maxRefusal bounds, in bytes, what is shown of an error of the schema, which quotes the value.
 const maxRefusal = 500
 
-// Refused returns the verdict with what the definition of the kind refuses, which the API server does before it asks the gate. A field that is
-// refused already is not named again.
+// Refused returns the verdict with what the definition of the kind refuses, which the API server does before it asks
+// the gate. A field that is refused already is not named again.
 func (v Verdict) Refused(rule RuleID, errs field.ErrorList) Verdict {
 	v.Reasons = slices.Clone(v.Reasons)
 	for _, err := range errs[:min(len(errs), maxFaults)] {

@@ -11,7 +11,8 @@ import (
 // comma-separated list of them. White space around names and empty names are dropped, order is kept, duplicates are removed. Source: the
 // existing OperatorPolicy controller's interpretation of the field, which has no digests.
 //
-// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process (threats G33, G35).
+// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
+// (threats G33, G35).
 func SplitVersions(entries []string) []string {
 	var names []string
 	seen := map[string]struct{}{}

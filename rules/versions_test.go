@@ -24,8 +24,8 @@ func TestSplitVersions(t *testing.T) {
 	}
 }
 
-// TestH3VersionsAreBounded has as many names as a file or an object can have: a policy with more than are read is not valid, so that it
-// holds what it governs, and takes little time.
+// TestH3VersionsAreBounded has as many names as a file or an object can have: a policy with more than are read is not
+// valid, so that it holds what it governs, and takes little time.
 func TestH3VersionsAreBounded(t *testing.T) {
 	var list strings.Builder
 	for i := range 1_000_000 {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// most is how many bytes are retained for a byte that is stored, allowance what an object may take whatever its size. The sizes are in bytes: a
-// shape is tried in a small one, and the worst is stored in the largest that etcd accepts, fifteen times.
+// most is how many bytes are retained for a byte that is stored, allowance what an object may take whatever its size.
+// The sizes are in bytes: a shape is tried in a small one, and the worst is stored in the largest that etcd accepts,
+// fifteen times.
 const (
 	most      = 8
 	allowance = 200 << 10
@@ -19,15 +20,16 @@ const (
 	fifteen   = 15
 )
 
-// retainedByKind bounds, in MiB, what fifteen objects of each kind retain, whatever a tenant writes into them. A kind that is new needs a row.
+// retainedByKind bounds, in MiB, what fifteen objects of each kind retain, whatever a tenant writes into them. A kind
+// that is new needs a row.
 var retainedByKind = map[*Kind]int64{
 	OperatorPolicies: 160, Constraints: 110, Policies: 110, PolicySets: 110, Namespaces: 110, Subscriptions: 20, InstallPlans: 20,
 	ClusterServiceVersions: 20, OperatorGroups: 20, OperatorConditions: 5, CatalogSources: 20, Pods: 5, CatalogRecords: 5, Deployments: 5,
 	CustomResourceDefinitions: 60,
 }
 
-// TestG35MemoryOfEveryKind fills each field of each kind with what its schema admits and takes the most memory: long lists, many keys, deep
-// values, texts. f1 was PolicySets, of which fifteen took more than 300 MiB.
+// TestG35MemoryOfEveryKind fills each field of each kind with what its schema admits and takes the most memory: long
+// lists, many keys, deep values, texts. f1 was PolicySets, of which fifteen took more than 300 MiB.
 func TestG35MemoryOfEveryKind(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind.Resource, func(t *testing.T) {
@@ -83,7 +85,8 @@ var written = map[*Kind][]shape{
 	}}},
 }
 
-// retained returns how many bytes of the heap a value takes. Where little was allocated it returns that, since measuring takes long.
+// retained returns how many bytes of the heap a value takes. Where little was allocated it returns that, since
+// measuring takes long.
 func retained(read func() any) int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

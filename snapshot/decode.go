@@ -95,8 +95,8 @@ type storedCSV struct {
 	here, virtual, copied bool
 }
 
-// decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large
-// metadata that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
+// decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
+// that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
 func decodeObject(raw []byte, into metav1.Object) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
 		return err

@@ -20,8 +20,8 @@ const standardInput = cli.StandardInput
 // manifests, and a bound for what reads without end.
 const maxInput = 64 << 20
 
-// maxInputs bounds the size of all inputs together, which are in memory at once: a repository holds many files of blanks in few bytes (threat
-// G36).
+// maxInputs bounds the size of all inputs together, which are in memory at once: a repository holds many files of
+// blanks in few bytes (threat G36).
 const maxInputs = 512 << 20
 
 // input is what one file holds.

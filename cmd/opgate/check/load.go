@@ -158,7 +158,8 @@ type origin struct {
 	depth int
 }
 
-// maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list in a list.
+// maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list
+// in a list.
 const maxLists = 8
 
 // value reads one object, or all elements of a list. What has elements is a list whatever its kind is

@@ -69,9 +69,9 @@ func must(err error) {
 	}
 }
 
-// refusedBySchema returns what the API server refuses in an object before it asks the gate: what the schema of the kind does not admit. It
-// refuses nothing of other kinds, in the status, which is not written with the spec, and in fields with hub templates, which are resolved
-// before.
+// refusedBySchema returns what the API server refuses in an object before it asks the gate: what the schema of the kind
+// does not admit. It refuses nothing of other kinds, in the status, which is not written with the spec, and in fields
+// with hub templates, which are resolved before.
 func refusedBySchema(gvk schema.GroupVersionKind, raw []byte) apifield.ErrorList {
 	compile := definitions()[gvk]
 	if compile == nil {

@@ -15,8 +15,8 @@ func list(n int, text string) string {
 	return "[" + strings.Repeat(text+", ", n-1) + text + "]"
 }
 
-// TestN3CheckValidatesTheSchema has what the definition of a kind refuses, so that an API server refuses it before it asks the gate. Each is
-// refused with the file and the line of the object, and the field.
+// TestN3CheckValidatesTheSchema has what the definition of a kind refuses, so that an API server refuses it before it
+// asks the gate. Each is refused with the file and the line of the object, and the field.
 func TestN3CheckValidatesTheSchema(t *testing.T) {
 	const policy = `apiVersion: policy.open-cluster-management.io/v1beta2
 kind: OperatorPolicy

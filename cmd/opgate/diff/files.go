@@ -17,7 +17,8 @@ import (
 // maxCatalogFile is the size in bytes above which a file of a catalog is not read. The largest in use have 200 MiB.
 const maxCatalogFile = 1 << 30
 
-// catalogFiles are the files of a catalog: regular ones, in which the aliases of no YAML document stand for too much (threat G36).
+// catalogFiles are the files of a catalog: regular ones, in which the aliases of no YAML document stand for too much
+// (threat G36).
 type catalogFiles struct{ fs.FS }
 
 // Open opens a file that has been checked, or a directory.
@@ -41,7 +42,8 @@ func (c catalogFiles) Open(name string) (fs.File, error) {
 	return c.FS.Open(name)
 }
 
-// check reports an error if a file has a YAML document that is too large once its aliases are replaced. JSON has no aliases.
+// check reports an error if a file has a YAML document that is too large once its aliases are replaced. JSON has no
+// aliases.
 func (c catalogFiles) check(name string) error {
 	isJSON := func(file io.Reader) error {
 		decoder := json.NewDecoder(file)

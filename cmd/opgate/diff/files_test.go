@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestH3CatalogsAreBounded has what a repository can put into a catalog so that reading it takes all memory, or does not end.
+// TestH3CatalogsAreBounded has what a repository can put into a catalog so that reading it takes all memory, or does
+// not end.
 func TestH3CatalogsAreBounded(t *testing.T) {
 	long := `"` + strings.Repeat("x", 1<<20) + `"`
 	aliases := "[*a" + strings.Repeat(", *a", 100_000) + "]\n"

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// pageSize is how many objects are listed at once. Each may be as large as etcd accepts, and takes several times that (threat G36).
+	// pageSize is how many objects are listed at once. Each may be as large as etcd accepts, and takes several times
+	// that (threat G36).
 	pageSize = 20
 	// progressEvery is the number of objects between two lines of progress.
 	progressEvery = 100
