@@ -3,8 +3,11 @@ package olm
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
+	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
 	"github.com/opgate/opgate/internal/text"
 )
 
@@ -40,11 +43,8 @@ type InstallPlanStatus struct {
 	Message       string         `json:"message"`
 	BundleLookups []BundleLookup `json:"bundleLookups"`
 	Steps         Steps          `json:"plan"`
-	Conditions    []struct {
-		Type               string `json:"type"`
-		Status             string `json:"status"`
-		LastTransitionTime string `json:"lastTransitionTime"`
-	} `json:"conditions"`
+	// InstalledAt is when OLM completed the plan, as RFC 3339 in UTC; "" if it has not.
+	InstalledAt installedAt `json:"conditions"`
 	// ServiceAccount is the identity that writes the steps, if the OperatorGroup names one; otherwise OLM writes them with its own rights,
 	// which are those of a cluster admin.
 	ServiceAccount struct {
@@ -72,14 +72,31 @@ type BundleLookup struct {
 	Properties string  `json:"properties"`
 }
 
-// InstalledAt returns when OLM completed the plan, as RFC 3339 in UTC; "" if it has not.
-func (s *InstallPlanStatus) InstalledAt() string {
-	for _, c := range s.Conditions {
-		if c.Type == "Installed" && c.Status == "True" {
-			return c.LastTransitionTime
+// installedAt is the time of the condition Installed in the conditions of a plan.
+type installedAt string
+
+// UnmarshalJSON takes the first condition Installed that is True. A list that is too long is an error: one without a
+// name takes sixteen times its size (threat G35).
+func (at *installedAt) UnmarshalJSON(raw []byte) error {
+	if n, _ := jsonsize.Measure(raw); n > maxConditionValues {
+		return fmt.Errorf("the conditions hold %d values, at most %d are read", n, maxConditionValues)
+	}
+	var all []struct {
+		Type               string `json:"type"`
+		Status             string `json:"status"`
+		LastTransitionTime string `json:"lastTransitionTime"`
+	}
+	if err := apijson.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	*at = ""
+	for i := range all {
+		if c := &all[i]; c.Type == "Installed" && c.Status == "True" {
+			*at = installedAt(c.LastTransitionTime)
+			break
 		}
 	}
-	return ""
+	return nil
 }
 
 // Brings reports whether the status of a plan, which OLM writes, contains a ClusterServiceVersion. The spec may list any name.

@@ -25,6 +25,7 @@ const (
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
-	// maxConditionValues bounds each list of conditions in an OperatorCondition. One condition has six values.
+	// maxConditionValues bounds each list of conditions in an OperatorCondition or an InstallPlan. One condition has
+	// six values.
 	maxConditionValues = 4096
 )

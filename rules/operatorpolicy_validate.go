@@ -263,9 +263,13 @@ func (t textValidator) versions(path *field.Path, entries []string) field.ErrorL
 			continue
 		}
 		for _, name := range SplitVersions([]string{entry}) {
-			names++
-			errs = append(errs, t.version(path.Index(i), name)...)
+			if names++; len(errs) < maxFaults {
+				errs = append(errs, t.version(path.Index(i), name)...)
+			}
 		}
+	}
+	if len(SplitVersions(entries)) > maxVersions {
+		errs = append(errs, field.TooMany(path, -1, maxVersions))
 	}
 	if len(entries) > 0 && names == 0 {
 		errs = append(errs, field.Invalid(path, entries, "names no version; list ClusterServiceVersion names, or remove the field to allow every version"))

@@ -206,7 +206,7 @@ func JudgePlanStatusUpdate(in PlanStatusInput) Verdict {
 	if !slices.EqualFunc(in.New.Status.Steps, in.Old.Status.Steps, olm.SameStep) {
 		frozen(&v, in.Namespace, "status.plan")
 	}
-	if in.New.Status.InstalledAt() != in.Old.Status.InstalledAt() {
+	if in.New.Status.InstalledAt != in.Old.Status.InstalledAt {
 		frozen(&v, in.Namespace, "status.conditions") // records which definitions the plan created (threat O19)
 	}
 	if in.New.Status.ServiceAccount != in.Old.Status.ServiceAccount {

@@ -100,7 +100,7 @@ func leadsTo(p *dependency.Policy, cycle []dependency.Ref) *dependency.Dependenc
 		}
 		for j := range t.Dependencies {
 			if t.Dependencies[j].Ref == cycle[1] {
-				return &t.Dependencies[j]
+				return t.Dependencies[j]
 			}
 		}
 	}

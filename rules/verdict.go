@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/opgate/opgate/internal/text"
 )
 
 // Decision is the outcome of judging, ordered by severity: a verdict is as severe as its worst reason.
@@ -128,6 +132,21 @@ func (v *Verdict) refuse(r Reason) {
 func (v *Verdict) warn(r Reason) {
 	r.Decision = Allow
 	v.Warnings = append(v.Warnings, r)
+}
+
+// maxRefusal bounds, in bytes, what is shown of an error of the schema, which quotes the value.
+const maxRefusal = 500
+
+// Refused returns the verdict with what the definition of the kind refuses, which the API server does before it asks
+// the gate. A field that is refused already is not named again.
+func (v Verdict) Refused(rule RuleID, errs field.ErrorList) Verdict {
+	v.Reasons = slices.Clone(v.Reasons)
+	for _, err := range errs[:min(len(errs), maxFaults)] {
+		if !slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Field == err.Field }) {
+			v.refuse(Reason{Rule: rule, Decision: Deny, Field: err.Field, Message: sentence(text.Truncate(err.Error(), maxRefusal), rule, "")})
+		}
+	}
+	return v.sorted()
 }
 
 // sorted sorts reasons and warnings into a stable order and returns the verdict.

@@ -10,34 +10,47 @@ import (
 // SplitVersions reads spec.versions: each entry is a ClusterServiceVersion name, which may end with the digest of a bundle image, or a
 // comma-separated list of them. White space around names and empty names are dropped, order is kept, duplicates are removed. Source: the
 // existing OperatorPolicy controller's interpretation of the field, which has no digests.
+//
+// At most maxVersions+1 names are returned, so that a policy takes neither the time nor the memory of the process
+// (threats G33, G35).
 func SplitVersions(entries []string) []string {
 	var names []string
+	seen := map[string]struct{}{}
 	for _, entry := range entries {
 		for part := range strings.SplitSeq(entry, ",") {
-			if name := strings.TrimSpace(part); name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
+			name := strings.TrimSpace(part)
+			if _, twice := seen[name]; name == "" || twice {
+				continue
+			}
+			seen[name], names = struct{}{}, append(names, name)
+			if len(names) > maxVersions {
+				return names
 			}
 		}
 	}
-	return names
+	return slices.Clip(names)
 }
+
+// maxVersions bounds the names in spec.versions. A policy with more is not valid, and holds what it governs.
+const maxVersions = 10_000
 
 // versionList is spec.versions, prepared for judging.
 type versionList struct {
 	// entries are the names, with their digests.
 	entries []string
-	// plain are the names without a digest, which stand for any contents.
-	plain map[string]struct{}
+	// byName are the indexes of entries, sorted by entry.
+	byName []uint16
 	// digests are, by name, those of the only bundle images that the name stands for.
 	digests map[string][]string
 }
 
 func newVersionList(entries []string) versionList {
-	l := versionList{entries: SplitVersions(entries), plain: map[string]struct{}{}}
-	for _, entry := range l.entries {
+	l := versionList{entries: SplitVersions(entries)}
+	l.byName = make([]uint16, len(l.entries))
+	for i, entry := range l.entries {
+		l.byName[i] = uint16(i) //nolint:gosec // at most maxVersions
 		name, digest := olm.CutDigest(entry)
 		if name == entry {
-			l.plain[name] = struct{}{}
 			continue
 		}
 		if l.digests == nil {
@@ -45,6 +58,7 @@ func newVersionList(entries []string) versionList {
 		}
 		l.digests[name] = append(l.digests[name], digest)
 	}
+	slices.SortFunc(l.byName, func(a, b uint16) int { return strings.Compare(l.entries[a], l.entries[b]) })
 	return l
 }
 
@@ -67,8 +81,8 @@ func (l *versionList) plainNames() []string {
 
 // lists reports whether a name is listed for any contents. Names are compared byte by byte: a look-alike is another name (threat O11).
 func (l *versionList) lists(name string) bool {
-	_, ok := l.plain[name]
-	return ok
+	_, listed := slices.BinarySearchFunc(l.byName, name, func(i uint16, name string) int { return strings.Compare(l.entries[i], name) })
+	return listed && !strings.Contains(name, "@") // an entry with a digest is no name
 }
 
 // binds reports whether a name is listed for certain contents only.

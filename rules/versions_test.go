@@ -2,7 +2,12 @@ package rules
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 )
 
 func TestSplitVersions(t *testing.T) {
@@ -16,5 +21,52 @@ func TestSplitVersions(t *testing.T) {
 		if got := SplitVersions(c.entries); !slices.Equal(got, c.want) {
 			t.Errorf("%q is read as %q, want %q", c.entries, got, c.want)
 		}
+	}
+}
+
+// TestH3VersionsAreBounded has as many names as a file or an object can have: a policy with more than are read is not
+// valid, so that it holds what it governs, and takes little time.
+func TestH3VersionsAreBounded(t *testing.T) {
+	var list strings.Builder
+	for i := range 1_000_000 {
+		list.WriteString(strconv.Itoa(i))
+		list.WriteByte(',')
+	}
+	op := &policyv1beta2.OperatorPolicy{Spec: policyv1beta2.OperatorPolicySpec{RemediationAction: policyv1beta2.Enforce,
+		ComplianceType: policyv1beta2.MustHave, UpgradeApproval: policyv1beta2.UpgradeApprovalNone,
+		Subscription: policyv1beta2.SubscriptionTemplate{Name: "etcd"}}}
+	for _, tc := range []struct {
+		name     string
+		versions []string
+		valid    bool
+	}{
+		{name: "the most names", versions: []string{strings.Join(strings.SplitN(list.String(), ",", maxVersions+1)[:maxVersions], ",")}, valid: true},
+		{name: "attack: a million names in one entry", versions: []string{list.String()}},
+		{name: "attack: a million names in two entries", versions: []string{list.String()[:maxVersions], list.String()}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			op.Spec.Versions = tc.versions
+			begin := time.Now()
+			p := NewOperatorPolicy(op)
+			if took := time.Since(begin); took > 10*time.Second { // in quadratic time an hour
+				t.Errorf("it took %v", took)
+			}
+			if valid := p.faults == ""; valid != tc.valid || len(p.versions.entries) > maxVersions+1 {
+				t.Errorf("valid: %t, with %d names: %s", valid, len(p.versions.entries), p.faults)
+			}
+		})
+	}
+}
+
+// TestListedVersions: a name is listed as it is written, and one with a digest for its contents only.
+func TestListedVersions(t *testing.T) {
+	l := newVersionList([]string{"b", "c@sha256:1, a", "d,d@sha256:2"})
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false, "": false, "c@sha256:1": false} {
+		if got := l.lists(name); got != want {
+			t.Errorf("%q is listed: %t, want %t", name, got, want)
+		}
+	}
+	if !l.binds("c") || l.binds("d") || l.binds("a") {
+		t.Errorf("the digests are %v", l.digests)
 	}
 }

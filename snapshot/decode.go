@@ -96,8 +96,8 @@ type storedCSV struct {
 	here, virtual, copied bool
 }
 
-// decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large
-// metadata that is not read is dropped: managed fields, and the last-applied annotation of kubectl.
+// decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
+// that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
 func decodeObject(raw []byte, into metav1.Object) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
 		return err
@@ -108,6 +108,9 @@ func decodeObject(raw []byte, into metav1.Object) error {
 
 func leaveOut(from metav1.Object) {
 	from.SetManagedFields(nil)
+	if owners := from.GetOwnerReferences(); len(owners) > 1 {
+		from.SetOwnerReferences(slices.Clone(owners[:1])) // events are about it
+	}
 	annotations := from.GetAnnotations()
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	from.SetAnnotations(annotations)
@@ -118,6 +121,7 @@ func decodeOrdered(raw []byte) (any, Subject, error) {
 	if err := decodeObject(raw, object); err != nil {
 		return nil, Subject{}, err
 	}
+	dependency.TrimStatus(&object.Status)
 	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.Read(object)}, InCluster(), nil
 }
 
@@ -132,7 +136,7 @@ func decodeMembers(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	read := dependency.ReadSet(object)
-	object.Spec = policyv1beta1.PolicySetSpec{}
+	object.Spec, object.Status.Placement = policyv1beta1.PolicySetSpec{}, nil // a hub writes placements, and nothing reads them
 	return &PolicySet{ObjectMeta: object.ObjectMeta, Object: object, Read: read}, InCluster(), nil
 }
 

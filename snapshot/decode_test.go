@@ -22,7 +22,7 @@ func TestStoredPlanKeepsDefinitions(t *testing.T) {
 		}
 	}`
 	kept := snapshotOf(read(InstallPlans, plan)).Namespace("shop").Plans()[0]
-	if got := kept.Status.InstalledAt(); got != "2026-11-21T09:00:30Z" || kept.Metadata.CreationTimestamp != "2026-11-21T09:00:00Z" {
+	if got := kept.Status.InstalledAt; got != "2026-11-21T09:00:30Z" || kept.Metadata.CreationTimestamp != "2026-11-21T09:00:00Z" {
 		t.Errorf("created %s, installed at %s", kept.Metadata.CreationTimestamp, got)
 	}
 	if len(kept.Status.Steps) != 2 || !kept.Status.Steps[1].WritesDefinition() {

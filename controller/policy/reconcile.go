@@ -172,7 +172,7 @@ func (rec *reconciliation) targets() []watches.Target {
 			continue
 		}
 		for _, d := range t.Dependencies {
-			targets[target(d)] = struct{}{}
+			targets[target(*d)] = struct{}{}
 		}
 	}
 	return slices.Collect(maps.Keys(targets))
@@ -198,7 +198,7 @@ func target(d dependency.Dependency) watches.Target {
 func (rec *reconciliation) findings(t *dependency.Template) []dependency.Finding {
 	findings := make([]dependency.Finding, len(t.Dependencies))
 	for i, d := range t.Dependencies {
-		findings[i] = dependency.Evaluate(d, rec.observe(d))
+		findings[i] = dependency.Evaluate(*d, rec.observe(*d))
 	}
 	return findings
 }

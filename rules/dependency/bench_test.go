@@ -73,7 +73,7 @@ func BenchmarkDecide(b *testing.B) {
 			tm := &p.Templates[i]
 			var findings []Finding
 			for _, d := range tm.Dependencies {
-				findings = append(findings, Evaluate(d, observed))
+				findings = append(findings, Evaluate(*d, observed))
 			}
 			in.Outcomes = append(in.Outcomes, Decide(TemplateInput{Policy: p, Template: *tm, Findings: findings}))
 		}

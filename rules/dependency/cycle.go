@@ -12,8 +12,8 @@ import (
 // template creates waits for what the template waits for. A PolicySet waits for its members. The spec of a disabled Policy has no effect.
 func (g *Graph) dependenciesOf(from Ref) []Ref {
 	var to []Ref
-	var last []Dependency
-	add := func(list []Dependency) {
+	var last []*Dependency
+	add := func(list []*Dependency) {
 		if len(list) == 0 || len(last) == len(list) && &last[0] == &list[0] {
 			return // templates without dependencies of their own share one list
 		}

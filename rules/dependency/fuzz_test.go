@@ -54,7 +54,7 @@ func FuzzRead(f *testing.F) {
 			tm := &read.Templates[i]
 			var findings []Finding
 			for _, d := range tm.Dependencies {
-				findings = append(findings, Evaluate(d, Observe(live)))
+				findings = append(findings, Evaluate(*d, Observe(live)))
 			}
 			out := Decide(TemplateInput{Policy: read, Template: *tm, Findings: findings, Cycle: g.Cycle(app()), Live: LiveOf(live, read)})
 			checkText(t, "message", out.Message, maxMessage)

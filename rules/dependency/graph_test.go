@@ -133,7 +133,7 @@ func chainOf(n int) []*Policy {
 		next := PolicyRef("shop", fmt.Sprint("p", i+1))
 		policies[i] = &Policy{Namespace: "shop", Name: fmt.Sprint("p", i), Templates: []Template{{
 			Name: "t", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", i)}, Readable: true,
-			Dependencies: []Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
+			Dependencies: []*Dependency{{Ref: next, Want: Compliant, Path: "spec.dependencies[0]"}},
 		}}, PendingDependencies: []PendingDependency{{Ref: next, Reason: WrongState, Want: Compliant, State: Pending, Templates: []string{"t"}}}}
 	}
 	return policies
@@ -149,7 +149,7 @@ func TestLongCycle(t *testing.T) {
 	}
 	last := *policies[n-1]
 	last.Templates = slices.Clone(last.Templates)
-	last.Templates[0].Dependencies = []Dependency{{Ref: PolicyRef("shop", "p0")}}
+	last.Templates[0].Dependencies = []*Dependency{{Ref: PolicyRef("shop", "p0")}}
 	closed := g.WithPolicy(&last)
 	if c := closed.PolicyCycle("shop", "p5"); len(c) != n+1 {
 		t.Fatalf("%d steps, want %d", len(c), n+1)
@@ -164,7 +164,7 @@ func TestLongCycle(t *testing.T) {
 	for i := range ignoring {
 		p := *policies[i]
 		p.Templates = []Template{{Name: "t", Ref: p.Templates[0].Ref, Readable: true, IgnorePending: true,
-			Dependencies: []Dependency{{Ref: policies[(i+1)%n].Templates[0].Ref}}}}
+			Dependencies: []*Dependency{{Ref: policies[(i+1)%n].Templates[0].Ref}}}}
 		ignoring[i] = &p
 	}
 	if c := NewGraph(ignoring, nil).PolicyCycle("shop", "p7"); len(c) != n+1 {
@@ -197,8 +197,8 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 	n := 2 + r.IntN(6)
 	edges := r.IntN(3)
 	name := func() string { return fmt.Sprint("p", r.IntN(n+1)) }
-	deps := func() []Dependency {
-		var list []Dependency
+	deps := func() []*Dependency {
+		var list []*Dependency
 		for range r.IntN(edges + 1) {
 			d := Dependency{Ref: PolicyRef("shop", name()), Want: Compliant}
 			switch r.IntN(4) {
@@ -207,7 +207,7 @@ func generated(r *rand.Rand) ([]*Policy, []*Set) {
 			case 1:
 				d.Ref = Ref{PolicyGroup, "ConfigurationPolicy", "shop", fmt.Sprint("t", r.IntN(2*n))}
 			}
-			list = append(list, d)
+			list = append(list, &d)
 		}
 		return list
 	}

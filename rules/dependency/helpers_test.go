@@ -94,7 +94,7 @@ func object(t testing.TB, text string) map[string]any {
 	return o
 }
 
-func refs(list []Dependency) []string {
+func refs(list []*Dependency) []string {
 	var s []string
 	for _, d := range list {
 		s = append(s, strings.TrimSpace(d.String()+" "+string(d.Want)+" "+d.Version))

@@ -153,8 +153,8 @@ func narrowText(d Dependency) string {
 // Uncovered returns why a template is not applied although its Policy has a valid mark, "" if it is.
 func (v Verification) Uncovered(t *Template) string {
 	for _, d := range t.Dependencies {
-		if !v.Covers(d) {
-			return narrowText(d)
+		if !v.Covers(*d) {
+			return narrowText(*d)
 		}
 	}
 	return ""

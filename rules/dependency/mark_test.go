@@ -96,7 +96,7 @@ func TestA8Covers(t *testing.T) {
 			if got := narrow.Covers(d); got != tc.want {
 				t.Errorf("got %v", got)
 			}
-			if text := narrow.Uncovered(&Template{Dependencies: []Dependency{d}}); (text == "") != tc.want {
+			if text := narrow.Uncovered(&Template{Dependencies: []*Dependency{&d}}); (text == "") != tc.want {
 				t.Errorf("got %q", text)
 			}
 		})

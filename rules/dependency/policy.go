@@ -52,8 +52,9 @@ type Template struct {
 	// Suspendable is set for an OperatorPolicy or a Constraint.
 	Suspendable   bool
 	IgnorePending bool
-	// Dependencies are those of the Policy and of the template, one per object, sorted.
-	Dependencies []Dependency
+	// Dependencies are those of the Policy and of the template, one per object, sorted. Templates share those of the
+	// Policy, which would take far more than the Policy otherwise (threat G35). They must not be modified.
+	Dependencies []*Dependency
 	// Fault is why the template cannot be applied until the Policy is edited; empty if it can.
 	Fault string
 	// HubError is the value of AnnotationHubError. Unlike Fault it counts only once the dependencies are met.

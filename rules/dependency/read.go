@@ -40,14 +40,14 @@ func Read(p *policyv1.Policy) *Policy {
 
 // dependencies is a list of dependencies, and the faults of the list.
 type dependencies struct {
-	list  []Dependency
+	list  []*Dependency
 	fault string
 }
 
 func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependency) dependencies {
 	var read dependencies
 	if len(written) > 0 {
-		read.list = make([]Dependency, len(written))
+		read.list = make([]*Dependency, len(written))
 	}
 	for i := range written {
 		w := &written[i]
@@ -71,7 +71,7 @@ func (p *Policy) readDependencies(path string, written []policyv1.PolicyDependen
 			p.Warnings = append(p.Warnings, Warning{Path: d.Path + ".namespace",
 				Text: "namespace " + text.Name(d.IgnoredNamespace) + " does not count for kind " + text.Name(d.Kind) + ": " + d.String() + " is waited for"})
 		}
-		read.list[i] = d
+		read.list[i] = &d
 	}
 	return read
 }

@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,4 +136,22 @@ func (d details) take(name string) *policyv1.DetailsPerTemplate {
 		return list[0]
 	}
 	return &policyv1.DetailsPerTemplate{TemplateMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// maxTemplates bounds the templates of a Policy, as its definition does.
+const maxTemplates = 500
+
+// TrimStatus removes what nothing reads of the status of a Policy, which may be as large as etcd accepts (threat G35).
+// Differences are written, so what a hub wrote stays stored.
+func TrimStatus(status *policyv1.PolicyStatus) {
+	status.Placement, status.Status = nil, nil
+	if len(status.Details) > maxTemplates { // Opgate writes fewer, and replaces these
+		status.Details = nil
+	}
+	for _, detail := range status.Details {
+		if detail != nil {
+			detail.TemplateMeta = metav1.ObjectMeta{Name: detail.TemplateMeta.Name}
+			detail.History = slices.Clone(detail.History[:min(len(detail.History), maxHistory)])
+		}
+	}
 }

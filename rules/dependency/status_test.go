@@ -211,7 +211,7 @@ func TestStatusAtTheStart(t *testing.T) {
 	p := &policyv1.Policy{}
 	p.Namespace, p.Name, p.Generation = "shop", "app", 3
 	db := dep("Policy", "db", Compliant)
-	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true, Dependencies: []Dependency{db}}
+	tm := Template{Name: "x", Ref: Ref{PolicyGroup, "ConfigurationPolicy", "shop", "x"}, Readable: true, Dependencies: []*Dependency{&db}}
 	next := func(at time.Time, ignore bool, observed Observed) []Event {
 		tm.IgnorePending = ignore
 		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(db, observed)}})

@@ -48,7 +48,7 @@ func (p *Policy) unite(own dependencies, extras []dependencies) {
 	}
 }
 
-func refsOf(list []Dependency) map[Ref]struct{} {
+func refsOf(list []*Dependency) map[Ref]struct{} {
 	refs := make(map[Ref]struct{}, len(list))
 	for i := range list {
 		refs[list[i].Ref] = struct{}{}
@@ -64,12 +64,12 @@ func (t *Template) fault(text string) {
 }
 
 // merge merges two sorted lists into one, with one entry per object, and records contradictions.
-func (p *Policy) merge(own, extra []Dependency) dependencies {
+func (p *Policy) merge(own, extra []*Dependency) dependencies {
 	if len(own)+len(extra) == 0 {
 		return dependencies{}
 	}
 	all := slices.Concat(own, extra)
-	slices.SortStableFunc(all, func(a, b Dependency) int { return a.Compare(b.Ref) })
+	slices.SortStableFunc(all, func(a, b *Dependency) int { return a.Compare(b.Ref) })
 	merged := dependencies{list: all[:0]}
 	for len(all) > 0 {
 		n := 1
@@ -89,15 +89,14 @@ func (p *Policy) merge(own, extra []Dependency) dependencies {
 
 // mergeSame merges entries that name the same object, and records their contradictions. For a template it does not repeat those of the
 // Policy's own list.
-func (p *Policy) mergeSame(same []Dependency, template bool, merged *dependencies) Dependency {
+func (p *Policy) mergeSame(same []*Dependency, template bool, merged *dependencies) *Dependency {
 	one := same[0]
 	wants, versions := clash(same, func(d *Dependency) string { return string(d.Want) }), clash(same, func(d *Dependency) string { return d.Version })
-	for i := range same {
-		if one.Version == "" {
-			one.Version = same[i].Version
-		}
+	if i := slices.IndexFunc(same, func(d *Dependency) bool { return d.Version != "" }); i > 0 {
+		versioned := *one
+		versioned.Version, one = same[i].Version, &versioned
 	}
-	known := template && !slices.ContainsFunc(same, func(d Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
+	known := template && !slices.ContainsFunc(same, func(d *Dependency) bool { return strings.HasPrefix(d.Path, "spec.policy-templates[") })
 	if len(wants.Says) > 1 {
 		merged.fault = "waits for " + wants.Text("in states") + ": leave one"
 		if !known && len(p.Conflicts) < maxClashes {
@@ -116,10 +115,10 @@ func (p *Policy) mergeSame(same []Dependency, template bool, merged *dependencie
 }
 
 // clash lists the different values for one object, each with its first path. Empty values are left out.
-func clash(same []Dependency, says func(d *Dependency) string) Clash {
+func clash(same []*Dependency, says func(d *Dependency) string) Clash {
 	c := Clash{Ref: same[0].Ref}
 	for i := range same {
-		if what := says(&same[i]); what != "" && !slices.Contains(c.Says, what) && len(c.Says) < 5 {
+		if what := says(same[i]); what != "" && !slices.Contains(c.Says, what) && len(c.Says) < 5 {
 			c.Says, c.Paths = append(c.Says, what), append(c.Paths, same[i].Path)
 		}
 	}
@@ -148,19 +147,24 @@ func (p *Policy) Scoped(cluster func(group, kind string) bool) *Policy {
 	for i := range p.Templates {
 		t := &p.Templates[i]
 		changed = changed || scope(t.Ref) != t.Ref ||
-			slices.ContainsFunc(t.Dependencies, func(d Dependency) bool { return scope(d.Ref) != d.Ref })
+			slices.ContainsFunc(t.Dependencies, func(d *Dependency) bool { return scope(d.Ref) != d.Ref })
 	}
 	if !changed {
 		return p
 	}
+	scoped := map[*Dependency]*Dependency{}
 	out := *p
 	out.Templates, out.Conflicts, out.Duplicates = slices.Clone(p.Templates), slices.Clone(p.Conflicts), slices.Clone(p.Duplicates)
 	for i := range out.Templates {
 		t := &out.Templates[i]
 		t.Ref = scope(t.Ref)
 		list := slices.Clone(t.Dependencies)
-		for j := range list {
-			list[j].Ref = scope(list[j].Ref)
+		for j, d := range list {
+			if scoped[d] == nil {
+				changed := *d
+				changed.Ref, scoped[d] = scope(d.Ref), &changed
+			}
+			list[j] = scoped[d]
 		}
 		union := out.merge(list, nil)
 		if t.Dependencies = union.list; union.fault != "" {

@@ -366,7 +366,7 @@ func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv j
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
 	}
-	if created := createdOf(csv); created < plan.Metadata.CreationTimestamp || created > plan.Status.InstalledAt() {
+	if created := createdOf(csv); created < plan.Metadata.CreationTimestamp || created > string(plan.Status.InstalledAt) {
 		return all, fmt.Sprintf("InstallPlan %s did not run when it was installed", text.Name(key.String())), nil
 	}
 	before := &reader{Source: r.Source, namespace: r.namespace, plan: plan}

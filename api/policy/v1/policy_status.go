@@ -18,6 +18,7 @@ type PolicyStatus struct {
 
 	// The outcome of each template, in the order of spec.policy-templates.
 	//
+	// +kubebuilder:validation:MaxItems=500
 	// +listType=atomic
 	// +optional
 	Details []*DetailsPerTemplate `json:"details,omitempty"`

@@ -95,6 +95,7 @@ type OperatorPolicySpec struct {
 	// it is approved.
 	//
 	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=65536
 	// +listType=atomic
 	// +optional
 	Versions []string `json:"versions,omitempty"`

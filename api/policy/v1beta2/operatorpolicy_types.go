@@ -135,7 +135,8 @@ type OperatorPolicySpec struct {
 
 	// The ClusterServiceVersions that the policy is about, by exact and
 	// case-sensitive name, such as etcdoperator.v0.9.4. Optional; at most 1000
-	// entries. An entry may hold several names separated by commas; white space
+	// entries, and 10000 names in all. An entry may hold several names separated by
+	// commas, in at most 65536 characters; white space
 	// around a name is ignored and so is an empty name. A list that is absent, or
 	// empty once it has been read like this, stands for every version.
 	//
@@ -157,6 +158,7 @@ type OperatorPolicySpec struct {
 	// it is approved.
 	//
 	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=65536
 	// +listType=atomic
 	// +optional
 	Versions []string `json:"versions,omitempty"`

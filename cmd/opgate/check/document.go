@@ -14,6 +14,8 @@ import (
 	yamltree "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/internal/yamlsize"
 )
 
 // document is one value of an input: as the JSON that would be sent to an API server, and as a tree with the
@@ -128,9 +130,11 @@ func yamlValue(c chunk, at place) (r reading) {
 	decoder := yamltree.NewDecoder(bytes.NewReader(c.text))
 	var node, more yamltree.Node
 	if err := decoder.Decode(&node); err != nil {
-		// The other parser reports more precisely where it stopped.
-		if _, other := yaml.YAMLToJSONStrict(c.text); other != nil {
-			err = other
+		// The other parser reports more precisely where it stopped. It replaces aliases, whose size is not known here.
+		if !bytes.ContainsRune(c.text, '&') {
+			if _, other := yaml.YAMLToJSONStrict(c.text); other != nil {
+				err = other
+			}
 		}
 		return refuse(lineIn(err), reworded(err))
 	}
@@ -144,6 +148,10 @@ func yamlValue(c chunk, at place) (r reading) {
 	t := &tree{root: node.Content[0], offset: c.line - 1}
 	if r.problems = t.repeated(at); len(r.problems) > 0 {
 		return r
+	}
+	// A long text with many aliases is short as well (threat G36).
+	if err := yamlsize.CheckAliases(c.text, maxInput); errors.Is(err, yamlsize.ErrTooLarge) {
+		return refuse(1, err.Error())
 	}
 	raw, err := yaml.YAMLToJSONStrict(c.text)
 	if err != nil {

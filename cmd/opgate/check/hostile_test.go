@@ -343,3 +343,55 @@ func TestSpell(t *testing.T) {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
+
+// TestH3DocumentsAreBounded has documents that are small, and take all memory or hours once they are read.
+func TestH3DocumentsAreBounded(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	long := `&a "` + strings.Repeat("x", 1<<20) + `"`
+	aliases := "[*a" + strings.Repeat(", *a", 100_000) + "]\n"
+	const list = `{"apiVersion":"v1","kind":"List","items":[`
+	lists := func(n int) string {
+		return strings.Repeat(list, n) + strings.Repeat(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},`, 10_000) +
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + strings.Repeat("]}", n)
+	}
+	for _, tc := range []struct{ name, text, refused string }{
+		{name: "control: an alias", text: head + "data: {a: &a text, b: *a}\n"},
+		{name: "control: a list in a list", text: lists(2)},
+		{name: "attack: a long text with many aliases", text: head + "data: " + long + "\nmore: " + aliases, refused: "aliases"},
+		{name: "attack: the same where one parser stops", text: head + "data: " + long + "\nmore: " + aliases + "last: [", refused: "not YAML"},
+		{name: "attack: lists in lists", text: lists(3_000), refused: "in more than 8 lists"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			begin := time.Now()
+			m := load([]input{{name: "a.yaml", data: []byte(tc.text)}}, "shop")
+			if took := time.Since(begin); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if (tc.refused == "") != (len(m.problems) == 0) || tc.refused != "" && !strings.Contains(m.problems[0].text, tc.refused) {
+				t.Errorf("problems %.500v, want %q", m.problems, tc.refused)
+			}
+		})
+	}
+}
+
+// TestH3InputsAreBounded has many files of blanks, which a repository holds in a few kilobytes.
+func TestH3InputsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxInputs/maxInput + 2 {
+		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", 100+i))
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, maxInput); err != nil { // takes no space, and is read as zeros
+			t.Fatal(err)
+		}
+	}
+	search, err := newSearch(true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gather([]string{dir}, nil, search)
+	if len(g.problems) != 1 || !strings.Contains(g.problems[0].text, "larger than 512 MiB in all") || len(g.inputs)*maxInput > maxInputs {
+		t.Errorf("%d files are read, with problems %v", len(g.inputs), g.problems)
+	}
+}

@@ -20,6 +20,10 @@ const standardInput = cli.StandardInput
 // manifests, and a bound for what reads without end.
 const maxInput = 64 << 20
 
+// maxInputs bounds the size of all inputs together, which are in memory at once: a repository holds many files of
+// blanks in few bytes (threat G36).
+const maxInputs = 512 << 20
+
 // input is what one file holds.
 type input struct {
 	name string
@@ -46,8 +50,15 @@ type gathered struct {
 // the kustomizations in directories.
 func gather(names []string, stdin io.Reader, s *search) *gathered {
 	g := &gathered{}
+	size := 0
 	add := func(name string, read func() ([]byte, error)) {
+		if size > maxInputs {
+			return // the input is refused
+		}
 		data, err := read()
+		if size += len(data); size > maxInputs {
+			err = fmt.Errorf("the files are larger than %d MiB in all", maxInputs>>20)
+		}
 		if err == nil {
 			data, err = asText(data)
 		}

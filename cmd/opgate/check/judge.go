@@ -94,6 +94,9 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 		default:
 			continue
 		}
+		if len(o.refused) > 0 {
+			j.verdict = j.verdict.Refused(schemaRule(o), o.refused)
+		}
 		if j.verdict.Decision != rules.Allow {
 			j.held = o.plan != nil && table.HoldsApproval(o.plan) || o.subscription != nil && table.HoldsSubscription(o.subscription)
 		}

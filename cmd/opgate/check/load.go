@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	apifield "k8s.io/apimachinery/pkg/util/validation/field"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -29,6 +30,8 @@ type object struct {
 	// raw is the JSON that would be stored, kept the kind in the store of the gate; nil for one that it does not hold.
 	raw  []byte
 	kept *snapshot.Kind
+	// refused is what the schema of the kind does not admit.
+	refused apifield.ErrorList
 	// hubs are the fields with hub templates, which nothing has resolved.
 	hubs []string
 	// cluster is set for an object that belongs to no namespace.
@@ -151,7 +154,13 @@ type origin struct {
 	foreign bool
 	// top is set for what stands in no list at all.
 	top bool
+	// depth counts the lists around it.
+	depth int
 }
+
+// maxLists bounds the lists in lists: each is decoded once for each list around it (threat G36). kubectl writes no list
+// in a list.
+const maxLists = 8
 
 // value reads one object, or all elements of a list. What has elements is a list whatever its kind is
 // called, as it is for kubectl, so that nothing hides in one.
@@ -185,14 +194,18 @@ func (l *loader) value(d document, from origin) {
 	case k != nil && (!k.unchecked || !h.list):
 		l.object(d, k)
 	case h.list:
-		l.list(d, &h)
+		l.list(d, &h, from.depth+1)
 	case isKnown(groupOf(h.apiVersion)):
 		l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
 	}
 }
 
-func (l *loader) list(d document, h *head) {
-	from := origin{foreign: !h.isGenericList()}
+func (l *loader) list(d document, h *head, depth int) {
+	if depth > maxLists {
+		l.fault(d, []fieldFault{{"items", fmt.Sprintf("items is a list in more than %d lists", maxLists)}})
+		return
+	}
+	from := origin{foreign: !h.isGenericList(), depth: depth}
 	if element, ok := strings.CutSuffix(h.kind, "List"); ok && from.foreign {
 		from.apiVersion, from.kind = h.apiVersion, element
 		k, err := kindOf(h.apiVersion, element)
@@ -231,7 +244,7 @@ func (l *loader) object(d document, k *kind) {
 		}
 		l.seen[id] = o
 	}
-	o.hubs = hubFields(d)
+	o.hubs, o.refused = hubFields(d), refusedBySchema(k.GroupVersionKind, d.raw)
 	if o.context != nil && o.source == nil && o.group == nil && isKnown(k.Group) {
 		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
 	}

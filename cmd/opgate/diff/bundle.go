@@ -2,6 +2,7 @@ package diff
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/yamlsize"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/change"
 )
@@ -55,6 +57,9 @@ func (m *manifests) readProperties(properties []property.Property) error {
 		case property.TypeBundleObject:
 			var object property.BundleObject
 			if err := json.Unmarshal(p.Value, &object); err != nil {
+				return fmt.Errorf("property %d: %w", i, err)
+			}
+			if err := yamlsize.CheckAliases(object.Data, maxBundle); errors.Is(err, yamlsize.ErrTooLarge) {
 				return fmt.Errorf("property %d: %w", i, err)
 			}
 			raw, err := yaml.YAMLToJSON(object.Data)

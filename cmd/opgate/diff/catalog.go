@@ -68,9 +68,9 @@ func catalogFS(path string) (fs.FS, error) {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	if info.IsDir() {
-		return os.DirFS(path), nil
+		return catalogFiles{os.DirFS(path)}, nil
 	}
-	return oneFile{os.DirFS(filepath.Dir(path)), filepath.Base(path)}, nil
+	return oneFile{catalogFiles{os.DirFS(filepath.Dir(path))}, filepath.Base(path)}, nil
 }
 
 // oneFile is a directory in which nothing but one file is listed.

@@ -99,6 +99,8 @@ func (c *cluster) each(ctx context.Context, resource schema.GroupVersionResource
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.lists.Resource(resource).Namespace(namespace).List(ctx, options)
 	})
+	// An object may be as large as etcd accepts, and takes several times that (threat G36).
+	list.PageSize, list.PageBufferSize = 20, 0
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
 		raw, err := json.Marshal(object.(*unstructured.Unstructured).Object)
 		if err != nil {

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// pageSize is how many objects are listed at once.
-	pageSize = 500
+	// pageSize is how many objects are listed at once. Each may be as large as etcd accepts, and takes several times
+	// that (threat G36).
+	pageSize = 20
 	// progressEvery is the number of objects between two lines of progress.
 	progressEvery = 100
 	definition    = policyv1beta2.Resource + "." + policyv1beta2.Group

@@ -183,7 +183,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 
 func eventOf(plan *olm.InstallPlan, csv, version string) planEvent {
 	e := planEvent{Namespace: plan.Metadata.Namespace, Plan: plan.Metadata.Name, CSV: csv, Version: version, Phase: plan.Status.Phase,
-		Installed: plan.Status.InstalledAt(), Approved: plan.Spec.Approved, ConsentBy: plan.Metadata.Annotations.ConsentBy,
+		Installed: string(plan.Status.InstalledAt), Approved: plan.Spec.Approved, ConsentBy: plan.Metadata.Annotations.ConsentBy,
 		OverrideReason: plan.Metadata.Annotations.OverrideReason, Consent: []string{}}
 	e.Created, _ = time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp) // the API server sets it
 	for part := range strings.SplitSeq(plan.Metadata.Annotations.Consent, ",") {

@@ -217,8 +217,7 @@ func (g *graph) policy(n *node, p *dependency.Policy) {
 		made := g.node(t.Ref)
 		g.link(n, made, applies)
 		made.Fault = cmp.Or(made.Fault, t.Fault)
-		for j := range t.Dependencies {
-			d := &t.Dependencies[j]
+		for _, d := range t.Dependencies {
 			from := made
 			if strings.HasPrefix(d.Path, "spec.dependencies") {
 				if own[d.Ref] {

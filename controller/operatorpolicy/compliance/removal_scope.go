@@ -236,7 +236,7 @@ func (s *scope) shared(crd *Object) bool {
 func (s *scope) createdFor(crd *Object) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
 		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
-			crd.Created < plan.Metadata.CreationTimestamp || crd.Created > plan.Status.InstalledAt() {
+			crd.Created < plan.Metadata.CreationTimestamp || crd.Created > string(plan.Status.InstalledAt) {
 			return false
 		}
 		return slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {

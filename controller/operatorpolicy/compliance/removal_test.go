@@ -59,8 +59,7 @@ func aPlan(name string, generation int64, csvs ...CSV) *olm.InstallPlan {
 	plan.Spec.Generation, plan.Spec.Approved = generation, true
 	plan.Status.Phase = "Complete"
 	plan.Metadata.CreationTimestamp = "2026-11-21T09:00:00Z"
-	plan.Status.Conditions = slices.Grow(plan.Status.Conditions, 1)[:1]
-	plan.Status.Conditions[0].Type, plan.Status.Conditions[0].Status, plan.Status.Conditions[0].LastTransitionTime = "Installed", "True", "2026-11-21T09:00:30Z"
+	plan.Status.InstalledAt = "2026-11-21T09:00:30Z"
 	for _, c := range csvs {
 		if c.Package == "etcd" {
 			plan.Status.Steps = append(plan.Status.Steps, definitionStep(c.Name, "etcds.example.com", "Created"))

@@ -1,0 +1,58 @@
+package migrate
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// TestH3PagesAreSmall: a page of the largest objects fits into memory, and each object of each page is migrated.
+func TestH3PagesAreSmall(t *testing.T) {
+	const objects, most = 45, 24
+	pages := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/"+definition) {
+			fmt.Fprint(w, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+definition+`"},
+				"spec":{"versions":[{"name":"v1beta2","storage":true}]},"status":{"storedVersions":["v1beta1","v1beta2"]}}`)
+			return
+		}
+		pages++
+		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+		if err != nil || limit < 1 || limit > most {
+			t.Errorf("page %d has limit %q, want at most %d", pages, r.URL.Query().Get("limit"), most)
+			limit = objects
+		}
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue")) // "" for the first page
+		next, items := "", []string{}
+		for i := from; i < min(from+limit, objects); i++ {
+			items = append(items, fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy",
+				"metadata":{"namespace":"shop","name":"p%d"}}`, i))
+		}
+		if from+limit < objects {
+			next = strconv.Itoa(from + limit)
+		}
+		fmt.Fprintf(w, `{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicyList","metadata":{"continue":%q},"items":[%s]}`,
+			next, strings.Join(items, ","))
+	}))
+	defer server.Close()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	m := migration{client: client, out: &out, dryRun: true}
+	if err := m.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "would write "); got != objects || pages < 2 {
+		t.Errorf("%d objects in %d pages:\n%s", got, pages, out.String())
+	}
+}

@@ -1,0 +1,113 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// most is how many bytes are retained for a byte that is stored, allowance what an object may take whatever its size.
+// The sizes are in bytes: a shape is tried in a small one, and the worst is stored in the largest that etcd accepts,
+// fifteen times.
+const (
+	most      = 8
+	allowance = 200 << 10
+	small     = 128 << 10
+	large     = 1_200_000
+	fifteen   = 15
+)
+
+// retainedByKind bounds, in MiB, what fifteen objects of each kind retain, whatever a tenant writes into them. A kind
+// that is new needs a row.
+var retainedByKind = map[*Kind]int64{
+	OperatorPolicies: 160, Constraints: 110, Policies: 110, PolicySets: 110, Namespaces: 110, Subscriptions: 20, InstallPlans: 20,
+	ClusterServiceVersions: 20, OperatorGroups: 20, OperatorConditions: 5, CatalogSources: 20, Pods: 5, CatalogRecords: 5, Deployments: 5,
+	CustomResourceDefinitions: 60,
+}
+
+// TestG35MemoryOfEveryKind fills each field of each kind with what its schema admits and takes the most memory: long
+// lists, many keys, deep values, texts. f1 was PolicySets, of which fifteen took more than 300 MiB.
+func TestG35MemoryOfEveryKind(t *testing.T) {
+	for _, kind := range Kinds() {
+		t.Run(kind.Resource, func(t *testing.T) {
+			bound, ok := retainedByKind[kind]
+			if !ok {
+				t.Fatal("the kind has no row in retainedByKind")
+			}
+			shapes := append(shapesOf(t, kind), written[kind]...)
+			var worst shape
+			var taken int64
+			for _, s := range shapes {
+				raw := s.named(kind, small, 0)
+				kept := retained(func() any { return reader.Read(kind, raw) })
+				if kept > taken {
+					worst, taken = s, kept
+				}
+				if kept > int64(most*len(raw)+allowance) {
+					t.Errorf("%s: %d bytes are retained for %d", s.name, kept, len(raw))
+				}
+			}
+			raws := make([][]byte, fifteen)
+			for i := range raws {
+				raws[i] = worst.named(kind, large, i)
+			}
+			before := liveHeap()
+			builder := &Builder{}
+			for _, raw := range raws {
+				builder.Put(time.Time{}, reader.Read(kind, raw))
+			}
+			kept := liveHeap() - before
+			runtime.KeepAlive(builder)
+			runtime.KeepAlive(raws)
+			t.Logf("%d shapes; worst is %s: %.1f bytes for each, and %d MiB for %d objects", len(shapes), worst.name, float64(taken)/small, kept>>20, fifteen)
+			if kept > bound<<20 {
+				t.Errorf("%s: %d objects retain %d MiB, want at most %d", worst.name, fifteen, kept>>20, bound)
+			}
+		})
+	}
+}
+
+// named returns a shape in a size, as an object with a name of its own.
+func (s *shape) named(kind *Kind, size, n int) []byte {
+	return bytes.ReplaceAll(s.of(size), []byte("@name@"), []byte(cmp.Or(kind.Named, fmt.Sprint("o", n))))
+}
+
+// written are shapes of several fields, which the schemas alone do not yield.
+var written = map[*Kind][]shape{
+	Policies: {{name: "dependencies of all templates", object: []byte(`{"metadata":{"namespace":"shop","name":"@name@"},"spec":` + hole + `}`), fill: func(size int) string {
+		dependencies := repeated("[", `{"kind":"A","name":"`+counter+`","compliance":"Pending"}`, "]", 500)(size)
+		return `{"dependencies":` + dependencies + `,"policy-templates":` + repeated("[",
+			`{"objectDefinition":{"apiVersion":"v1","kind":"A","metadata":{"name":"`+counter+`"}},"extraDependencies":[{"kind":"B","name":"b","compliance":"Pending"}]}`,
+			"]", 500)(size) + "}"
+	}}},
+}
+
+// retained returns how many bytes of the heap a value takes. Where little was allocated it returns that, since
+// measuring takes long.
+func retained(read func() any) int64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	before := stats.TotalAlloc
+	_ = read()
+	runtime.ReadMemStats(&stats)
+	if allocated := stats.TotalAlloc - before; allocated < 3*small {
+		return int64(allocated) / 8 //nolint:gosec // less than 3*small
+	}
+	live := liveHeap()
+	value := read()
+	kept := liveHeap() - live
+	runtime.KeepAlive(value)
+	return kept
+}
+
+// liveHeap returns the bytes of all reachable objects.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
