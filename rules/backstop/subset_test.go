@@ -34,7 +34,7 @@ func TestSubset(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(17, uint64(seed)))}
 			w.addPolicies()
-			o := compile(t, backstop.Input{Features: everything, Policies: w.policies})
+			o := compile(backstop.Input{Features: everything, Policies: w.policies})
 			s := newAPIServer(t, o)
 			for range writes {
 				c := w.write(t)
