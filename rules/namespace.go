@@ -22,9 +22,11 @@ type Namespace struct {
 	installed      []Installed
 	plans          []*olm.InstallPlan
 	enforced       []*OperatorPolicy
-	deleting       bool
-	graph          *dependency.Graph
-	groups         []*olm.OperatorGroup
+	// judging is the first enforced policy that has to judge plans before OLM runs them; nil for none.
+	judging  *OperatorPolicy
+	deleting bool
+	graph    *dependency.Graph
+	groups   []*olm.OperatorGroup
 	// packages are those that plans are judged by; nil where one is not known.
 	packages map[packageKey]*catalog.Package
 	// changes are those of the plans that are judged by them; nil where they are not known.
@@ -76,6 +78,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
 		if p.Enforced {
 			n.enforced = append(n.enforced, p)
+			if n.judging == nil && p.judgesPlans() {
+				n.judging = p
+			}
 		}
 	}
 	n.installed = installedIn(c.CSVs, n.subscriptions)

@@ -163,14 +163,20 @@ func TestPhases(t *testing.T) {
 
 // TestSubscriptions are stored Manual where a policy must judge each plan.
 func TestSubscriptions(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")), policy("vault", "shop", "vault", nil),
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
+		policy("vault", "shop", "vault", nil), policy("vault", "free", "vault", nil),
 		policy("grafana", "shop", "grafana", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })}
 	for _, mode := range []rules.ApprovalMode{rules.MutateApproval, rules.DenyApproval} {
 		s := newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies, ApprovalMode: mode}))
 		for _, c := range []struct{ namespace, pkg, user, want string }{
 			{"shop", "etcd", "alice", olm.ApprovalManual},
 			{"shop", "grafana", "alice", olm.ApprovalManual},
-			{"shop", "vault", "alice", olm.ApprovalAutomatic},
+			{"shop", "vault", "alice", olm.ApprovalManual},
+			{"shop", "prometheus", "alice", olm.ApprovalManual},
+			{"shop", "prometheus", olmUser, olm.ApprovalManual},
+			{"shop", "prometheus", opgateUser, olm.ApprovalAutomatic},
+			{"free", "vault", "alice", olm.ApprovalAutomatic},
+			{"free", "prometheus", "alice", olm.ApprovalAutomatic},
 			{"other", "etcd", "alice", olm.ApprovalAutomatic},
 			{"shop", "etcd", olmUser, olm.ApprovalManual},
 		} {

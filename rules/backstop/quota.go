@@ -29,7 +29,6 @@ type entry struct {
 	rows   []string
 	// checks are those of the rows, in order.
 	checks []string
-	manual bool
 }
 
 func (e *entry) namespace() string { return e.policy.Concerns() }

@@ -41,7 +41,8 @@ type table struct {
 	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
 	// if the names are not enough.
 	data map[string][]string
-	// manual are, by namespace, the packages of which Subscriptions are Manual.
+	// manual are, by namespace with a policy that judges plans, the packages on which a policy decides. All
+	// Subscriptions there are Manual.
 	manual map[string][]string
 
 	// accounts are, by governed namespace, those of Input.Accounts.
@@ -72,12 +73,14 @@ func newTable(in *Input) *table {
 		}
 	}
 	used := map[string]bool{}
-	for _, e := range t.bound(entries) {
-		t.add(e)
+	kept := t.bound(entries)
+	for _, e := range kept {
+		t.rows[e.namespace()] = append(t.rows[e.namespace()], e.rows...)
 		for _, check := range e.checks {
 			used[check] = true
 		}
 	}
+	t.addManual(kept)
 	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
 	maps.DeleteFunc(t.accounts, func(namespace string, _ []string) bool { return len(t.rows[namespace]) == 0 })
 	slices.Sort(t.left)
@@ -90,7 +93,7 @@ func (t *table) dataShards() shards { return shard("n", "r[1]", lines(t.data)) }
 // entryOf returns the rows of a policy, and stores their data.
 func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
 	r := p.NameRules()
-	e := &entry{policy: p, manual: r.Manual && !p.Incomplete}
+	e := &entry{policy: p}
 	mark := "*"
 	for _, check := range t.checksOf(p, &r) {
 		if t.data[check] == nil { // without data, a look-up would search the text of another check
@@ -103,13 +106,18 @@ func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
 	return e
 }
 
-func (t *table) add(e *entry) {
-	namespace, pkg := e.namespace(), word(e.policy.Package)
-	t.rows[namespace] = append(t.rows[namespace], e.rows...)
-	if e.manual && !slices.Contains(t.manual[namespace], pkg) {
-		t.manual[namespace] = append(t.manual[namespace], pkg)
+// addManual adds the packages of entries in namespaces with rows that make Subscriptions Manual.
+func (t *table) addManual(entries []*entry) {
+	for _, e := range entries {
+		namespace, pkg := e.namespace(), word(e.policy.Package)
+		if slices.ContainsFunc(t.rows[namespace], judges) && !slices.Contains(t.manual[namespace], pkg) {
+			t.manual[namespace] = append(t.manual[namespace], pkg)
+		}
 	}
 }
+
+// judges reports whether a row is of a policy that has to judge each plan.
+func judges(row string) bool { return strings.Split(row, " ")[1] != checkNothing }
 
 // word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold one.
 func word(name string) string {
