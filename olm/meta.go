@@ -73,7 +73,7 @@ type Annotations struct {
 	// Consent and ConsentBy are what users have consented to on InstallPlans, and who.
 	Consent   string `json:"opgate.io/consent"`
 	ConsentBy string `json:"opgate.io/consent-by"`
-	// RequestedApproval is the installPlanApproval of a Subscription before a Constraint changed it to Manual.
+	// RequestedApproval is the installPlanApproval of a Subscription before Opgate changed it to Manual.
 	RequestedApproval string `json:"opgate.io/requested-approval"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.
 	AuthorProperties string `json:"olm.properties"`

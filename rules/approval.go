@@ -117,7 +117,7 @@ func (n *Namespace) requiresManual() bool {
 	return slices.ContainsFunc(n.subscriptions, turnedManual) && !slices.ContainsFunc(n.subscriptions, byHand)
 }
 
-// turnedManual reports whether a Constraint is why a Subscription is Manual.
+// turnedManual reports whether a Subscription is Manual only because Opgate changed it.
 func turnedManual(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
 }

@@ -22,9 +22,11 @@ type Namespace struct {
 	installed      []Installed
 	plans          []*olm.InstallPlan
 	enforced       []*OperatorPolicy
-	deleting       bool
-	graph          *dependency.Graph
-	groups         []*olm.OperatorGroup
+	// judging is the first enforced policy that has to judge plans before OLM runs them; nil for none.
+	judging  *OperatorPolicy
+	deleting bool
+	graph    *dependency.Graph
+	groups   []*olm.OperatorGroup
 	// record is what is recorded of what was installed; nil if nothing is. uid is that of the namespace, "" if not known.
 	record *InstallRecord
 	uid    string
@@ -84,6 +86,9 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 		n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
 		if p.Enforced {
 			n.enforced = append(n.enforced, p)
+			if n.judging == nil && p.judgesPlans() {
+				n.judging = p
+			}
 		}
 	}
 	if c.Record != nil && (c.UID == "" || c.Record.UID == "" || c.UID == c.Record.UID) {

@@ -136,13 +136,20 @@ func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 	if because, manual := p.wantsManual(); manual {
 		return olm.ApprovalManual, because
 	}
-	if ns.constrained() {
-		return olm.ApprovalManual, ns.applicableText()
+	if ns.constrained() || ns != nil && ns.judging != nil {
+		return olm.ApprovalManual, ns.judgeText()
 	}
 	if c := ns.notUpgradeable(p.Package, ""); c != nil {
 		return olm.ApprovalManual, text.Name(c.CSV) + " is not upgradeable now"
 	}
 	return olm.ApprovalAutomatic, "spec.upgradeApproval is Automatic and every version is allowed"
+}
+
+// judgesPlans reports whether a policy has to judge every plan of its namespace, since any of them may bring the
+// package as a dependency (threat O52). It is known only once the policy is completed.
+func (p *OperatorPolicy) judgesPlans() bool {
+	_, manual := p.wantsManual()
+	return p.Enforced && !p.Incomplete && p.Package != "" && manual
 }
 
 // wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.

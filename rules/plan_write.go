@@ -68,7 +68,7 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 	if in.Namespace.constrained() {
 		recordForNamespace(v, in.Namespace, RulePlanBornApproved, finding{decision: Hold, field: "spec.approved",
 			what:     "a plan that is approved from the start is held",
-			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.applicableText()})
+			accepted: "set spec.installPlanApproval of the Subscriptions in this namespace to " + olm.ApprovalManual + ", since " + in.Namespace.judgeText()})
 		return
 	}
 	for _, name := range in.Plan.Spec.CSVNames {

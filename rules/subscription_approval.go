@@ -23,11 +23,12 @@ const (
 	DenyApproval ApprovalMode = "deny"
 )
 
-// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before a Constraint changed it to Manual: the loop approves
-// for it what the Constraints allow, and restores the value when none applies any more. Users who want to approve themselves remove it.
+// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before Opgate changed it to Manual
+// although no policy governs its package: the loop approves for it what is allowed, and restores the value when nothing
+// judges plans of the namespace any more. Users who want to approve themselves remove it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
-// wantsAutomatic reports whether a Subscription would be Automatic if no Constraint had changed it.
+// wantsAutomatic reports whether a Subscription would be Automatic if Opgate had not changed it.
 func wantsAutomatic(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
 }
@@ -50,13 +51,22 @@ const (
 	pathRequested   = pathAnnotations + "/opgate.io~1requested-approval"
 )
 
-// applicableText names what requires plans of a namespace to be judged.
-func (n *Namespace) applicableText() string {
-	source, applies := n.firstApplicable()
-	if !applies {
+// judgeText names what requires plans of a namespace to be judged.
+func (n *Namespace) judgeText() string {
+	source, found := n.firstJudge()
+	if !found {
 		return ""
 	}
 	return "each plan has to be judged by " + source.String() + " first"
+}
+
+// firstJudge returns what has to judge each plan of a namespace before OLM runs it: a Constraint that may refuse
+// something here, or a policy.
+func (n *Namespace) firstJudge() (source PolicyRef, found bool) {
+	if source, found = n.firstApplicable(); !found && n != nil && n.judging != nil {
+		return n.judging.ref(), true
+	}
+	return source, found
 }
 
 // firstApplicable returns the first Constraint that may refuse something here.
@@ -78,8 +88,9 @@ func (n *Namespace) decides(pkg string) bool {
 	return false
 }
 
-// ApprovalChanges returns the changes that a stored Subscription needs because of Constraints: Manual if one applies, and the requested
-// value if none does any more. If a policy decides there are none.
+// ApprovalChanges returns the changes that a stored Subscription needs because a Constraint, or a policy for another
+// package, has to judge each plan of the namespace: Manual, or the requested value if nothing judges plans any more. If
+// a policy decides there are none.
 func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if ns.decides(s.Spec.Package) {
 		return nil
@@ -87,18 +98,23 @@ func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
 	if !ns.Exists() || ns.Constraints().Cluster().Version == "" {
 		return nil // what applies may change once that is known, which is soon
 	}
-	source, applies := ns.firstApplicable()
+	source, found := ns.firstJudge()
 	switch {
-	case applies && s.Spec.InstallPlanApproval != olm.ApprovalManual:
+	case found && s.Spec.InstallPlanApproval != olm.ApprovalManual:
 		return holdApproval(s, source)
-	case !applies && turnedManual(s) && !ns.awaitsApproval():
+	case !found && turnedManual(s) && !ns.awaitsApproval() && !ns.incomplete():
 		return []Change{
 			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: olm.ApprovalAutomatic,
-				Message: sentence("spec.installPlanApproval was changed back to "+olm.ApprovalAutomatic, RuleSubscriptionApproval, "no Constraint applies here any more")},
+				Message: sentence("spec.installPlanApproval was changed back to "+olm.ApprovalAutomatic, RuleSubscriptionApproval, "nothing has to judge plans here any more")},
 			{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true},
 		}
 	}
 	return nil
+}
+
+// incomplete reports whether it is not known yet what some enforced policy says.
+func (n *Namespace) incomplete() bool {
+	return slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool { return p.Incomplete })
 }
 
 // awaitsApproval reports whether the newest plan waits for approval. OLM created it as Manual, and never reads Subscriptions again: if
@@ -160,12 +176,13 @@ func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict
 	return have
 }
 
-// judgeUngovernedApproval makes a Subscription without a deciding policy Manual if a Constraint applies: OLM evaluates none, and a plan
-// that is born approved contains too little to be judged.
+// judgeUngovernedApproval makes a Subscription without a deciding policy Manual if something has to judge each plan of
+// the namespace: a plan that is born approved contains too little to be judged, and may bring what a policy forbids as
+// a dependency (threat O52).
 func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 	have := in.Subscription.Spec.InstallPlanApproval
-	source, applies := in.Namespace.firstApplicable()
-	if !applies || have == olm.ApprovalManual {
+	source, found := in.Namespace.firstJudge()
+	if !found || have == olm.ApprovalManual {
 		return have
 	}
 	if in.Mode == MutateApproval {

@@ -2,11 +2,12 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/opgate/opgate/rules"
 )
 
 // most is how many bytes are retained for a byte that is stored, allowance what an object may take whatever its size.
@@ -24,7 +25,7 @@ const (
 // that is new needs a row.
 var retainedByKind = map[*Kind]int64{
 	OperatorPolicies: 160, Constraints: 110, Policies: 110, PolicySets: 110, Namespaces: 110, Subscriptions: 20, InstallPlans: 20,
-	ClusterServiceVersions: 20, OperatorGroups: 20, OperatorConditions: 5, CatalogSources: 20, Pods: 5, CatalogRecords: 5, Deployments: 5,
+	ClusterServiceVersions: 20, OperatorGroups: 20, OperatorConditions: 5, CatalogSources: 20, Pods: 5, Records: 5, Deployments: 5,
 	CustomResourceDefinitions: 60,
 }
 
@@ -72,7 +73,11 @@ func TestG35MemoryOfEveryKind(t *testing.T) {
 
 // named returns a shape in a size, as an object with a name of its own.
 func (s *shape) named(kind *Kind, size, n int) []byte {
-	return bytes.ReplaceAll(s.of(size), []byte("@name@"), []byte(cmp.Or(kind.Named, fmt.Sprint("o", n))))
+	name := fmt.Sprint("o", n)
+	if kind == Records {
+		name = rules.RecordName(name)
+	}
+	return bytes.ReplaceAll(s.of(size), []byte("@name@"), []byte(name))
 }
 
 // written are shapes of several fields, which the schemas alone do not yield.

@@ -45,7 +45,7 @@ const maxShapeDepth = 5
 // schemaOf returns the schema of a kind: of its definition if it has one, else that of its Go type.
 func schemaOf(t *testing.T, kind *Kind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	types := map[*Kind]any{Namespaces: corev1.Namespace{}, Pods: corev1.Pod{}, CatalogRecords: corev1.ConfigMap{}, Deployments: appsv1.Deployment{},
+	types := map[*Kind]any{Namespaces: corev1.Namespace{}, Pods: corev1.Pod{}, Records: corev1.ConfigMap{}, Deployments: appsv1.Deployment{},
 		CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{}}
 	root := &apiextensionsv1.JSONSchemaProps{}
 	if of, ok := types[kind]; ok {

@@ -18,8 +18,6 @@ const (
 	stateUnsupported = "unsupported"
 	// stateUnowned means that the ClusterRole that has to own the objects does not exist.
 	stateUnowned = "unowned"
-	// stateTooLarge means that the objects are those of earlier policies.
-	stateTooLarge = "too-large"
 	// stateFailed means that the last write failed, and is repeated.
 	stateFailed = "failed"
 )

@@ -75,9 +75,8 @@ type compiled struct {
 	accounts map[string][]string
 	features backstop.Features
 	user     string
-	// objects are those to store, by kind.key; nil until something was compiled. After a TooLargeError, those of earlier policies.
-	objects  map[string]*unstructured.Unstructured
-	tooLarge error
+	// objects are those to store, by kind.key; nil until something was compiled.
+	objects map[string]*unstructured.Unstructured
 	// left are the policies of which something is left to the webhooks.
 	left []string
 }
@@ -132,15 +131,10 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 		return stateUnowned, nil // its event enqueues the item
 	}
 	r.compile(user, features)
-	if r.compiled.objects != nil {
-		if err := r.store(ctx, owner); err != nil {
-			return "", err
-		}
+	if err := r.store(ctx, owner); err != nil {
+		return "", err
 	}
-	switch {
-	case r.compiled.tooLarge != nil:
-		return stateTooLarge, nil //nolint:nilerr // reported as the state; the objects in place stay
-	case r.Mode == Audit:
+	if r.Mode == Audit {
 		return stateAudited, nil
 	}
 	return stateEnforced, nil
@@ -193,28 +187,19 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
 		return
 	}
-	objects, err := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
+	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
-	next := compiled{policies: policies, accounts: accounts, features: features, user: user}
-	if err != nil {
-		next.objects, next.left, next.tooLarge = last.objects, last.left, err
-		if last.tooLarge == nil {
-			r.Log.Error(err, "policies do not compile to objects that can be stored, keeping those of earlier policies")
-			r.event(r.owner.Get(), "BackstopTooLarge", events.Compile, err.Error(), "")
-		}
-	} else {
-		next.left = objects.Left
-		if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
-			names := text.Names(next.left, maxNamed)
-			r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
-			r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
-				"the rest: %s; shorten their lists of versions, or have fewer policies for one namespace", names), "")
-		}
-		next.objects = map[string]*unstructured.Unstructured{}
-		for _, o := range objects.All() {
-			u := toUnstructured(o)
-			next.objects[u.GetKind()+"/"+u.GetName()] = u
-		}
+	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
+		objects: map[string]*unstructured.Unstructured{}}
+	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
+		names := text.Names(next.left, maxNamed)
+		r.Log.Info("policies exceed what the API server evaluates, leaving a part of them to the webhooks", "policies", names)
+		r.event(r.owner.Get(), "BackstopIncomplete", events.Compile, fmt.Sprintf("the API server holds a part of these OperatorPolicies only, and the webhooks "+
+			"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
+	}
+	for _, o := range objects.All() {
+		u := toUnstructured(o)
+		next.objects[u.GetKind()+"/"+u.GetName()] = u
 	}
 	r.compiled = next
 }

@@ -21,11 +21,8 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.ComplianceType = "musthave"
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
-	objects, err := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
+	objects := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: labels})
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]*unstructured.Unstructured{}
 	for _, o := range objects.All() {
 		u := toUnstructured(o)

@@ -56,7 +56,7 @@ func TestBackstopKept(t *testing.T) {
 	t.Run("a policy edit comes into force", s.edit)
 	t.Run("what another client changes or deletes is restored", s.restore)
 	t.Run("the loop approves after an edit", s.approve)
-	t.Run("a table that is too large is reported, and the last one is kept", s.tooLarge)
+	t.Run("policies beyond what an object holds are reported, and all others are held", s.tooMany)
 	t.Run("without the ClusterRole nothing is written", s.unowned)
 	t.Run("without Opgate and its webhook configurations", s.alone)
 	t.Run("audit", s.audit)

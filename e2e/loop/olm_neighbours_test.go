@@ -5,6 +5,7 @@ import (
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/rules"
 )
 
 // pinnedAndFree has operators with and without a policy in one namespace. That one is Manual makes OLM ask about all.
@@ -25,7 +26,9 @@ func pinnedAndFree(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, harness.Etcd4)
 	e.WaitForCSV(t, namespace, "natsoperator.v2.0.0")
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
-	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "nats"), `"Automatic"`, "spec", "installPlanApproval")
+	nats := e.Get(t, harness.Subscriptions, namespace, "nats")
+	harness.WantField(t, nats, `"Manual"`, "spec", "installPlanApproval")
+	harness.WantField(t, nats, `"Automatic"`, "metadata", "annotations", rules.RequestedApprovalAnnotation)
 }
 
 // freeAreHeld is the same where people want to decide about operators without a policy.

@@ -175,6 +175,16 @@ func (s *apiServer) judge(t testing.TB, w write) answer {
 // mutate returns spec.installPlanApproval as it would be stored.
 func (s *apiServer) mutate(t testing.TB, w write) string {
 	t.Helper()
+	approval, _, err := unstructured.NestedString(s.stored(t, w).Object, "spec", "installPlanApproval")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return approval
+}
+
+// stored returns an object as it would be stored.
+func (s *apiServer) stored(t testing.TB, w write) *unstructured.Unstructured {
+	t.Helper()
 	attributes := w.attributes(t)
 	interfaces := admission.NewObjectInterfacesFromScheme(runtime.NewScheme())
 	versioned, err := admission.NewVersionedAttributes(attributes, attributes.GetKind(), interfaces)
@@ -189,11 +199,7 @@ func (s *apiServer) mutate(t testing.TB, w write) string {
 			t.Fatal(err)
 		}
 	}
-	approval, _, err := unstructured.NestedString(changed.(*unstructured.Unstructured).Object, "spec", "installPlanApproval")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return approval
+	return changed.(*unstructured.Unstructured)
 }
 
 func (w *write) attributes(t testing.TB) admission.Attributes {

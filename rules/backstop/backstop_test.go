@@ -37,22 +37,18 @@ func policy(name, namespace, pkg string, edit func(*spec)) *rules.OperatorPolicy
 
 func versions(names ...string) func(*spec) { return func(s *spec) { s.Versions = names } }
 
-func compile(t testing.TB, in backstop.Input) *backstop.Objects {
-	t.Helper()
+func compile(in backstop.Input) *backstop.Objects {
 	if in.OLM == nil {
 		in.OLM, in.Opgate = []string{olmUser}, opgateUser
 	}
-	o, err := backstop.Compile(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := backstop.Compile(in)
 	return &o
 }
 
 // under compiles for policies, with all features.
 func under(t testing.TB, policies ...*rules.OperatorPolicy) *apiServer {
 	t.Helper()
-	return newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies}))
+	return newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies}))
 }
 
 // TestMessages: refusals read like those of the gate.
@@ -167,14 +163,20 @@ func TestPhases(t *testing.T) {
 
 // TestSubscriptions are stored Manual where a policy must judge each plan.
 func TestSubscriptions(t *testing.T) {
-	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")), policy("vault", "shop", "vault", nil),
+	policies := []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1")),
+		policy("vault", "shop", "vault", nil), policy("vault", "free", "vault", nil),
 		policy("grafana", "shop", "grafana", func(s *spec) { s.UpgradeApproval = policyv1beta2.UpgradeApprovalNone })}
 	for _, mode := range []rules.ApprovalMode{rules.MutateApproval, rules.DenyApproval} {
-		s := newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies, ApprovalMode: mode}))
+		s := newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies, ApprovalMode: mode}))
 		for _, c := range []struct{ namespace, pkg, user, want string }{
 			{"shop", "etcd", "alice", olm.ApprovalManual},
 			{"shop", "grafana", "alice", olm.ApprovalManual},
-			{"shop", "vault", "alice", olm.ApprovalAutomatic},
+			{"shop", "vault", "alice", olm.ApprovalManual},
+			{"shop", "prometheus", "alice", olm.ApprovalManual},
+			{"shop", "prometheus", olmUser, olm.ApprovalManual},
+			{"shop", "prometheus", opgateUser, olm.ApprovalAutomatic},
+			{"free", "vault", "alice", olm.ApprovalAutomatic},
+			{"free", "prometheus", "alice", olm.ApprovalAutomatic},
 			{"other", "etcd", "alice", olm.ApprovalAutomatic},
 			{"shop", "etcd", olmUser, olm.ApprovalManual},
 		} {
@@ -228,7 +230,7 @@ func TestAccounts(t *testing.T) {
 		{map[string][]string{"shop": {"installer"}, "other": {"any"}}, "system:serviceaccount:shop:installer", false},
 	} {
 		w.user = c.user
-		s := newAPIServer(t, compile(t, backstop.Input{Features: everything, Policies: policies, Accounts: c.accounts}))
+		s := newAPIServer(t, compile(backstop.Input{Features: everything, Policies: policies, Accounts: c.accounts}))
 		if got := s.judge(t, w); len(got.failed) > 0 || c.refused != (len(got.refused) == 1) {
 			t.Errorf("%s with accounts %v: %+v, want a refusal: %t", c.user, c.accounts, got, c.refused)
 		}
@@ -301,15 +303,15 @@ func TestReleases(t *testing.T) {
 		"1.37": everything,
 	} {
 		for _, accounts := range []map[string][]string{nil, {"shop": {"installer"}}} {
-			o := compile(t, backstop.Input{Features: features, Policies: policies, Accounts: accounts})
+			o := compile(backstop.Input{Features: features, Policies: policies, Accounts: accounts})
 			wantCompiles(t, o, release)
 			wantCompiles(t, &backstop.Objects{Validating: o.Unpacked}, release)
 		}
 	}
-	if o := compile(t, backstop.Input{Policies: policies}); len(o.All()) != 0 {
+	if o := compile(backstop.Input{Policies: policies}); len(o.All()) != 0 {
 		t.Errorf("%d objects for an API server without the features", len(o.All()))
 	}
-	if o := compile(t, backstop.Input{Policies: policies, Features: everything, Audit: true}); o.Mutating != nil ||
+	if o := compile(backstop.Input{Policies: policies, Features: everything, Audit: true}); o.Mutating != nil ||
 		slices.Contains(o.ValidatingBinding.Spec.ValidationActions, "Deny") || slices.Contains(o.UnpackedBinding.Spec.ValidationActions, "Deny") {
 		t.Error("an audit changes or refuses something")
 	}

@@ -1,9 +1,6 @@
 package backstop
 
 import (
-	"encoding/json"
-	"fmt"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -13,8 +10,8 @@ import (
 // Name is the name of each of the objects that hold what policies say.
 const Name = "opgate-backstop"
 
-// maxObject is the size in bytes, as JSON, above which an object is not written: etcd takes 1.5 MiB, including managed fields and status.
-const maxObject = 1 << 20
+// maxAccounts bounds the accounts of a namespace. OLM installs nothing in a namespace with several OperatorGroups.
+const maxAccounts = 4
 
 // Features are what the API server supports, from its discovery.
 type Features struct {
@@ -37,8 +34,8 @@ type Input struct {
 	// ExcludedNamespaces are those that the webhook configurations exclude.
 	ExcludedNamespaces []string
 	// Accounts are, by namespace, the ServiceAccounts as which OLM may write steps of plans, because an OperatorGroup names them. What they
-	// write is left to the gate; rules.Namespace.StepAccounts returns them. Nil if they are not known: then it is so for any ServiceAccount of
-	// the namespace.
+	// write is left to the gate; rules.Namespace.StepAccounts returns them. The first maxAccounts of a namespace count.
+	// Nil if they are not known: then it is so for any ServiceAccount of the namespace.
 	Accounts map[string][]string
 	Features Features
 	// Audit makes the API server record and warn of what it would refuse, and change nothing.
@@ -58,7 +55,7 @@ type Objects struct {
 	Unpacked        *admissionv1.ValidatingAdmissionPolicy
 	UnpackedBinding *admissionv1.ValidatingAdmissionPolicyBinding
 	// Left are the OperatorPolicies, as NAMESPACE/NAME and sorted, of which something is left to the webhooks: lists that are too long, and
-	// all beyond the first of very many for one namespace.
+	// what is more than the share of the policy's namespace, if there are very many for one namespace or in total.
 	Left []string
 }
 
@@ -77,50 +74,18 @@ func (o *Objects) All() []runtime.Object {
 	return all
 }
 
-// TooLargeError is returned if an object would exceed what the API server stores. The objects of earlier policies stay as they are.
-type TooLargeError struct {
-	// Kind is that of the object; Size and Limit are in bytes of JSON.
-	Kind        string
-	Size, Limit int
-	// Namespaces is the number of governed namespaces.
-	Namespaces int
-}
-
-// Error says how large the object is, and how large it may be.
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the %s for %d governed namespaces has %d bytes, and %d are stored: some policies are held by the webhooks only",
-		e.Kind, e.Namespaces, e.Size, e.Limit)
-}
-
-// Compile returns the objects for some policies; equal inputs have equal objects. The only error is a TooLargeError.
-func Compile(in Input) (Objects, error) {
+// Compile returns the objects for some policies; equal inputs have equal objects.
+func Compile(in Input) Objects {
 	t := newTable(&in)
 	o := Objects{Left: t.left}
 	if in.Features.ValidatingAdmissionPolicy {
 		o.Validating, o.ValidatingBinding = in.validating(t)
-		if err := fits("ValidatingAdmissionPolicy", o.Validating, t); err != nil {
-			return Objects{}, err
-		}
 		if len(in.OLM) > 0 {
 			o.Unpacked, o.UnpackedBinding = in.unpacked()
 		}
 	}
 	if in.Features.MutatingAdmissionPolicy && !in.Audit {
 		o.Mutating, o.MutatingBinding = in.mutating(t)
-		if err := fits("MutatingAdmissionPolicy", o.Mutating, t); err != nil {
-			return Objects{}, err
-		}
 	}
-	return o, nil
-}
-
-func fits(kind string, object any, t *table) error {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return fmt.Errorf("encode the %s: %w", kind, err)
-	}
-	if len(raw) > maxObject {
-		return &TooLargeError{Kind: kind, Size: len(raw), Limit: maxObject, Namespaces: len(t.rows)}
-	}
-	return nil
+	return o
 }

@@ -78,11 +78,7 @@ func (p *program) stepAccount() string {
 	if p.in.Accounts == nil {
 		return "request.userInfo.username.startsWith(" + prefix + ")"
 	}
-	entries := map[string][]string{}
-	for namespace, names := range p.in.Accounts {
-		entries[namespace] = sorted(names)
-	}
-	accounts := shard("s", byNamespace, lines(entries))
+	accounts := shard("s", byNamespace, lines(p.accounts))
 	p.variables = append(p.variables, accounts.variables...)
 	return "request.userInfo.username in " + accounts.values("") + ".map(a, " + prefix + " + a)"
 }

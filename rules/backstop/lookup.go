@@ -16,14 +16,12 @@ type Table struct {
 	in Input
 	// rows are those of the governed namespaces, each a list of its columns, followed by the data of its check.
 	rows map[string][][]string
-	// manual are, by namespace, the packages of which Subscriptions are stored Manual.
-	manual map[string][]string
 }
 
 // NewTable returns the table of the objects that Compile returns for an input.
 func NewTable(in Input) *Table {
 	t := newTable(&in)
-	l := &Table{in: in, rows: make(map[string][][]string, len(t.rows)), manual: t.manual}
+	l := &Table{in: in, rows: make(map[string][][]string, len(t.rows))}
 	for namespace, rows := range t.rows {
 		for _, row := range rows {
 			columns := strings.Split(row, " ")
@@ -67,12 +65,11 @@ func (t *Table) HoldsApproval(plan *olm.InstallPlan) bool {
 
 // HoldsSubscription reports whether the API server refuses that another user than OLM creates a Subscription, instead of storing it Manual.
 func (t *Table) HoldsSubscription(s *olm.Subscription) bool {
-	pkg := s.Spec.Package
 	if !t.in.Features.ValidatingAdmissionPolicy || s.Spec.InstallPlanApproval == olm.ApprovalManual ||
-		t.in.Features.MutatingAdmissionPolicy && t.in.ApprovalMode != rules.DenyApproval && slices.Contains(t.manual[s.Metadata.Namespace], pkg) {
+		t.in.Features.MutatingAdmissionPolicy && t.in.ApprovalMode != rules.DenyApproval {
 		return false
 	}
-	return slices.ContainsFunc(t.rows[s.Metadata.Namespace], func(r []string) bool { return pkg != "" && r[0] == pkg && r[1] != checkNothing })
+	return slices.ContainsFunc(t.rows[s.Metadata.Namespace], func(r []string) bool { return r[1] != checkNothing })
 }
 
 // holds reports whether a row refuses a candidate, given the contents of its property olm.package; see program.refuses.

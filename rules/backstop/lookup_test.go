@@ -19,7 +19,7 @@ func TestTable(t *testing.T) {
 		w.addPolicies()
 		in := backstop.Input{Features: everything, Policies: w.policies, ApprovalMode: pick(w, rules.MutateApproval, rules.DenyApproval)}
 		in.Features.Semver, in.Features.MutatingAdmissionPolicy = w.chance(80), w.chance(80)
-		s, table := newAPIServer(t, compile(t, in)), backstop.NewTable(in)
+		s, table := newAPIServer(t, compile(in)), backstop.NewTable(in)
 		for range writes {
 			namespace := w.namespace()
 			c := &judgedWrite{}
@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 // TestTableOfSteps: the package of a step is read from its manifest as the API server reads it.
 func TestTableOfSteps(t *testing.T) {
 	in := backstop.Input{Features: everything, Policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}
-	s, table := newAPIServer(t, compile(t, in)), backstop.NewTable(in)
+	s, table := newAPIServer(t, compile(in)), backstop.NewTable(in)
 	const compactly = `{"metadata":{"annotations":{"operatorframework.io/properties":` +
 		`"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"2.0.0\"}}]}"}}}`
 	for name, c := range map[string]struct {

@@ -47,7 +47,7 @@ func TestScenarios(t *testing.T) {
 			in.Accounts[ns.Name()] = accounts
 		}
 	}
-	objects := compile(t, in)
+	objects := compile(in)
 	if len(objects.Left) > 0 {
 		t.Fatalf("the table lacks a part of %q", objects.Left)
 	}

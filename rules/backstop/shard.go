@@ -2,7 +2,6 @@ package backstop
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -31,9 +30,8 @@ type line struct {
 type shards struct {
 	// key is an expression for the key that is looked up.
 	key string
-	// first are the least keys of the texts, sizes their sizes in bytes.
+	// first are the least keys of the texts.
 	first []string
-	sizes []int
 	// firstOf are the least keys of the variables.
 	firstOf   []string
 	variables []admissionv1.Variable
@@ -65,12 +63,11 @@ func shard(name, key string, all []line) shards {
 	return s
 }
 
-// split returns literals for all lines, and notes their least keys and sizes.
+// split returns literals for all lines, and notes their least keys.
 func (s *shards) split(all []line, limit int) []string {
 	var texts []string
 	var b strings.Builder
 	flush := func() {
-		s.sizes = append(s.sizes, b.Len())
 		texts = append(texts, quote("\n"+b.String()))
 		b.Reset()
 	}
@@ -94,18 +91,6 @@ func (s *shards) split(all []line, limit int) []string {
 		s.first = []string{""}
 	}
 	return texts
-}
-
-// size is that of the text that has the lines of a key.
-func (s *shards) size(key string) int {
-	i, found := slices.BinarySearch(s.first, key)
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return 0
-	}
-	return s.sizes[i]
 }
 
 // choose is an expression for that of some expressions which has a key; first are the least keys that they have.

@@ -2,7 +2,6 @@ package backstop_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -25,7 +24,7 @@ func crowd(n int) []*rules.OperatorPolicy {
 // TestTenThousandNamespaces: the table stays in one object, the API server compiles it, and the first and the last namespace are held.
 func TestTenThousandNamespaces(t *testing.T) {
 	policies := crowd(10_000)
-	o := compile(t, backstop.Input{Features: everything, Policies: policies})
+	o := compile(backstop.Input{Features: everything, Policies: policies})
 	for kind, object := range map[string]any{"ValidatingAdmissionPolicy": o.Validating, "MutatingAdmissionPolicy": o.Mutating} {
 		raw, err := json.Marshal(object)
 		if err != nil {
@@ -46,7 +45,7 @@ func TestTenThousandNamespaces(t *testing.T) {
 		t.Errorf("a namespace without policies: %+v", got)
 	}
 	slices.Reverse(policies)
-	again := compile(t, backstop.Input{Features: everything, Policies: policies})
+	again := compile(backstop.Input{Features: everything, Policies: policies})
 	if compact(again) != compact(o) {
 		t.Error("the order of policies changes the objects")
 	}
@@ -62,15 +61,6 @@ func approval(namespace, csv string) write {
 				"catalogSourceRef": object{"namespace": "olm", "name": "good"}, "properties": properties}}}}
 	}
 	return write{resource: "installplans", user: "alice", object: plan(true), old: plan(false)}
-}
-
-// TestTooLarge: what the API server would not store is reported.
-func TestTooLarge(t *testing.T) {
-	_, err := backstop.Compile(backstop.Input{Features: everything, Policies: crowd(40_000)})
-	tooLarge, ok := errors.AsType[*backstop.TooLargeError](err)
-	if !ok || tooLarge.Size <= tooLarge.Limit || tooLarge.Namespaces != 40_000 {
-		t.Errorf("error %v, want a TooLargeError for 40000 namespaces", err)
-	}
 }
 
 // BenchmarkApproval is what the API server spends on an approval, with one policy in each of some namespaces.
@@ -91,7 +81,7 @@ func BenchmarkApproval(b *testing.B) {
 // BenchmarkChange is what the API server spends on an edit of a policy: on the check of the edited objects, and as much again to put them into use.
 func BenchmarkChange(b *testing.B) {
 	for _, n := range []int{1, 1000, 10_000} {
-		o := compile(b, backstop.Input{Features: everything, Policies: crowd(n)})
+		o := compile(backstop.Input{Features: everything, Policies: crowd(n)})
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
 				newAPIServer(b, o)

@@ -8,37 +8,49 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// addSubscriptions adds the rule that a Subscription of which a policy must judge each plan is Manual. The MutatingAdmissionPolicy and the
-// webhook change it before, so this refuses what is still wrong, and everything that is wrong in mode deny. What OLM generates for
-// dependencies is changed only: OLM would repeat a refused one for ever.
+// addSubscriptions adds the rule that Subscriptions are Manual where a policy must judge each plan: a plan of another
+// package may bring the governed one as a dependency, and is born approved if no Subscription of its namespace is
+// Manual (threat O52). The MutatingAdmissionPolicy and the webhook change them before, so this refuses what is still
+// wrong, and everything that is wrong in mode deny. What OLM generates for dependencies is changed only: OLM would
+// repeat a refused one for ever. What Opgate writes back when no policy is left must not wait for the table.
 func (p *program) addSubscriptions() {
-	const deciding = "r[0] == object.spec.name && r[1] != '" + checkNothing + "'"
+	const judging = "r[1] != '" + checkNothing + "'"
 	p.refuse(onSubscription, refusal{
 		id: rules.RuleSubscriptionApproval,
-		when: changedSubscription + " && " + notManual + " && has(object.spec.name) && " + governed +
-			" && variables.rules.exists(r, " + deciding + ")",
+		when: changedSubscription + " && " + notManual + " && " + governed + " && variables.rules.exists(r, " + judging + ")" +
+			" && request.userInfo.username != " + quote(p.in.Opgate),
 		except: "variables.olm",
 		message: "'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string(" + approval +
-			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+deciding+")[0][2]", rules.RuleSubscriptionApproval) +
-			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first'",
+			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+judging+")[0][2]", rules.RuleSubscriptionApproval) +
+			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first' + (variables.rules.exists(r, r[0] == " +
+			subscribed + ") ? '' : '; with annotation " + rules.RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic +
+			" Opgate approves what is allowed')",
 		fallback: "spec.installPlanApproval is not allowed: write " + olm.ApprovalManual,
 	})
 }
 
 const (
+	subscribed          = "object.?spec.?name.orValue('')"
 	approval            = "object.?spec.?installPlanApproval.orValue('')"
 	notManual           = approval + " != '" + olm.ApprovalManual + "'"
 	changedSubscription = "(request.operation == 'CREATE' || object.?spec != oldObject.?spec)"
 )
 
-// mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual.
+// mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual. Where no policy decides on the
+// package it notes that the Subscription asked for Automatic, as the webhook does. It runs before webhooks, so that
+// these see what it has written.
 func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
 	manual := shard("m", byNamespace, lines(t.manual))
-	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual}}
+	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual +
+		" && request.userInfo.username != " + quote(in.Opgate)}}
 	if in.ApprovalMode == rules.DenyApproval {
 		conditions = append(conditions, admissionv1.MatchCondition{Name: "generated-by-olm", Expression: in.byOLM()})
 	}
 	fail, equivalent, reinvoke := admissionv1.Fail, admissionv1.Equivalent, admissionv1.IfNeededReinvocationPolicy
+	const annotations = "object.metadata.?annotations.orValue(null)"
+	note := "(" + annotations + " == null ? [JSONPatch{op: 'add', path: '/metadata/annotations', value: {" +
+		quote(rules.RequestedApprovalAnnotation) + ": '" + olm.ApprovalAutomatic + "'}}] : [JSONPatch{op: 'add', path: '/metadata/annotations/' + " +
+		"jsonpatch.escapeKey(" + quote(rules.RequestedApprovalAnnotation) + "), value: '" + olm.ApprovalAutomatic + "'}])"
 	policy := &admissionv1.MutatingAdmissionPolicy{
 		TypeMeta:   typeMeta("MutatingAdmissionPolicy"),
 		ObjectMeta: in.meta(),
@@ -54,8 +66,9 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 			MatchConditions: conditions,
 			Variables:       manual.variables,
 			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "object.?spec.?name.orValue('') in " + manual.values("") +
-					" ? [JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] : []"}}},
+				Expression: "[" + manual.values("") + "].map(decided, !has(object.spec) || size(decided) == 0 ? [] : " +
+					"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] + (" +
+					subscribed + " in decided ? [] : " + note + "))[0]"}}},
 		},
 	}
 	return policy, &admissionv1.MutatingAdmissionPolicyBinding{

@@ -38,10 +38,15 @@ type table struct {
 	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*" in the first row of a
 	// policy and "-" in the others.
 	rows map[string][]string
-	// data is "=NAME =NAME ~INTERVAL|TEXT" by check; the text, for messages, is there if the names are not enough.
+	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
+	// if the names are not enough.
 	data map[string][]string
-	// manual are, by namespace, the packages of which Subscriptions are Manual.
+	// manual are, by namespace with a policy that judges plans, the packages on which a policy decides. All
+	// Subscriptions there are Manual.
 	manual map[string][]string
+
+	// accounts are, by governed namespace, those of Input.Accounts.
+	accounts map[string][]string
 
 	// left are the policies of which something is left to the webhooks, because the API server would not evaluate it.
 	left []string
@@ -50,71 +55,69 @@ type table struct {
 	semver bool
 }
 
-// The API server compiles no expression of more than 100,000 characters, and spends no more than a million units on one evaluation, of which
-// each row of a namespace takes a fifth of the sizes of its data and of the text in which that is looked up. What a policy has beyond that is
-// left to the webhooks: it must not keep the API server from evaluating what other policies say, nor OLM from writing.
-const (
-	maxLine = 64 << 10
-	maxRows = 200
-	maxCost = 400_000
-)
-
 func newTable(in *Input) *table {
 	t := &table{rows: map[string][]string{}, data: map[string][]string{}, manual: map[string][]string{},
-		checks: map[string]string{}, semver: in.Features.Semver}
+		accounts: map[string][]string{}, checks: map[string]string{}, semver: in.Features.Semver}
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b *rules.OperatorPolicy) int {
 		return cmp.Or(cmp.Compare(a.TargetNamespace, b.TargetNamespace), cmp.Compare(a.Package, b.Package),
 			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
+	var entries []*entry
 	for _, p := range policies {
 		if p.Enforced && p.Concerns() != "" && !slices.Contains(in.ExcludedNamespaces, p.Concerns()) {
-			t.add(p)
+			entries = append(entries, t.entryOf(p))
+			if names := sorted(in.Accounts[p.Concerns()]); len(names) > 0 {
+				t.accounts[p.Concerns()] = names[:min(len(names), maxAccounts)]
+			}
 		}
 	}
-	t.bound()
+	used := map[string]bool{}
+	kept := t.bound(entries)
+	for _, e := range kept {
+		t.rows[e.namespace()] = append(t.rows[e.namespace()], e.rows...)
+		for _, check := range e.checks {
+			used[check] = true
+		}
+	}
+	t.addManual(kept)
+	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
+	maps.DeleteFunc(t.accounts, func(namespace string, _ []string) bool { return len(t.rows[namespace]) == 0 })
 	slices.Sort(t.left)
 	t.left = slices.Compact(t.left)
 	return t
 }
 
-// bound leaves the last rows of namespaces to the webhooks that have too many. Each row refuses by itself, so the others hold as before.
-func (t *table) bound() {
-	data, used := t.dataShards(), map[string]bool{}
-	for namespace, rows := range t.rows {
-		cost, size := 0, 0
-		for i, row := range rows {
-			columns := strings.Split(row, " ")
-			cost += (data.size(columns[1]) + len(strings.Join(t.data[columns[1]], ""))) / 5
-			size += len(quote(namespace + " " + row))
-			if i >= maxRows || cost > maxCost || size > maxLine {
-				for _, other := range rows[i:] {
-					t.left = append(t.left, strings.Split(other, " ")[2])
-				}
-				t.rows[namespace] = rows[:i]
-				break
-			}
-			used[columns[1]] = true
-		}
-	}
-	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
-}
-
 func (t *table) dataShards() shards { return shard("n", "r[1]", lines(t.data)) }
 
-func (t *table) add(p *rules.OperatorPolicy) {
-	namespace, r := p.Concerns(), p.NameRules()
-	policy := word(p.Namespace) + "/" + word(p.Name)
+// entryOf returns the rows of a policy, and stores their data.
+func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
+	r := p.NameRules()
+	e := &entry{policy: p}
 	mark := "*"
 	for _, check := range t.checksOf(p, &r) {
-		row := []string{word(p.Package), check, policy, mark}
-		t.rows[namespace] = append(t.rows[namespace], strings.Join(row, " "))
+		if t.data[check] == nil { // without data, a look-up would search the text of another check
+			t.data[check] = []string{""}
+		}
+		e.rows = append(e.rows, strings.Join([]string{word(p.Package), check, e.key(), mark}, " "))
+		e.checks = append(e.checks, check)
 		mark = "-"
 	}
-	if r.Manual && !p.Incomplete && !slices.Contains(t.manual[namespace], word(p.Package)) {
-		t.manual[namespace] = append(t.manual[namespace], word(p.Package))
+	return e
+}
+
+// addManual adds the packages of entries in namespaces with rows that make Subscriptions Manual.
+func (t *table) addManual(entries []*entry) {
+	for _, e := range entries {
+		namespace, pkg := e.namespace(), word(e.policy.Package)
+		if slices.ContainsFunc(t.rows[namespace], judges) && !slices.Contains(t.manual[namespace], pkg) {
+			t.manual[namespace] = append(t.manual[namespace], pkg)
+		}
 	}
 }
+
+// judges reports whether a row is of a policy that has to judge each plan.
+func judges(row string) bool { return strings.Split(row, " ")[1] != checkNothing }
 
 // word returns a name as one column of a row. The API server stores no other names, and an unreadable policy may hold one.
 func word(name string) string {

@@ -21,7 +21,9 @@ type program struct {
 	in *Input
 	// rows are those of the table, by namespace, data those of its checks.
 	rows, data shards
-	variables  []admissionv1.Variable
+	// accounts are those that write steps, by namespace.
+	accounts  map[string][]string
+	variables []admissionv1.Variable
 	// refusals are the rules, by the expression that selects the requests they are about.
 	refusals map[string][]refusal
 }
@@ -58,7 +60,8 @@ type refusal struct {
 // some microseconds, whatever the expression, and most writes are admitted: so a match condition lets these pass, there are few variables,
 // and all that is said depends on the one that reports whether anything is refused.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), refusals: map[string][]refusal{}}
+	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), accounts: t.accounts,
+		refusals: map[string][]refusal{}}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
 	p.addPlans()

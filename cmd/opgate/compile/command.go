@@ -50,7 +50,6 @@ other kinds are ignored.
 
 Exit codes:
   0  the objects are printed
-  1  the objects would be larger than what the API server stores
   2  the command line or the input cannot be used; nothing is printed`
 
 const example = `  # the policies of a repository, for the repository
@@ -129,16 +128,13 @@ func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
 		}
 	}
-	objects, err := backstop.Compile(backstop.Input{
+	objects := backstop.Compile(backstop.Input{
 		Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
 		ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit,
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
 	})
-	if err != nil {
-		return fmt.Errorf("compile: %w", err)
-	}
 	for _, left := range objects.Left {
-		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many for a namespace: a part is left to the webhooks\n", left)
+		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many: a part is left to the webhooks\n", left)
 	}
 	for i, object := range objects.All() {
 		text, err := marshal(object)
