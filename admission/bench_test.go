@@ -111,10 +111,10 @@ func crowdedGate(b testing.TB, n int) *Gate {
 	return newGate(b, storeOf(b, objects...), overrideBy{})
 }
 
-// TestReviewAllocations checks the budget of one whole review of 4 KiB, body to answer, with the text of the event on the approval. 89 (108
+// TestReviewAllocations checks the budget of one whole review of 4 KiB, body to answer, with the text of the event on the approval. 99 (124
 // with the race detector) were measured when it was set (Go 1.26), most of them in the standard library's request and JSON.
 func TestReviewAllocations(t *testing.T) {
-	const budget = 115
+	const budget = 130
 	body := payload(t, 4<<10)
 	for _, n := range []int{1, 1_000} {
 		handler := crowdedGate(t, n).Handlers()[PathValidateInstallPlans]

@@ -25,7 +25,8 @@ const AnnotationVerified = "opgate.io/verified"
 // Digest is the hash of a Policy's spec, independent of its JSON encoding.
 type Digest [sha256.Size]byte
 
-// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded.
+// DigestOf returns the digest of a Policy's spec. It fails if the spec cannot be encoded. Where an OperatorPolicy in a template may look up,
+// it is another than before: marks of that time did not verify rights to what is looked up.
 func DigestOf(p *policyv1.Policy) (Digest, error) {
 	raw, err := json.Marshal(p.Spec)
 	if err != nil {
@@ -37,6 +38,9 @@ func DigestOf(p *policyv1.Policy) (Digest, error) {
 	}
 	if raw, err = json.Marshal(content); err != nil { // sorts the keys
 		return Digest{}, fmt.Errorf("encode the spec: %w", err)
+	}
+	if looksUp(p) {
+		raw = append(raw, " with lookups"...)
 	}
 	return sha256.Sum256(raw), nil
 }
@@ -74,11 +78,7 @@ func Verify(key []byte, p *policyv1.Policy, digest Digest) (v Verification, ok b
 // signature covers everything that was verified. It excludes the UID, which is not known yet when a Policy is created.
 func signature(key []byte, p *policyv1.Policy, digest Digest, narrow []string) string {
 	mac := hmac.New(sha256.New, key)
-	version := "v1"
-	if looksUp(p) {
-		version = "v2" // marks of v1 did not verify rights to what templates of OperatorPolicies look up
-	}
-	fmt.Fprintf(mac, "%s %s\n%q %q\n%x\n%q", AnnotationVerified, version, p.Namespace, p.Name, digest, narrow)
+	fmt.Fprintf(mac, "%s v1\n%q %q\n%x\n%q", AnnotationVerified, p.Namespace, p.Name, digest, narrow)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 

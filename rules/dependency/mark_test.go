@@ -107,17 +107,17 @@ func TestA8Covers(t *testing.T) {
 func TestI1MarksBeforeLookups(t *testing.T) {
 	for _, tc := range []struct {
 		name, kind, spec string
-		want             string
+		want             bool
 	}{
-		{name: "no lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ upper \"a\" }}"]}`, want: "v1"},
-		{name: "another kind, of which Opgate resolves no templates", kind: "ConfigurationPolicy", spec: `{"a":"{{ fromConfigMap \"a\" \"b\" \"c\" }}"}`, want: "v1"},
-		{name: "a lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: "v2"},
-		{name: "attack: escaped braces", kind: "OperatorPolicy", spec: `{"versions":["\u007b\u007b fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: "v2"},
+		{name: "no lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ upper \"a\" }}"]}`, want: false},
+		{name: "another kind, of which Opgate resolves no templates", kind: "ConfigurationPolicy", spec: `{"a":"{{ fromConfigMap \"a\" \"b\" \"c\" }}"}`, want: false},
+		{name: "a lookup", kind: "OperatorPolicy", spec: `{"versions":["{{ fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: true},
+		{name: "attack: escaped braces", kind: "OperatorPolicy", spec: `{"versions":["\u007b\u007b fromConfigMap \"a\" \"b\" \"c\" }}"]}`, want: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, _ := markedPolicy(t, `{"metadata":{"namespace":"shop","name":"db"},"spec":{"policy-templates":[{"objectDefinition":`+
 				`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"`+tc.kind+`","metadata":{"name":"x"},"spec":`+tc.spec+`}}]}}`)
-			if looks := looksUp(p); looks != (tc.want == "v2") {
+			if looks := looksUp(p); looks != tc.want {
 				t.Errorf("looksUp is %v", looks)
 			}
 			p.Spec.PolicyTemplates = append(p.Spec.PolicyTemplates, nil)

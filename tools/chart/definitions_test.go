@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/opgate/opgate/manifests/crd"
 )
 
 // definitionsOf are all definitions that were rendered, by name. There have to be some.
@@ -22,7 +24,7 @@ func definitionsOf(t *testing.T, o objects) map[string]*apiextensionsv1.CustomRe
 
 // TestDefinitions holds the definitions in the chart to those that controller-gen made, but for what depends on the release.
 func TestDefinitions(t *testing.T) {
-	made, err := os.ReadDir(checkout.CRDs())
+	made, err := crd.Definitions.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func TestDefinitions(t *testing.T) {
 
 // checkDefinition looks at the definition in a file.
 func checkDefinition(t *testing.T, file string, rendered map[string]*apiextensionsv1.CustomResourceDefinition) {
-	text, err := os.ReadFile(filepath.Join(checkout.CRDs(), file))
+	text, err := crd.Definitions.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

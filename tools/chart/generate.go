@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/e2e/assets/repo"
+	"github.com/opgate/opgate/manifests/crd"
 )
 
 // generated is how each generated file begins.
@@ -37,7 +38,7 @@ func Write(ctx context.Context, helm string, checkout repo.Checkout) error {
 	if err := os.RemoveAll(checkout.ChartCRDs()); err != nil {
 		return err
 	}
-	if err := os.CopyFS(checkout.ChartCRDs(), os.DirFS(checkout.CRDs())); err != nil {
+	if err := os.CopyFS(checkout.ChartCRDs(), crd.Definitions); err != nil {
 		return err
 	}
 	files, err := Generate(ctx, helm, checkout)

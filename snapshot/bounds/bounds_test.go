@@ -1,4 +1,5 @@
-package snapshot
+// Package bounds tests what objects of each kind take in memory. It is a package of its own since it is measured without the race detector.
+package bounds
 
 import (
 	"bytes"
@@ -8,7 +9,10 @@ import (
 	"time"
 
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
+
+var reader snapshot.Reader
 
 // most is how many bytes are retained for a byte that is stored, allowance what an object may take whatever its size.
 // The sizes are in bytes: a shape is tried in a small one, and the worst is stored in the largest that etcd accepts,
@@ -23,16 +27,16 @@ const (
 
 // retainedByKind bounds, in MiB, what fifteen objects of each kind retain, whatever a tenant writes into them. A kind
 // that is new needs a row.
-var retainedByKind = map[*Kind]int64{
-	OperatorPolicies: 160, Constraints: 110, Policies: 110, PolicySets: 110, Namespaces: 110, Subscriptions: 20, InstallPlans: 20,
-	ClusterServiceVersions: 20, OperatorGroups: 20, OperatorConditions: 5, CatalogSources: 20, Pods: 5, Records: 5, Deployments: 5,
-	CustomResourceDefinitions: 60,
+var retainedByKind = map[*snapshot.Kind]int64{
+	snapshot.OperatorPolicies: 160, snapshot.Constraints: 110, snapshot.Policies: 110, snapshot.PolicySets: 110, snapshot.Namespaces: 110, snapshot.Subscriptions: 20, snapshot.InstallPlans: 20,
+	snapshot.ClusterServiceVersions: 20, snapshot.OperatorGroups: 20, snapshot.OperatorConditions: 5, snapshot.CatalogSources: 20, snapshot.Pods: 5, snapshot.Records: 5, snapshot.Deployments: 5,
+	snapshot.CustomResourceDefinitions: 60,
 }
 
 // TestG35MemoryOfEveryKind fills each field of each kind with what its schema admits and takes the most memory: long
 // lists, many keys, deep values, texts. f1 was PolicySets, of which fifteen took more than 300 MiB.
 func TestG35MemoryOfEveryKind(t *testing.T) {
-	for _, kind := range Kinds() {
+	for _, kind := range snapshot.Kinds() {
 		t.Run(kind.Resource, func(t *testing.T) {
 			bound, ok := retainedByKind[kind]
 			if !ok {
@@ -56,7 +60,7 @@ func TestG35MemoryOfEveryKind(t *testing.T) {
 				raws[i] = worst.named(kind, large, i)
 			}
 			before := liveHeap()
-			builder := &Builder{}
+			builder := &snapshot.Builder{}
 			for _, raw := range raws {
 				builder.Put(time.Time{}, reader.Read(kind, raw))
 			}
@@ -72,17 +76,17 @@ func TestG35MemoryOfEveryKind(t *testing.T) {
 }
 
 // named returns a shape in a size, as an object with a name of its own.
-func (s *shape) named(kind *Kind, size, n int) []byte {
+func (s *shape) named(kind *snapshot.Kind, size, n int) []byte {
 	name := fmt.Sprint("o", n)
-	if kind == Records {
+	if kind == snapshot.Records {
 		name = rules.RecordName(name)
 	}
 	return bytes.ReplaceAll(s.of(size), []byte("@name@"), []byte(name))
 }
 
 // written are shapes of several fields, which the schemas alone do not yield.
-var written = map[*Kind][]shape{
-	Policies: {{name: "dependencies of all templates", object: []byte(`{"metadata":{"namespace":"shop","name":"@name@"},"spec":` + hole + `}`), fill: func(size int) string {
+var written = map[*snapshot.Kind][]shape{
+	snapshot.Policies: {{name: "dependencies of all templates", object: []byte(`{"metadata":{"namespace":"shop","name":"@name@"},"spec":` + hole + `}`), fill: func(size int) string {
 		dependencies := repeated("[", `{"kind":"A","name":"`+counter+`","compliance":"Pending"}`, "]", 500)(size)
 		return `{"dependencies":` + dependencies + `,"policy-templates":` + repeated("[",
 			`{"objectDefinition":{"apiVersion":"v1","kind":"A","metadata":{"name":"`+counter+`"}},"extraDependencies":[{"kind":"B","name":"b","compliance":"Pending"}]}`,

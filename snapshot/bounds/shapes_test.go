@@ -1,10 +1,9 @@
-package snapshot
+package bounds
 
 import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/crds"
+	"github.com/opgate/opgate/manifests/crd"
+	"github.com/opgate/opgate/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -43,10 +44,10 @@ func (s *shape) of(size int) []byte {
 const maxShapeDepth = 5
 
 // schemaOf returns the schema of a kind: of its definition if it has one, else that of its Go type.
-func schemaOf(t *testing.T, kind *Kind) *apiextensionsv1.JSONSchemaProps {
+func schemaOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	types := map[*Kind]any{Namespaces: corev1.Namespace{}, Pods: corev1.Pod{}, Records: corev1.ConfigMap{}, Deployments: appsv1.Deployment{},
-		CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{}}
+	types := map[*snapshot.Kind]any{snapshot.Namespaces: corev1.Namespace{}, snapshot.Pods: corev1.Pod{}, snapshot.Records: corev1.ConfigMap{}, snapshot.Deployments: appsv1.Deployment{},
+		snapshot.CustomResourceDefinitions: apiextensionsv1.CustomResourceDefinition{}}
 	root := &apiextensionsv1.JSONSchemaProps{}
 	if of, ok := types[kind]; ok {
 		*root = schemaOfType(reflect.TypeOf(of), nil)
@@ -73,15 +74,15 @@ func schemaOf(t *testing.T, kind *Kind) *apiextensionsv1.JSONSchemaProps {
 	return root
 }
 
-func definitionOf(t *testing.T, kind *Kind) *apiextensionsv1.CustomResourceDefinition {
+func definitionOf(t *testing.T, kind *snapshot.Kind) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	olms := map[*Kind]*apiextensionsv1.CustomResourceDefinition{Subscriptions: crds.Subscription(), InstallPlans: crds.InstallPlan(),
-		ClusterServiceVersions: crds.ClusterServiceVersion(), OperatorGroups: crds.OperatorGroup(), OperatorConditions: crds.OperatorCondition(),
-		CatalogSources: crds.CatalogSource()}
+	olms := map[*snapshot.Kind]*apiextensionsv1.CustomResourceDefinition{snapshot.Subscriptions: crds.Subscription(), snapshot.InstallPlans: crds.InstallPlan(),
+		snapshot.ClusterServiceVersions: crds.ClusterServiceVersion(), snapshot.OperatorGroups: crds.OperatorGroup(), snapshot.OperatorConditions: crds.OperatorCondition(),
+		snapshot.CatalogSources: crds.CatalogSource()}
 	if d := olms[kind]; d != nil {
 		return d
 	}
-	text, err := os.ReadFile(filepath.Join("..", "manifests", "crd", kind.Group+"_"+kind.Resource+".yaml")) //nolint:gosec // in this repository
+	text, err := crd.Definitions.ReadFile(kind.Group + "_" + kind.Resource + ".yaml")
 	if err != nil {
 		t.Fatalf("a new kind needs a schema: %v", err)
 	}
@@ -145,7 +146,7 @@ func schemaOfType(of reflect.Type, seen []reflect.Type) (s apiextensionsv1.JSONS
 }
 
 // shapesOf returns the shapes of a kind: each field that can be large, with all that can fill it.
-func shapesOf(t *testing.T, kind *Kind) (shapes []shape) {
+func shapesOf(t *testing.T, kind *snapshot.Kind) (shapes []shape) {
 	t.Helper()
 	root := schemaOf(t, kind)
 	var walk func(path []string, s *apiextensionsv1.JSONSchemaProps)
