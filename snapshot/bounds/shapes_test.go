@@ -3,7 +3,6 @@ package bounds
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
