@@ -186,6 +186,9 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 		return have
 	}
 	if in.Mode == MutateApproval {
+		if in.Subscription.Spec.Package == "" {
+			return have // there may be no spec to change, and the API server refuses it
+		}
 		v.Changes = append(v.Changes, holdApproval(in.Subscription, source)...)
 		return olm.ApprovalManual
 	}
