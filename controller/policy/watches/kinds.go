@@ -100,8 +100,14 @@ func (k *Kinds) replace(old, now *definition) (changed []schema.GroupKind) {
 	}
 	before := k.established[now.GroupKind()]
 	k.established[now.GroupKind()] = now
-	if before == nil || before.uid != now.uid || !reflect.DeepEqual(before.Kind, now.Kind) {
+	if before == nil || before.uid != now.uid || !sameKind(before.Kind, now.Kind) {
 		changed = append(changed, now.GroupKind())
 	}
 	return changed
+}
+
+// sameKind reports whether two definitions define the same kind, whatever their annotations.
+func sameKind(a, b Kind) bool {
+	a.Annotations, b.Annotations = 0, 0
+	return reflect.DeepEqual(a, b)
 }
