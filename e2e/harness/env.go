@@ -258,7 +258,7 @@ func (e *Env) NewNamespace(t testing.TB) string {
 	return name
 }
 
-// EnsureNamespaces creates the namespaces of objects that do not exist yet; those of OLM's objects are the tenant's.
+// EnsureNamespaces creates the namespaces of objects that do not exist yet. They are the tenant's, but for those of policies alone.
 func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range objects {
@@ -266,7 +266,7 @@ func (e *Env) EnsureNamespaces(t testing.TB, objects []*unstructured.Unstructure
 		case u.GetKind() == "Namespace":
 			e.EnsureNamespace(t, u.GetName(), true)
 		case u.GetNamespace() != "":
-			e.EnsureNamespace(t, u.GetNamespace(), u.GetKind() != "OperatorPolicy")
+			e.EnsureNamespace(t, u.GetNamespace(), !strings.HasPrefix(u.GetNamespace(), cluster.PolicyNamespace))
 		}
 	}
 }

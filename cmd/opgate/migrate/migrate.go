@@ -101,13 +101,16 @@ func (m *migration) rewriteAll(ctx context.Context) error {
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			return fmt.Errorf("list OperatorPolicies: the list took too long and has expired; start again, what is done stays done: %w", err)
 		}
+		if ctx.Err() != nil {
+			return m.stopped(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("list OperatorPolicies (is the conversion webhook running?): %w", err)
 		}
 		for i := range page.Items {
 			err := m.one(ctx, &page.Items[i])
 			if ctx.Err() != nil {
-				return fmt.Errorf("stopped after %d OperatorPolicies; start again, what is done stays done: %w", m.seen, ctx.Err())
+				return m.stopped(ctx)
 			}
 			if err != nil {
 				return err
@@ -156,6 +159,11 @@ func (m *migration) one(ctx context.Context, op *unstructured.Unstructured) erro
 		return nil
 	}
 	return fmt.Errorf("OperatorPolicy %s/%s is not migrated (is the conversion webhook running?); what is done stays done: %w", op.GetNamespace(), op.GetName(), err)
+}
+
+// stopped returns the error of an interruption.
+func (m *migration) stopped(ctx context.Context) error {
+	return fmt.Errorf("stopped after %d OperatorPolicies; start again, what is done stays done: %w", m.seen, ctx.Err())
 }
 
 // trim records that nothing is stored in another version any more.
