@@ -186,7 +186,7 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 		return have
 	}
 	if in.Mode == MutateApproval {
-		if in.Subscription.Spec.Package == "" {
+		if spec := &in.Subscription.Spec; spec.Package == "" && spec.Source == "" && have == "" {
 			return have // there may be no spec to change, and the API server refuses it
 		}
 		v.Changes = append(v.Changes, holdApproval(in.Subscription, source)...)
