@@ -70,7 +70,7 @@ func (c *cluster) changes(ctx context.Context, key types.NamespacedName) (*olm.I
 	return plan, &reading.PlanChanges, nil
 }
 
-// namespace reads what is installed in a namespace, and the Subscriptions, which name packages and channels.
+// namespace reads what is installed in a namespace, the plans that installed it, and the Subscriptions, which name packages and channels.
 func (c *cluster) namespace(ctx context.Context, name string) (*rules.Namespace, error) {
 	var in rules.NamespaceContents
 	err := c.each(ctx, installed, name, func(raw []byte) error {
@@ -82,6 +82,14 @@ func (c *cluster) namespace(ctx context.Context, name string) (*rules.Namespace,
 			in.CSVs = append(in.CSVs, found)
 		}
 		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.each(ctx, installPlans, name, func(raw []byte) error {
+		plan, err := olm.DecodePlan(raw)
+		in.Plans = append(in.Plans, plan)
+		return err
 	})
 	if err != nil {
 		return nil, err
