@@ -1,25 +1,21 @@
 package loop
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// forbiddenDependency has an operator without a policy require one that a policy forbids. All Subscriptions of the namespace are
-// Automatic, so OLM creates the plan as approved, and only its steps can be refused. One dependency is in the catalog itself, the
-// other one an image.
+// forbiddenDependency has an operator without a policy require one that a policy forbids. The Subscription asks for Automatic, and becomes
+// Manual, since the policy has to judge the plan (threat O52). One dependency is in the catalog itself, the other one an image.
 func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) {
 	etcd, redis := forbids(t, e, inline, "etcd"), forbids(t, e, image, "redis")
+	e.Sync(t)
 	seen, err := e.Clients[cluster.Admin].Resource(harness.ClusterServiceVersions).Namespace(inline).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,22 +24,12 @@ func forbiddenDependency(t *testing.T, e *harness.OLMEnv, inline, image string) 
 	e.Subscribe(t, inline, "vault", "", "Automatic")
 	e.Subscribe(t, image, "storefront", "", "Automatic")
 
-	refused := says("InstallPlanCompliant=False InstallPlanRefused", "is approved and cannot finish", harness.Etcd4+" is forbidden by OperatorPolicy ",
-		"(csv/policy)", "for: "+inline+"/vault")
-	related := relates("InstallPlan", policyv1beta2.NonCompliant, "The InstallPlan is Installing")
-	waitForPolicy(t, e, etcd, is(nonCompliant), has(""), refused, related)
-	waitForPolicy(t, e, redis, is(nonCompliant), has(""), related, says("InstallPlanCompliant=False InstallPlanRefused",
-		"redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "for: "+image+"/storefront"))
-	e.Eventually(t, "see OLM be refused the step", func(context.Context) error {
-		if !slices.ContainsFunc(e.RefusalsOfOLM(t), func(r harness.Refusal) bool {
-			return r.Object == "clusterserviceversion "+inline+"/"+harness.Etcd4 && slices.Equal(r.Rules, []string{"csv/policy"})
-		}) {
-			return fmt.Errorf("refusals are %v", e.RefusalsOfOLM(t))
-		}
-		return nil
-	})
+	plan := e.WaitForPlan(t, inline, harness.Etcd4, "vaultoperator.v1.0.0")
+	e.WantApprovalRefused(t, cluster.Admin, plan, harness.Etcd4+" is forbidden by OperatorPolicy ", "(plan/mustnothave)")
+	plan = e.WaitForPlan(t, image, "redisoperator.v1.1.0", "storefrontoperator.v2.0.0")
+	e.WantApprovalRefused(t, cluster.Admin, plan, "redisoperator.v1.1.0 is forbidden by OperatorPolicy ", "(plan/mustnothave)")
 
-	// What the status says ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
+	// What ends it: without a Subscription that asks for the plan, or with a policy that allows its steps.
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "subscription", "-n", inline, "vault")
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "installplans", "-n", inline, "--all")
 	waitForPolicy(t, e, etcd, is(compliant), has(""), says("InstallPlanCompliant=True NoInstallPlansFound"))

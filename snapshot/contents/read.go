@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -344,6 +345,18 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 	return raw, nil
 }
 
+// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time before it writes the
+// steps, of which the ClusterServiceVersion is the first, and times have seconds.
+const runTolerance = 10 * time.Second
+
+// ranAt reports whether a completed plan ran at a time.
+func ranAt(plan *olm.InstallPlan, at string) bool {
+	created, err := time.Parse(time.RFC3339, at)
+	began, errBegan := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
+	ended, errEnded := time.Parse(time.RFC3339, string(plan.Status.InstalledAt))
+	return errors.Join(err, errBegan, errEnded) == nil && !created.Before(began) && !created.After(ended.Add(runTolerance))
+}
+
 // brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
 func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv json.RawMessage) (all []json.RawMessage, missing string, err error) {
@@ -366,7 +379,7 @@ func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv j
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
 	}
-	if created := createdOf(csv); created < plan.Metadata.CreationTimestamp || created > string(plan.Status.InstalledAt) {
+	if !ranAt(plan, createdOf(csv)) {
 		return all, fmt.Sprintf("InstallPlan %s did not run when it was installed", text.Name(key.String())), nil
 	}
 	before := &reader{Source: r.Source, namespace: r.namespace, plan: plan}

@@ -404,6 +404,7 @@ func TestC2PreparedBaseline(t *testing.T) {
 		{name: "a plan that was made later", plan: planOf("2026-11-20T09:59:30Z", extra(role)...), held: []string{"in its namespaces: create, get on pods/exec, secrets"},
 			note: "did not run when it was installed"},
 		{name: "control: the installed version brought it", plan: planOf(installedAt, extra(role)...)},
+		{name: "control: OLM noted the time before", plan: planOf("2026-11-20T09:59:58Z", extra(role)...)},
 		{name: "control: it brought it in an image", plan: planOf(installedAt, step{"Role", "etcd-extra", refJSON(t, map[string]string{"name": "old"})}),
 			store: map[string]string{"configmaps olm/old": unpacked(t, "0", managed, csvJSON(t, "etcdoperator.v1", "configmaps"), role, binding)}},
 		{name: "the image of the installed version is gone", plan: planOf(installedAt, step{"Role", "etcd-extra", refJSON(t, map[string]string{"name": "old"})}),
