@@ -176,7 +176,8 @@ func unknownCaller(kind string) rules.Verdict {
 // held answers a review that was not read.
 func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionResponse {
 	e.gate.metrics.observe(e.kind, "", &v, 0)
-	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
+	return &admissionv1.AdmissionResponse{Allowed: v.Decision == rules.Allow,
+		Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
 }
 
 // unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan on 400.

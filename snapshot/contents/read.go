@@ -349,12 +349,10 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 // steps, of which the ClusterServiceVersion is the first, and times have seconds.
 const runTolerance = 10 * time.Second
 
-// ranAt reports whether a completed plan ran at a time.
-func ranAt(plan *olm.InstallPlan, at string) bool {
-	created, err := time.Parse(time.RFC3339, at)
-	began, errBegan := time.Parse(time.RFC3339, plan.Metadata.CreationTimestamp)
-	ended, errEnded := time.Parse(time.RFC3339, string(plan.Status.InstalledAt))
-	return errors.Join(err, errBegan, errEnded) == nil && !created.Before(began) && !created.After(ended.Add(runTolerance))
+// ranAt reports whether a completed plan ran at a time. Only the API server sets when objects were created.
+func ranAt(plan *olm.InstallPlan, created string) bool {
+	ended, err := time.Parse(time.RFC3339, string(plan.Status.InstalledAt))
+	return err == nil && created >= plan.Metadata.CreationTimestamp && created <= ended.Add(runTolerance).UTC().Format(time.RFC3339)
 }
 
 // brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed

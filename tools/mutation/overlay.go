@@ -81,6 +81,8 @@ var mutations = []mutation{
 		`if rules.Mutated("gate/not-ready start") { return rules.Verdict{Object: kind} }`},
 	{"admission/handler.go", "func late(kind string) rules.Verdict {",
 		`if rules.Mutated("gate/not-ready late") { return rules.Verdict{Object: kind} }`},
+	{"admission/handler.go", "func unknownCaller(kind string) rules.Verdict {",
+		`if rules.Mutated("gate/not-ready caller") { return rules.Verdict{Object: kind} }`},
 	{"admission/doubt.go", "if doubt.Reason == olmidentity.Unverified", ` && !rules.Mutated("gate/not-ready identity")`},
 	{"admission/handler.go", "func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {",
 		`if rules.Mutated("gate/unreadable review") { return &admissionv1.AdmissionResponse{Allowed: true} }`},
