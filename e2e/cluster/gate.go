@@ -139,7 +139,7 @@ func (c *Cluster) launch(ctx context.Context, opts GateOptions) (*Gate, error) {
 	args = append(args, opts.Args...)
 
 	fmt.Fprintln(c.log, "starting opgate")
-	environment := append(os.Environ(), "KUBECONFIG=")
+	environment := append(os.Environ(), "KUBECONFIG=", "GOGC=") // as in a pod: it sets its own
 	if opts.MemoryLimit > 0 {
 		environment = append(environment, fmt.Sprintf("OPGATE_MEMORY_LIMIT=%d", opts.MemoryLimit))
 	}

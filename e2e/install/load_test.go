@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,13 +109,7 @@ func (s *Site) rotateAndRestart(t *testing.T, namespace string) {
 		defer restarting.Wait()
 		restarting.Go(func() {
 			for range restarts {
-				for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=10m"}} {
-					result, err := s.Kubectl(t.Context(), cluster.Admin, "", append(args, "deployment", "-n", cluster.OpgateNamespace, "opgate")...)
-					if err != nil || result.ExitCode != 0 {
-						t.Errorf("%v: %s%s (%v)", args, result.Stdout, result.Stderr, err)
-						return
-					}
-				}
+				s.restart(t)
 			}
 		})
 		signers[s.signer(t)] = true
@@ -133,6 +128,27 @@ func (s *Site) rotateAndRestart(t *testing.T, namespace string) {
 	if want := rotations + 1; len(signers) != want {
 		t.Errorf("%d CAs have signed, want %d", len(signers), want)
 	}
+}
+
+// restart replaces all pods, one after the other, and waits until it is done. kubectl refuses a second restart within a second of the
+// first, and pods that start quickly are replaced in less.
+func (s *Site) restart(t *testing.T) {
+	deployment := []string{"deployment", "-n", cluster.OpgateNamespace, "opgate"}
+	harness.Eventually(t, "the Deployment is restarted", func(ctx context.Context) error {
+		return s.tryKubectl(ctx, append([]string{"rollout", "restart"}, deployment...)...)
+	})
+	if err := s.tryKubectl(t.Context(), append([]string{"rollout", "status", "--timeout=10m"}, deployment...)...); err != nil {
+		t.Error(err)
+	}
+}
+
+// tryKubectl runs kubectl as a cluster admin.
+func (s *Site) tryKubectl(ctx context.Context, args ...string) error {
+	result, err := s.Kubectl(ctx, cluster.Admin, "", args...)
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("kubectl %s: %s%s", strings.Join(args, " "), result.Stdout, result.Stderr)
+	}
+	return err
 }
 
 // signer is the certificate of the CA that signs.
