@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/opgate/opgate/cmd/opgate/check/sandbox"
 )
 
 // textFields returns a kustomization for each text in the schema of kustomizations, with that text only, as JSON: keys are written KEY:name,
@@ -178,6 +180,7 @@ func TestH1KustomizationsLoadNothing(t *testing.T) {
 // TestH1SandboxHolds: what the checks of a kustomization do not see loads nothing either: a kustomization by another name, and plugins.
 func TestH1SandboxHolds(t *testing.T) {
 	w := newOutside(t)
+	transport := http.DefaultTransport
 	for _, target := range []string{w.url + "/x.yaml", "git@127.0.0.1:o/r.git"} {
 		for name, plugin := range map[string]string{
 			"a patch":     `{"apiVersion": "builtin", "kind": "PatchTransformer", "metadata": {"name": "x"}, "PATH": %q}`,
@@ -203,7 +206,7 @@ func TestH1SandboxHolds(t *testing.T) {
 			t.Errorf("a link to a kustomization, %s: %v", target, problems)
 		}
 	}
-	if w.reached() || os.Getenv("PATH") == "" || http.DefaultTransport == http.RoundTripper(offline{}) {
+	if w.reached() || os.Getenv("PATH") == "" || http.DefaultTransport != transport {
 		t.Error("network and programs are not back after a build")
 	}
 }
@@ -249,12 +252,12 @@ func TestH3KustomizationsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, c.files)
-			before := heapBytes()
+			before := sandbox.HeapBytes()
 			_, problems := buildAll([]string{dir})
 			if len(problems) != 1 || !strings.Contains(problems[0].text, c.want) {
 				t.Errorf("%v, want %q", problems, c.want)
 			}
-			if grown := int64(heapBytes()) - int64(before); grown > 64<<20 {
+			if grown := int64(sandbox.HeapBytes()) - int64(before); grown > 64<<20 {
 				t.Errorf("the heap grew by %d MiB", grown>>20)
 			}
 		})
@@ -284,42 +287,6 @@ func TestH3Diamonds(t *testing.T) {
 		t.Errorf("%v", problems)
 	}
 	t.Logf("refused after %s", time.Since(start))
-}
-
-// TestH3SandboxLimits: a function that takes too much memory or time is left behind, still without network and programs.
-func TestH3SandboxLimits(t *testing.T) {
-	for name, c := range map[string]struct {
-		most limits
-		want string
-	}{
-		"memory": {limits{bytes: 64 << 20, time: time.Minute}, "more than 64 MiB"},
-		"time":   {limits{bytes: 1 << 30, time: 50 * time.Millisecond}, "longer than 50ms"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("PATH", "/bin")
-			transport, stop, stopped := http.DefaultTransport, make(chan struct{}), make(chan struct{})
-			t.Cleanup(func() { http.DefaultTransport = transport })
-			var taken [][]byte
-			err := inSandbox(c.most, func() {
-				defer close(stopped)
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(time.Millisecond):
-						if name == "memory" {
-							taken = append(taken, slices.Repeat([]byte{1}, 1<<20))
-						}
-					}
-				}
-			})
-			close(stop)
-			<-stopped
-			if err == nil || !strings.Contains(err.Error(), c.want) || os.Getenv("PATH") != "" || http.DefaultTransport == transport {
-				t.Errorf("%v, $PATH %q, %d MiB", err, os.Getenv("PATH"), len(taken))
-			}
-		})
-	}
 }
 
 // TestH3KustomizePanics: a kustomization on which kustomize panics is a fault of the input.

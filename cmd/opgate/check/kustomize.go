@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -20,8 +21,12 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/opgate/opgate/cmd/opgate/check/sandbox"
 	"github.com/opgate/opgate/internal/yamlsize"
 )
+
+// buildLimits are those of all kustomizations of the input: replacements and patches of a few lines multiply text.
+var buildLimits = sandbox.Limits{Bytes: 2 << 30, Time: 2 * time.Minute}
 
 // build is what a kustomization makes.
 type build struct {
@@ -34,14 +39,15 @@ type build struct {
 	from []string
 }
 
-// buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which are no whole.
+// buildAll builds the kustomizations in directories, except those that another one is built from, and Components, which are no whole. The
+// checks of a kustomization name what it would load from elsewhere; the sandbox makes sure that nothing is.
 func buildAll(dirs []string) (builds []*build, problems []problem) {
 	if len(dirs) == 0 {
 		return nil, nil
 	}
 	made := make([]*build, len(dirs))
 	faults := make([]error, len(dirs))
-	if err := inSandbox(buildLimits, func() {
+	if err := sandbox.Run(buildLimits, func() {
 		for i, dir := range dirs {
 			made[i], faults[i] = buildOne(dir)
 		}
