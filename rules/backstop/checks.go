@@ -53,9 +53,9 @@ func (p *program) refuses(plan bool) string {
 	}
 	e += " || r[1].startsWith('" + checkForbid + "') && " + named
 	if p.in.Features.Semver {
-		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && !" + inRange("r") +
+		e += " || r[1].startsWith('" + checkAllowIn + "') && !(" + named + ") && ![" + version + "].exists(s, " + inRange + ")" +
 			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
-			"(!isSemver(" + version + ") || " + inRange("r") + ")"
+			"[" + version + "].exists(s, !isSemver(s) || " + inRange + ")"
 	}
 	return "r[0] == c[1] && (" + e + ")"
 }
@@ -70,26 +70,26 @@ func (p *program) reasons(plan bool) string {
 	return "variables.rules.filter(r, " + p.refuses(plan) + ").map(r, " + p.reason(plan) + ").join('; ')"
 }
 
-// reason is an expression for why row r refuses candidate c, in the words of the gate.
+// reason is an expression for why row r refuses candidate c, in the words of the gate. What several of its parts need is l, the names or the
+// text of the row, and v, the version.
 func (p *program) reason(plan bool) string {
-	more := p.data.value() + ".split('|', 2)[?1].orValue('')"
-	list := "[" + more + "].map(m, m != '' ? m : r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1)).join(', '))[0]"
+	names := "r.filter(x, x.startsWith('" + prefixName + "')).map(x, x.substring(1))"
+	list := "[" + p.data.value() + ".split('|', 2)[?1].orValue('')].map(m, m != '' ? m : " + names + ".join(', '))"
 	id := func(id rules.RuleID) string {
 		if !plan {
 			id = rules.RuleCSVPolicy
 		}
 		return by("r[2]", id)
 	}
-	allowed := "(size(r.filter(x, x.startsWith('" + prefixName + "'))) == 1 ? 'allowed is ' : 'allowed are ') + " + list
+	allowed := "(r.exists_one(x, x.startsWith('" + prefixName + "')) ? 'allowed is ' : 'allowed are ') + l"
 	forbidden := "' is forbidden' + " + id(rules.RulePlanMustNotHave) + " + 'the policy is mustnothave for ' + "
-	says := func(check, what string) string { return "r[1].startsWith('" + check + "') ? " + what + " : " }
-	return show("c[0]") + " + (" +
+	says := func(checks, what string) string { return "r[1].matches('^[" + checks + "]') ? " + what + " : " }
+	return list + ".map(l, " + show("c[0]") + " + (" +
 		says(checkAllow, "' is not allowed' + "+id(rules.RulePlanVersion)+" + "+allowed) +
-		says(checkAllowIn, "' (version ' + "+show(version)+" + ') is not allowed' + "+id(rules.RulePlanVersionRange)+
-			" + 'allowed is versionRange ' + "+list) +
+		says(checkAllowIn, "["+version+"].map(v, ' (version ' + "+show("v")+" + ') is not allowed')[0] + "+id(rules.RulePlanVersionRange)+
+			" + 'allowed is versionRange ' + l") +
 		says(checkForbidAll, forbidden+"'package ' + c[1]") +
-		says(checkForbid, forbidden+list) +
-		says(checkForbidIn, forbidden+list) +
+		says(checkForbid+checkForbidIn, forbidden+"l") +
 		says(checkUnreadable, "' is held' + "+by("r[2]", rules.RulePolicyUnreadable)+" + 'waits until the policy can be read'") +
-		"' is held' + " + by("r[2]", rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met')"
+		"' is held' + " + by("r[2]", rules.RulePlanDependencyPending) + " + 'waits until what its Policy depends on is met'))[0]"
 }

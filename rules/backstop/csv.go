@@ -11,10 +11,11 @@ import (
 func (p *program) addCSVs() {
 	byOthers := governed + " && request.userInfo.username != " + quote(p.in.Opgate)
 	// A copy runs nothing, so a write that makes something else of it installs the operator.
-	installs := "(!" + update + " || " + copiedFrom("oldObject") + " != '' && " + copiedFrom("oldObject") + " != " + copiedFrom("object") + ")"
+	p.set("installs", "!"+update+" || "+copiedFrom("oldObject")+" != '' && "+copiedFrom("oldObject")+" != "+copiedFrom("object"))
 	// An update is judged if it only changes the properties: with another spec, it may restore what a plan brought.
-	redescribes := "(" + update + " && !" + installs + " && " + propertiesOf("object") + " != " + propertiesOf("oldObject") +
-		" && object.?spec == oldObject.?spec)"
+	p.set("redescribes", update+" && !variables.installs && "+propertiesOf("object")+" != "+propertiesOf("oldObject")+
+		" && object.?spec == oldObject.?spec")
+	const installs, redescribes = "variables.installs", "variables.redescribes"
 	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
 	p.set("described", candidates(self("oldObject"))+".filter(c, variables.rules.exists(r, r[0] == c[1]))")
 	p.set("offendingCSV", candidates(self("object"))+".filter(c, ("+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1]) && "+

@@ -69,7 +69,8 @@ func (p *program) addPlans() {
 	// Opgate repeats a plan that an outage has failed; each step is judged when it is written.
 	repeats := oldPhase + " == '" + olm.PhaseFailed + "' && " + newPhase + " == '" + olm.PhaseInstalling +
 		"' && request.userInfo.username == " + quote(p.in.Opgate)
-	p.refuse(onPlanStatus, frozen(frozenStatus, "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
+	p.set("frozen", frozenStatus)
+	p.refuse(onPlanStatus, frozen("variables.frozen", "variables.olm"), unfinished(starts, "variables.olm"), offending(starts, "variables.olm", "''"),
 		refusal{
 			id:     rules.RulePlanStatusPhase,
 			when:   changesPhase + " && !" + starts,

@@ -134,17 +134,19 @@ func (p *program) refuse(on string, refusals ...refusal) {
 // maxMessage is the size in bytes of what a message says before heldBy: the API server shows up to 5 KiB, and no line feeds.
 const maxMessage = 5<<10 - len(heldBy)
 
-// validation returns the one of all rules, after the variable that is the number of the first rule that refuses the request, or 0. What a
+// validation returns the one of all rules, after the variables that are the number of the first rule that refuses the request, or 0. What a
 // rule excepts, those after it except as well, or do not refuse: so it alone says whether the write is admitted, and the message is its own. A
 // new rule has to keep that, or what an exception of a rule before it admits gets past it.
 //
-// At each change of a policy the API server checks types for a time that grows with the square of an expression: the message repeats no
-// condition, and its long parts are variables.
+// At each change of a policy the API server checks types for a time that grows with the square of an expression: each kind of
+// request has a variable of its own, the message repeats no condition, and its long parts are variables.
 func (p *program) validation() admissionv1.Validation {
 	var first, excepted, said string
 	number := 0
-	for _, on := range []string{onPlan, onPlanStatus, onCSV, onSubscription} {
-		first += on + " ? (" + firstOf(p.refusals[on], number+1) + ") : "
+	for i, on := range []string{onPlan, onPlanStatus, onCSV, onSubscription} {
+		name := fmt.Sprintf("rule%d", i)
+		p.set(name, firstOf(p.refusals[on], number+1))
+		first += on + " ? variables." + name + " : "
 		for _, r := range p.refusals[on] {
 			number++
 			isFirst := fmt.Sprintf("variables.rule == %d", number)
