@@ -76,6 +76,27 @@ func keepCSV(raw []byte) map[string]any {
 	return picked
 }
 
+// keepDeployment also stores whether the Deployment has exceeded its progress deadline, as status.stalled.
+func keepDeployment(raw []byte) map[string]any {
+	picked := stream.Pick(raw, keptOfDeployment)
+	var object struct {
+		Status struct {
+			Conditions []struct {
+				Reason string `json:"reason"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return picked // of another type: there are none
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Reason == "ProgressDeadlineExceeded" {
+			_ = unstructured.SetNestedField(picked, true, "status", "stalled") // of another type, it has no conditions
+		}
+	}
+	return picked
+}
+
 // maxDeployments bounds the Deployments of one operator. Operators in use have a dozen.
 const maxDeployments = 1000
 

@@ -169,7 +169,8 @@ func deployment(u *unstructured.Unstructured) compliance.Deployment {
 		return or
 	}
 	wanted := number(1, "spec", "replicas")
-	return compliance.Deployment{Object: object(u, false), Available: number(0, "status", "observedGeneration") >= u.GetGeneration() &&
+	stalled, _, _ := unstructured.NestedBool(u.Object, "status", "stalled") // set when the object was trimmed
+	return compliance.Deployment{Object: object(u, false), Stalled: stalled, Available: number(0, "status", "observedGeneration") >= u.GetGeneration() &&
 		number(0, "status", "unavailableReplicas") == 0 && number(0, "status", "availableReplicas") >= wanted}
 }
 

@@ -68,6 +68,10 @@ func TestEvaluateCSV(t *testing.T) {
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"}},
 		},
 		{
+			name: "OLM has written it and not noted it in the Subscription yet", given: []given{running, func(in *Input) { in.Subscriptions[0].InstalledCSV = "" }},
+			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+		},
+		{
 			name: "one that no Subscription refers to and that is not allowed", given: []given{ready, csv("etcd.v1.2.0"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -77,7 +78,8 @@ func (e *evaluation) installPlan() Finding {
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
 		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts elsewhere.
-		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
+		// Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
+		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant && !strings.Contains(plan.Status.Message, " is forbidden: ")
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+olmError(plan)
 	case olm.PhaseFailed:

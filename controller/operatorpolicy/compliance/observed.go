@@ -116,6 +116,8 @@ type Deployment struct {
 	Object
 	// Available reports whether the Deployment, in its present generation, has all its replicas available.
 	Available bool
+	// Stalled reports whether the Deployment has exceeded its progress deadline.
+	Stalled bool
 }
 
 // CatalogSource is the relevant part of an operators.coreos.com/v1alpha1 CatalogSource.
