@@ -30,9 +30,9 @@ func Evaluate(in *Input) Outcome {
 	case len(problems) > 0:
 		return e.invalid(problems)
 	case in.Rules.Pending != "":
-		return e.escaped(e.suspended(e.refused(e.valid())))
+		return e.escaped(e.suspended(e.refused(e.holding(e.valid()))))
 	}
-	return e.escaped(e.refused(e.valid()))
+	return e.escaped(e.refused(e.holding(e.valid())))
 }
 
 // valid returns the outcome of a valid policy.

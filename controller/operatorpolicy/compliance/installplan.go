@@ -16,6 +16,8 @@ import (
 const (
 	reasonNoPlans       = "NoInstallPlansFound"
 	reasonNothingToPass = "NoInstallPlansRequiringApproval"
+	// reasonRequiresApproval is for a plan that waits.
+	reasonRequiresApproval = "InstallPlanRequiresApproval"
 )
 
 // plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to (R-AP-1),
@@ -144,8 +146,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	message := fmt.Sprintf("%s%s is available on %s, the InstallPlan %s for [%s] awaits approval", what, current, channel,
 		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
-	for _, blocker := range approval.Blockers {
-		why = append(why, blocker.Why)
+	for _, r := range approval.Reasons {
+		why = append(why, r.Message)
 	}
 	if approval.Problem != "" {
 		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))
@@ -153,5 +155,5 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if len(why) > 0 {
 		message += "; " + sentences(why)
 	}
-	return statusIf(tolerated), "InstallPlanRequiresApproval", message
+	return statusIf(tolerated), reasonRequiresApproval, message
 }

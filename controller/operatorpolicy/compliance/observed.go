@@ -131,7 +131,6 @@ type CatalogSource struct {
 type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
-	// Blockers are the ClusterServiceVersions of the plan that prevent its approval, and why, as complete
-	// sentences; empty if none does.
-	Blockers []rules.Blocker
+	// Reasons are why it may or should not be approved, in the order of refusals.
+	Reasons []rules.Reason
 }
