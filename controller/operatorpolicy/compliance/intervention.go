@@ -35,7 +35,7 @@ func (e *evaluation) unresolved() *Finding {
 	case !e.mentioned(c.Message):
 		return nil
 	default:
-		// OLM's own text lists the constraints in a different order each time, which would count as a change.
+		// OLM's own text may be long, and is in another condition.
 		f.Reason = reasonUnsatisfiable
 		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
