@@ -144,6 +144,7 @@ func csv(o *snapshot.Object) compliance.CSV {
 		CopiedFrom: text(u, "metadata", "labels", olm.CopiedFromLabel),
 	}
 	c.Package, c.Version = o.Bundle()
+	c.Unmet, _, _ = unstructured.NestedStringSlice(u.Object, "status", "unmet")           // set when the object was trimmed
 	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // set when the object was trimmed
 	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another type: there are none
 	for _, entry := range modes {

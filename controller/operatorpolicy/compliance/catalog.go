@@ -51,6 +51,9 @@ func (e *evaluation) catalogSource() Finding {
 			e.wanted.namespace + " until it is healthy or deleted"
 		f.Related = append(f.Related, e.related(kindCatalogSource, other.Object, compliantIf(tolerated), relatedUnhealthy))
 	}
+	if tolerated && f.Reason != "CatalogSourcesFound" { // status and related objects look as if all were well
+		f.Message += "; policy compliance is not impacted due to spec.complianceConfig.catalogSourceUnhealthy"
+	}
 	return f
 }
 

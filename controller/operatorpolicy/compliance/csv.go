@@ -114,6 +114,9 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	healthy := csv.Phase == phaseSucceeded
 	reason := reasonOr(csv.Reason, csv.Phase)
 	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
+	if len(csv.Unmet) > 0 {
+		message += ": " + sentences(csv.Unmet)
+	}
 	switch {
 	case healthy:
 	case e.waitsForDeployments(csv):

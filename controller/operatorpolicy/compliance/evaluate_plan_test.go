@@ -133,7 +133,8 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},
-			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; its approval gives the override reason "CVE-1\n"`},
+			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; ` +
+				`a user approved the InstallPlan shop/install-b although it is refused, and gave the reason "CVE-1\n"`},
 		},
 		{
 			name: "R-ST-12 a plan has failed", given: []given{upgrading(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0"), "install-b")},

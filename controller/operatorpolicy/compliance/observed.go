@@ -99,6 +99,8 @@ type SubscriptionCondition struct {
 type CSV struct {
 	Object
 	Phase, Reason, Message string
+	// Unmet are the first requirements that it does not meet, if that is the reason.
+	Unmet []string
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
 	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is Namespace for an original without a copy.

@@ -98,7 +98,7 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 		message += " together with the Subscriptions that OLM would write another one for: " + text.Names(automatic, maxListed)
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" {
-		message += "; its approval gives the override reason " + text.Quote(reason)
+		message += overrideText(plan, reason)
 	}
 	return message
 }
