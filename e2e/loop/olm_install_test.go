@@ -273,6 +273,10 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, failed, is(nonCompliant),
 		says("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
 
+	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"Compliant"}}}`)
+	waitForPolicy(t, e, stuck, is(compliant), says("ClusterServiceVersionCompliant=True InstallWaiting", "policy compliance is not impacted"))
+	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"NonCompliant"}}}`)
+	waitForPolicy(t, e, stuck, is(nonCompliant))
 	available(t, e.Env, waiting, "rabbitmq-operator", true)
 	waitForPolicy(t, e, stuck, is(compliant), has("rabbitmqoperator.v3.0.0"))
 }

@@ -80,6 +80,25 @@ func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, p, is(compliant), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
 }
 
+// brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up by then.
+func brokenCatalog(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.Apply(t, harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: broken, namespace: %s}
+spec: {sourceType: grpc, address: "127.0.0.1:1"}
+`, namespace))
+	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
+		says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
+	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "catalogsource", "-n", namespace, "broken")
+	start := time.Now()
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+	t.Logf("the operator was installed %s after the catalog was deleted", time.Since(start).Round(100*time.Millisecond))
+}
+
 // planDeleted is about a Subscription that refers to a plan which is gone. OLM would wait for it for ever.
 func planDeleted(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)

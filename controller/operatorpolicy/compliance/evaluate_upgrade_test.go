@@ -74,6 +74,11 @@ func TestEvaluateUpgrade(t *testing.T) {
 			want:  counts,
 		},
 		{
+			name:  "OLM parks the new version, since the operator refuses its upgrade",
+			given: []given{replacing(func(c *CSV) { c.Phase, c.Reason = "Pending", "OperatorConditionNotUpgradeable" })},
+			want:  map[string]string{TypeClusterServiceVersion: "False OperatorConditionNotUpgradeable", TypeDeployment: "False DeploymentsUnavailable"},
+		},
+		{
 			name:  "the new version had failed, and OLM tries again",
 			given: []given{replacing(), was(TypeClusterServiceVersion, metav1.ConditionFalse), was(TypeDeployment, metav1.ConditionFalse)},
 			want:  counts,

@@ -22,7 +22,8 @@ type upgrade struct {
 }
 
 // upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is none, if the new one
-// has failed or takes too long, or if the policy counts upgrades. Both exist until the new one has succeeded.
+// has failed, takes too long or has to wait for the operator's own consent, or if the policy counts upgrades. Both exist until the new one
+// has succeeded.
 func (e *evaluation) upgrading(csv *CSV) *upgrade {
 	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
 		return nil
@@ -41,10 +42,13 @@ func (e *evaluation) upgrading(csv *CSV) *upgrade {
 	slices.SortStableFunc(versions, func(a, b *CSV) int {
 		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()), cmp.Compare(a.Created, b.Created))
 	})
-	if len(versions) < 2 || versions[len(versions)-1].Phase == phaseFailed {
+	if len(versions) < 2 {
 		return nil
 	}
 	newest, before := versions[len(versions)-1], versions[len(versions)-2]
+	if newest.Phase == phaseFailed || newest.Reason == "OperatorConditionNotUpgradeable" {
+		return nil
+	}
 	created, err := time.Parse(time.RFC3339, newest.Created)
 	until := created.Add(upgradeTime)
 	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Deployments, func(name string) bool { return e.Deployments[name].Stalled }) {
