@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,6 +90,13 @@ kind: CatalogSource
 metadata: {name: broken, namespace: %s}
 spec: {sourceType: grpc, address: "127.0.0.1:1"}
 `, namespace))
+	e.Eventually(t, "see OLM fail to connect", func(context.Context) error {
+		if state, _, _ := unstructured.NestedString(e.Get(t, harness.Resources["CatalogSource"], namespace, "broken").Object,
+			"status", "connectionState", "lastObservedState"); state == "" {
+			return errors.New("OLM has not tried yet")
+		}
+		return nil
+	})
 	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
