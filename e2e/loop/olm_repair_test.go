@@ -101,7 +101,7 @@ spec: {sourceType: grpc, address: "127.0.0.1:1"}
 	e.Apply(t, p)
 	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
 		says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
-	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "delete", "catalogsource", "-n", namespace, "broken")
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "catalogsource", "-n", namespace, "broken")
 	start := time.Now()
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
 	t.Logf("the operator was installed %s after the catalog was deleted", time.Since(start).Round(100*time.Millisecond))
