@@ -49,6 +49,18 @@ func (a *Approval) Should() bool {
 	return a.IsCandidate && a.Verdict.Decision == Allow && len(a.Blockers) == 0
 }
 
+// Why returns why the loop does not approve the plan: what refuses it, as at admission, then the ClusterServiceVersions that are not wanted
+// for another reason.
+func (a *Approval) Why() []Reason {
+	why := slices.Clone(a.Verdict.Reasons)
+	for _, b := range a.Blockers {
+		if !slices.ContainsFunc(why, func(r Reason) bool { return r.Message == b.Why }) {
+			why = append(why, Reason{Message: b.Why})
+		}
+	}
+	return why
+}
+
 // JudgeApproval decides whether the loop should approve a plan: every ClusterServiceVersion in it must be wanted: by a policy that allows
 // it, by a wanted operator that requires it, or, if so configured, by another Subscription that requested Automatic (R-AP-4).
 func JudgeApproval(in ApprovalInput) Approval {

@@ -17,17 +17,8 @@ const maxEscape = 8
 // Note returns why a write was refused.
 func (v *Verdict) Note(most int) string { return noteOf(v.Reasons, most) }
 
-// Note returns why the loop does not approve a plan: what refuses it, else the ClusterServiceVersions that are not wanted.
-func (a *Approval) Note(most int) string {
-	if len(a.Verdict.Reasons) > 0 {
-		return a.Verdict.Note(most)
-	}
-	reasons := make([]Reason, len(a.Blockers))
-	for i := range a.Blockers {
-		reasons[i] = Reason{Message: a.Blockers[i].Why}
-	}
-	return noteOf(reasons, most)
-}
+// Note returns why the loop does not approve a plan.
+func (a *Approval) Note(most int) string { return noteOf(a.Why(), most) }
 
 // ApprovalNote returns by what an approved plan is allowed: the consents first, since nothing else in the cluster keeps them for a
 // plan that was deleted. By is the user who approved it, empty for the loop.

@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/stream"
@@ -64,7 +65,8 @@ func keeping(fields stream.Fields) func(raw []byte) map[string]any {
 	return func(raw []byte) map[string]any { return stream.Pick(raw, fields) }
 }
 
-// keepCSV also stores the names of the Deployments in the install strategy, as spec.deployments.
+// keepCSV also stores the names of the Deployments in the install strategy, as spec.deployments, and the requirements that are not met, as
+// status.unmet.
 func keepCSV(raw []byte) map[string]any {
 	if hasLabel(raw, rules.VirtualOperatorLabel) {
 		return stream.Pick(raw, keptOfVirtualOperator)
@@ -72,6 +74,56 @@ func keepCSV(raw []byte) map[string]any {
 	picked := stream.Pick(raw, keptOfCSV)
 	if names := deploymentsOf(raw); len(names) > 0 {
 		_ = unstructured.SetNestedStringSlice(picked, names, "spec", "deployments") // with names there is a spec
+	}
+	if reason, _, _ := unstructured.NestedString(picked, "status", "reason"); reason == "RequirementsNotMet" {
+		_ = unstructured.SetNestedStringSlice(picked, unmetOf(raw), "status", "unmet") // with a reason there is a status
+	}
+	return picked
+}
+
+// maxUnmet bounds the stored requirements of one operator: the first are shown.
+const maxUnmet = 5
+
+// unmetOf returns the requirements that a ClusterServiceVersion does not meet, with OLM's message.
+func unmetOf(raw []byte) (unmet []string) {
+	var object struct {
+		Status struct {
+			Requirements []struct {
+				Kind    string `json:"kind"`
+				Name    string `json:"name"`
+				Status  string `json:"status"`
+				Message string `json:"message"`
+			} `json:"requirementStatus"`
+		} `json:"status"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return nil // of another type: there are none
+	}
+	for _, r := range object.Status.Requirements {
+		if r.Status != "Present" && len(unmet) < maxUnmet {
+			unmet = append(unmet, text.Truncate(r.Kind+" "+r.Name+" ("+r.Status+"): "+r.Message, 500))
+		}
+	}
+	return unmet
+}
+
+// keepDeployment also stores whether the Deployment has exceeded its progress deadline, as status.stalled.
+func keepDeployment(raw []byte) map[string]any {
+	picked := stream.Pick(raw, keptOfDeployment)
+	var object struct {
+		Status struct {
+			Conditions []struct {
+				Reason string `json:"reason"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
+		return picked // of another type: there are none
+	}
+	for _, c := range object.Status.Conditions {
+		if c.Reason == "ProgressDeadlineExceeded" {
+			_ = unstructured.SetNestedField(picked, true, "status", "stalled") // of another type, it has no conditions
+		}
 	}
 	return picked
 }

@@ -39,7 +39,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			continue
 		}
 		metrics.judged(plan, &judged)
-		a := compliance.Approval{Blockers: judged.Blockers}
+		a := compliance.Approval{Reasons: judged.Why()}
 		if !judged.Should() {
 			all.held = append(all.held, holdOf(plan, &judged))
 		} else {

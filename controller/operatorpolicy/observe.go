@@ -144,6 +144,7 @@ func csv(o *snapshot.Object) compliance.CSV {
 		CopiedFrom: text(u, "metadata", "labels", olm.CopiedFromLabel),
 	}
 	c.Package, c.Version = o.Bundle()
+	c.Unmet, _, _ = unstructured.NestedStringSlice(u.Object, "status", "unmet")           // set when the object was trimmed
 	c.Deployments, _, _ = unstructured.NestedStringSlice(u.Object, "spec", "deployments") // set when the object was trimmed
 	modes, _, _ := unstructured.NestedSlice(u.Object, "spec", "installModes")             // of another type: there are none
 	for _, entry := range modes {
@@ -169,7 +170,8 @@ func deployment(u *unstructured.Unstructured) compliance.Deployment {
 		return or
 	}
 	wanted := number(1, "spec", "replicas")
-	return compliance.Deployment{Object: object(u, false), Available: number(0, "status", "observedGeneration") >= u.GetGeneration() &&
+	stalled, _, _ := unstructured.NestedBool(u.Object, "status", "stalled") // set when the object was trimmed
+	return compliance.Deployment{Object: object(u, false), Stalled: stalled, Available: number(0, "status", "observedGeneration") >= u.GetGeneration() &&
 		number(0, "status", "unavailableReplicas") == 0 && number(0, "status", "availableReplicas") >= wanted}
 }
 

@@ -29,7 +29,7 @@ const (
 // seconds and then stops until its next resync, after 15 minutes: an upgrade that it planned while
 // no webhook endpoint answered would be delayed that long. One whose plan was deleted early would wait forever:
 // OLM v0.42 clears the reference only if the conditions change as well. And one that it resolved while it deleted the replaced
-// ClusterServiceVersion, or linked a new one, waits for its resync. The zero value is ready for use.
+// ClusterServiceVersion, or linked a new one, or while a catalog was unhealthy that is gone, waits for its resync. The zero value is ready for use.
 type resyncs struct {
 	mu      sync.Mutex
 	failing map[string]pendingResync
@@ -72,8 +72,10 @@ func (s *resyncs) due(namespace string, failing bool, now time.Time) (due bool, 
 // namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
 	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
+	current := r.Store.Load()
+	source := func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool {
-		return refused(&s) || s.FailureOutdated(w.csvs) || dangling(&s, ns) || interrupted(&s, ns) != nil
+		return refused(&s) || s.FailureOutdated(w.csvs) || s.CatalogRecovered(w.catalogs, source) || dangling(&s, ns) || interrupted(&s, ns) != nil
 	})
 	now := r.Now()
 	due, after := r.resyncs.due(namespace, i >= 0 && enforced, now)

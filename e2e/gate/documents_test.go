@@ -172,7 +172,7 @@ func TestPrinterColumns(t *testing.T) {
 	p.Object["status"] = map[string]any{"compliant": "NonCompliant", "installedVersion": harness.AllowedCSV}
 	stored := e.Put(t, p)
 	columns := strings.Fields(strings.Split(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName()), "\n")[0])
-	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "AGE"}; !slices.Equal(columns, want) {
+	if want := []string{"NAME", "COMPLIANCE", "ACTION", "PACKAGE", "INSTALLED", "STATE", "AGE"}; !slices.Equal(columns, want) {
 		t.Errorf("columns are %v, want %v", columns, want)
 	}
 	row := strings.Fields(harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "oppol", "-n", stored.GetNamespace(), stored.GetName(), "--no-headers"))

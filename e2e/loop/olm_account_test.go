@@ -58,7 +58,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 	p, vault := accountPolicy(t, e, alone, "etcd", harness.Etcd2), accountPolicy(t, e, both, "vault")
 
 	// The status names the right that is missing. OLM goes on by itself once the account has it.
-	forbidden := says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error",
+	forbidden := says("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error",
 		"is forbidden: User \"system:serviceaccount:"+alone+":"+installer)
 	waitForPolicy(t, e, p, is(nonCompliant), has(""), forbidden)
 	grant(t, e, alone)
@@ -84,7 +84,7 @@ func installsAsAccount(t *testing.T, e *harness.OLMEnv) {
 func awayFromAccount(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) {
 	namespace, _, _ := unstructured.NestedString(p.Object, "spec", "subscription", "namespace")
 	waitForPolicy(t, e, p, is(nonCompliant), has(""),
-		says("InstallPlanCompliant=True InstallPlansInstalling", "retrying execution due to error"))
+		says("InstallPlanCompliant=False InstallPlansInstalling", "retrying execution due to error"))
 	if _, err := e.Gate.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
@@ -93,10 +95,47 @@ spec:
 	upgrade := e.WaitForPlan(t, namespace, strimzi1)
 	e.WantApprovalRefused(t, cluster.Admin, upgrade, strimzi1, "(plan/version)")
 
-	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it.
+	// Story 2: only when it is verified, the policy is edited, and the operator goes on to it. No step of OLM makes the policy NonCompliant.
+	e.Edit(t, p, `{"spec":{"complianceConfig":null}}`)
+	waitForPolicy(t, e, p, is(compliant), has(strimzi0))
+	faults := recordFaults(t, e, p)
 	e.Edit(t, p, `{"spec":{"upgradeApproval":"Automatic","versions":["strimzi-cluster-operator.v0.35.0","strimzi-cluster-operator.v0.35.1"]}}`)
 	e.WaitForCSV(t, namespace, strimzi1)
 	waitForPolicy(t, e, p, is(compliant), has(strimzi1), says("InstallPlanCompliant=True NoInstallPlansRequiringApproval"))
+	e.WaitForGone(t, harness.ClusterServiceVersions, namespace, strimzi0)
+	for _, message := range faults() {
+		t.Errorf("the upgrade made the policy NonCompliant: %s", message)
+	}
+}
+
+// recordFaults records the messages with which a policy is not Compliant, until they are asked for.
+func recordFaults(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured) (faults func() []string) {
+	t.Helper()
+	policies := e.Clients[cluster.Admin].Resource(harness.OperatorPolicies).Namespace(p.GetNamespace())
+	seen, err := policies.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + p.GetName()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(seen.Stop)
+	recorded := make(chan []string)
+	go func() {
+		var messages []string
+		for event := range seen.ResultChan() {
+			op := &policyv1beta2.OperatorPolicy{}
+			u, _ := event.Object.(*unstructured.Unstructured)
+			if u == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, op) != nil {
+				continue
+			}
+			if op.Status.Compliant != compliant {
+				messages = append(messages, fmt.Sprintf("%s:\n%s", op.Status.Compliant, scripttest.Conditions(op)))
+			}
+		}
+		recorded <- messages
+	}()
+	return func() []string {
+		seen.Stop()
+		return <-recorded
+	}
 }
 
 // waitForEvent waits for a compliance event about an object.
@@ -234,6 +273,10 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 	waitForPolicy(t, e, failed, is(nonCompliant),
 		says("ClusterServiceVersionCompliant=False InstallCheckFailed", "install failed: deployment mongodb-operator not ready before timeout"))
 
+	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"Compliant"}}}`)
+	waitForPolicy(t, e, stuck, is(compliant), says("ClusterServiceVersionCompliant=True InstallWaiting", "policy compliance is not impacted"))
+	e.Edit(t, stuck, `{"spec":{"complianceConfig":{"deploymentsUnavailable":"NonCompliant"}}}`)
+	waitForPolicy(t, e, stuck, is(nonCompliant))
 	available(t, e.Env, waiting, "rabbitmq-operator", true)
 	waitForPolicy(t, e, stuck, is(compliant), has("rabbitmqoperator.v3.0.0"))
 }

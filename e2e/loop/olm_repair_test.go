@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,6 +79,32 @@ func unhealthyCatalog(t *testing.T, e *harness.OLMEnv) {
 		t.Fatal(err)
 	}
 	waitForPolicy(t, e, p, is(compliant), says("CatalogSourcesUnhealthy=False CatalogSourcesFound"))
+}
+
+// brokenCatalog deletes the catalog that keeps OLM from resolving a namespace, as the status advises. OLM has given up by then.
+func brokenCatalog(t *testing.T, e *harness.OLMEnv) {
+	namespace := e.NewNamespace(t)
+	e.Apply(t, harness.Object(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: broken, namespace: %s}
+spec: {sourceType: grpc, address: "127.0.0.1:1"}
+`, namespace))
+	e.Eventually(t, "see OLM fail to connect", func(context.Context) error {
+		if state, _, _ := unstructured.NestedString(e.Get(t, harness.Resources["CatalogSource"], namespace, "broken").Object,
+			"status", "connectionState", "lastObservedState"); state == "" {
+			return errors.New("OLM has not tried yet")
+		}
+		return nil
+	})
+	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd4)
+	e.Apply(t, p)
+	waitForPolicy(t, e, p, is(nonCompliant), has(""), says("ResolutionFailed=True ErrorPreventedResolution", "catalogsource "+namespace+"/broken"),
+		says("CatalogSourcesUnhealthy=False CatalogSourcesFoundUnhealthy", "until it is healthy or deleted"))
+	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "delete", "catalogsource", "-n", namespace, "broken")
+	start := time.Now()
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4))
+	t.Logf("the operator was installed %s after the catalog was deleted", time.Since(start).Round(100*time.Millisecond))
 }
 
 // planDeleted is about a Subscription that refers to a plan which is gone. OLM would wait for it for ever.

@@ -75,6 +75,7 @@ func loopTrouble(t *testing.T) {
 		"a dependency that is an image is held by its own policy": dependencyIsHeld,
 		"an operator that does not come up":                       notComingUp,
 		"an unhealthy catalog":                                    unhealthyCatalog,
+		"a broken catalog that is deleted":                        brokenCatalog,
 		"a policy is edited while a plan waits":                   editedWhilePending,
 		"a tenant deletes the plan that waits":                    planDeleted,
 		"a Subscription that lost its ClusterServiceVersion":      lostLink,

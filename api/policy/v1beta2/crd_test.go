@@ -58,6 +58,7 @@ func TestPrinterColumns(t *testing.T) {
 		{"Action", ".spec.remediationAction"},
 		{"Package", ".spec.subscription.name"},
 		{"Installed", ".status.installedVersion"},
+		{"State", `.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`},
 		{"Age", ".metadata.creationTimestamp"},
 	}
 	var got [][2]string

@@ -42,8 +42,8 @@ type ComplianceConfig struct {
 	// +optional
 	CatalogSourceUnhealthy ComplianceConfigAction `json:"catalogSourceUnhealthy,omitempty"`
 
-	// A Deployment of the operator is missing or not available: Compliant or
-	// NonCompliant. Filled in when the policy is written: from
+	// A Deployment of the operator is missing or not available, or OLM reports
+	// the operator so for that reason: Compliant or NonCompliant. Filled in when the policy is written: from
 	// statusConfig.deploymentsUnavailable if that is set, else NonCompliant.
 	//
 	// +optional
@@ -56,9 +56,10 @@ type ComplianceConfig struct {
 	// +optional
 	UpgradesAvailable ComplianceConfigAction `json:"upgradesAvailable,omitempty"`
 
-	// An InstallPlan is being carried out: Compliant or NonCompliant. Filled in
-	// when the policy is written: from statusConfig.upgradesProgressing if that is
-	// set, else Compliant.
+	// An InstallPlan is being carried out, or what it upgrades is not up yet:
+	// Compliant (for ten minutes, unless it fails) or NonCompliant. Filled in when
+	// the policy is written: from statusConfig.upgradesProgressing if that is set,
+	// else Compliant.
 	// ---
 	// Requirement R-OP-14.
 	//

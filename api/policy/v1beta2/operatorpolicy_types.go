@@ -312,6 +312,7 @@ type OperatorPolicySpec struct {
 // +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.remediationAction`,description="Whether the policy acts (enforce) or only reports (inform)"
 // +kubebuilder:printcolumn:name="Package",type=string,JSONPath=`.spec.subscription.name`,description="The package of the operator"
 // +kubebuilder:printcolumn:name="Installed",type=string,JSONPath=`.status.installedVersion`,description="The installed ClusterServiceVersion"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="ClusterServiceVersionCompliant")].reason`,description="The state of the ClusterServiceVersion, such as InstallSucceeded"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type OperatorPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -25,8 +25,8 @@ const historyLong = `Show what happened to the operator of a package, in all nam
 bring its versions, with when they were made and installed, who consented to their changes and to which, reasons of overrides, and the messages
 of the OperatorPolicies that govern it. Nothing is written.
 
-APPROVED is the last writer of spec.approved that the API server recorded (a field manager, such as opgate, opgate-approve or
-kubectl-patch, not a user), then who consented (annotation opgate.io/consent-by) and why an override was made (annotation
+APPROVED is the program that last wrote spec.approved, by the name that it gave the API server (catalog is OLM's, opgate the loop's): not a
+user. Then who consented (annotation opgate.io/consent-by) and why an override was made (annotation
 opgate.io/override-reason). CHANGE is the digest of the change set that was consented to on the plan. OLM deletes old plans: what is gone is
 not shown, and the audit log of the API server has it. An installed version without a plan is shown without one.
 
@@ -237,7 +237,7 @@ func printHistory(out, stderr io.Writer, format string, h *packageHistory) error
 func (e *planEvent) row() []cell {
 	approved := "no"
 	if e.Approved {
-		approved = "by " + cmp.Or(e.Approver, "unknown")
+		approved = "through " + cmp.Or(e.Approver, "unknown")
 	}
 	if e.ConsentBy != "" {
 		approved += ", consent of " + e.ConsentBy

@@ -63,7 +63,7 @@ metadata:
 	want := []string{
 		"CREATED NAMESPACE VERSION CSV PLAN PHASE INSTALLED APPROVED CHANGE",
 		"2025-12-01T00:00:00Z other 0.9.0 etcd.v0 - installed - - -",
-		`2026-01-02T03:04:05Z shop 1.0.0 etcd.v1.0.0 first Complete 2026-01-02T03:05:00Z by kubectl-patch, consent of alice [2J, override: incident 7 sha256:aa,sha256:bb`,
+		`2026-01-02T03:04:05Z shop 1.0.0 etcd.v1.0.0 first Complete 2026-01-02T03:05:00Z through kubectl-patch, consent of alice [2J, override: incident 7 sha256:aa,sha256:bb`,
 		"2026-01-03T00:00:00Z shop 2.0.0 etcd.v2.0.0 second RequiresApproval - no -",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // connectionReady is the state of a CatalogSource that OLM resolves from.
@@ -50,31 +51,45 @@ func (e *evaluation) catalogSource() Finding {
 			e.wanted.namespace + " until it is healthy or deleted"
 		f.Related = append(f.Related, e.related(kindCatalogSource, other.Object, compliantIf(tolerated), relatedUnhealthy))
 	}
+	if tolerated && f.Reason != "CatalogSourcesFound" { // status and related objects look as if all were well
+		f.Message += "; policy compliance is not impacted due to spec.complianceConfig.catalogSourceUnhealthy"
+	}
 	return f
 }
 
-// blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the Subscription. OLM resolves from
-// all catalogs in the namespace and in the one for global catalogs, or not at all. The global one is that of the operator's catalog, if it
-// is another namespace; else only OLM's message names it ("error using catalogsource olm/community: ...").
+// blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the Subscription.
 func (e *evaluation) blocking() []CatalogSource {
 	if e.subscription == nil || e.CatalogSource == nil {
 		return nil
 	}
-	failed := e.subscription.condition(TypeResolutionFailed)
+	found, _ := e.subscription.Prevented(e.Catalogs, e.CatalogSource)
+	return slices.DeleteFunc(found, func(c CatalogSource) bool { return c.Namespace == e.catalog.Namespace && c.Name == e.catalog.Name })
+}
+
+// Prevented reports whether an error has kept OLM from resolving a Subscription, and returns the unhealthy CatalogSources that cause that.
+// OLM resolves from all catalogs in the namespace and in the one for global catalogs, or not at all. The global one is that of the
+// Subscription's catalog, if it is another namespace; else only OLM's message names it ("error using catalogsource olm/community: ...").
+func (s *Subscription) Prevented(catalogs []olm.Catalog, get func(olm.Catalog) *CatalogSource) (by []CatalogSource, prevented bool) {
+	failed := s.condition(TypeResolutionFailed)
 	if failed == nil || strings.EqualFold(failed.Reason, reasonUnsatisfiable) {
-		return nil
+		return nil, false
 	}
-	var found []CatalogSource
-	for _, c := range e.Catalogs {
-		counts := c.Namespace == e.wanted.namespace || c.Namespace == e.catalog.Namespace || strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":")
-		if !counts || c == e.catalog {
+	for _, c := range catalogs {
+		if c.Namespace != s.Namespace && c.Namespace != s.Catalog.Namespace && !strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":") {
 			continue
 		}
-		if live := e.CatalogSource(c); live != nil && live.State != connectionReady {
-			found = append(found, *live)
+		if live := get(c); live != nil && live.State != connectionReady {
+			by = append(by, *live)
 		}
 	}
-	return found
+	return by, true
+}
+
+// CatalogRecovered reports whether OLM could not resolve a Subscription because of a CatalogSource, and none is unhealthy now. OLM tries nine
+// times within two seconds. A catalog that is deleted does not make it resolve again, and one that is healthy again only where it is used.
+func (s *Subscription) CatalogRecovered(catalogs []olm.Catalog, get func(olm.Catalog) *CatalogSource) bool {
+	by, prevented := s.Prevented(catalogs, get)
+	return prevented && len(by) == 0 && strings.Contains(s.condition(TypeResolutionFailed).Message, "catalogsource")
 }
 
 // manifestChannel is the channel of the Subscription in the catalog, nil if it is not known.

@@ -69,6 +69,8 @@ const (
 	relatedNoDeployments  = "No relevant deployments found"
 	relatedDeploymentUp   = "Deployment Available"
 	relatedDeploymentDown = "Deployment Unavailable"
+	// notImpacted follows what is not healthy only because of Deployments that do not count.
+	notImpacted = " (policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"
 )
 
 // relatedKept is the reason of an object that removalBehavior retains.

@@ -81,7 +81,7 @@ func TestConsentInStatus(t *testing.T) {
 		},
 		{
 			name: "what holds the plan is a blocker", given: []given{enforced, reviewed(upgrade(olm.PhaseRequiresApproval), hold), func(in *Input) {
-				in.Approvals["install-b"] = Approval{Blockers: []rules.Blocker{{CSV: "etcd.v1.3.0", Why: "etcd.v1.3.0 is held"}}}
+				in.Approvals["install-b"] = Approval{Reasons: []rules.Reason{{Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says:    map[string]string{TypeInstallPlan: waits + "; etcd.v1.3.0 is held"},
 			actions: manual,

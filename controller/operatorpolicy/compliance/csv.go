@@ -31,7 +31,7 @@ func (e *evaluation) installed() (csv *CSV, unlinked bool) {
 			csv = c
 		}
 	}
-	return csv, csv != nil
+	return csv, csv != nil && (e.subscription == nil || e.subscription.CurrentCSV != csv.Name) // OLM sets installedCSV after it has written the CSV
 }
 
 // installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the earlier one while OLM
@@ -54,6 +54,7 @@ func (e *evaluation) installedVersion() string {
 const (
 	phaseSucceeded = "Succeeded"
 	phasePending   = "Pending"
+	phaseFailed    = "Failed"
 	phaseReplacing = "Replacing"
 )
 
@@ -113,6 +114,16 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	healthy := csv.Phase == phaseSucceeded
 	reason := reasonOr(csv.Reason, csv.Phase)
 	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
+	if len(csv.Unmet) > 0 {
+		message += ": " + sentences(csv.Unmet)
+	}
+	switch {
+	case healthy:
+	case e.waitsForDeployments(csv):
+		healthy, message = true, message+notImpacted
+	case e.tolerates(TypeClusterServiceVersion):
+		healthy, message = true, message+e.upgrade.tolerated()
+	}
 	if r := e.Namespace.Recorded(csv.Name); r != nil && r.Adopted {
 		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
 	}

@@ -30,18 +30,18 @@ func Evaluate(in *Input) Outcome {
 	case len(problems) > 0:
 		return e.invalid(problems)
 	case in.Rules.Pending != "":
-		return e.escaped(e.suspended(e.refused(e.valid())))
+		return e.escaped(e.suspended(e.refused(e.holding(e.valid()))))
 	}
-	return e.escaped(e.refused(e.valid()))
+	return e.escaped(e.refused(e.holding(e.valid())))
 }
 
 // valid returns the outcome of a valid policy.
 func (e *evaluation) valid() Outcome {
 	switch spec := &e.Policy.Spec; {
 	case spec.ComplianceType == policyv1beta2.MayHave:
-		return e.mayhave()
+		return e.wake(e.mayhave())
 	case !spec.IsMustNotHave():
-		return e.musthave()
+		return e.wake(e.musthave())
 	}
 	out := removal(e.Input)
 	out.Findings = slices.Concat([]Finding{validated()}, out.Findings, []Finding{e.minorChannel()})
@@ -64,6 +64,8 @@ type evaluation struct {
 	// unlinked if the Subscription does not refer to it.
 	csv      *CSV
 	unlinked bool
+	// upgrade is the one in progress, nil if there is none.
+	upgrade *upgrade
 	// manifest is the package in the catalog of the existing or desired Subscription; nil if not known.
 	manifest *catalog.Package
 	catalog  olm.Catalog
@@ -80,6 +82,7 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	}
 	e.subscription, e.duplicates = in.subscribed(w.name)
 	e.csv, e.unlinked = e.installed()
+	e.upgrade = e.upgrading(e.csv)
 
 	asked := in.Policy.Spec.Subscription
 	e.catalog, e.channel = olm.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel

@@ -90,7 +90,7 @@ func TestEvaluateManyObjects(t *testing.T) {
 			group("g"+name, nil)(in)
 			in.CSVs[0].Deployments = append(in.CSVs[0].Deployments, name)
 			in.Overlaps = append(in.Overlaps, name)
-			in.Approvals["install-n1999"] = Approval{Blockers: append(in.Approvals["install-n1999"].Blockers, rules.Blocker{CSV: name, Why: name + " is not allowed"})}
+			in.Approvals["install-n1999"] = Approval{Reasons: append(in.Approvals["install-n1999"].Reasons, rules.Reason{Message: name + " is not allowed"})}
 		}
 		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ""
 		plans(all...)(in)

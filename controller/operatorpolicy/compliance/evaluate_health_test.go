@@ -68,6 +68,10 @@ func TestEvaluateCSV(t *testing.T) {
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"}},
 		},
 		{
+			name: "OLM has written it and not noted it in the Subscription yet", given: []given{running, func(in *Input) { in.Subscriptions[0].InstalledCSV = "" }},
+			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
+		},
+		{
 			name: "one that no Subscription refers to and that is not allowed", given: []given{ready, csv("etcd.v1.2.0"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
@@ -151,12 +155,13 @@ func others(catalogs ...string) given {
 
 func TestEvaluateCatalog(t *testing.T) {
 	const blocks = ` is unhealthy: its state is "CONNECTING", and OLM resolves nothing in namespace shop until it is healthy or deleted`
+	const tolerated = "; policy compliance is not impacted due to spec.complianceConfig.catalogSourceUnhealthy"
 	matters := config(func(c *policyv1beta2.ComplianceConfig) { c.CatalogSourceUnhealthy = policyv1beta2.ConfigNonCompliant })
 	for _, s := range []scenario{
 		{
 			name: "8.3 absent", given: []given{running, func(in *Input) { in.CatalogSource = nil }, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Source = "fake" })},
 			want:    map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesNotFound"},
-			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found"},
+			says:    map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource olm/fake was not found" + tolerated},
 			related: map[string][]string{kindCatalogSource: {"fake Compliant Resource not found but should exist"}},
 		},
 		{
@@ -168,7 +173,7 @@ func TestEvaluateCatalog(t *testing.T) {
 			name: "M-14 others keep OLM from resolving", given: []given{running, prevented("error using catalogsource olm/broken: no connection"),
 				others("olm/broken", "shop/local", "elsewhere/unseen")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
-			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource olm/broken" + blocks + "; CatalogSource shop/local" + blocks},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource olm/broken" + blocks + "; CatalogSource shop/local" + blocks + tolerated},
 			related: map[string][]string{kindCatalogSource: {"community Compliant Resource found as expected",
 				"broken Compliant Resource found as expected but is unhealthy", "local Compliant Resource found as expected but is unhealthy"}},
 		},
@@ -182,13 +187,13 @@ func TestEvaluateCatalog(t *testing.T) {
 			name: "M-14 a global catalog that only the message names", given: []given{running, prevented("error using catalogsource market/global: no connection"),
 				others("market/global", "market/glob")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
-			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource market/global" + blocks},
+			says: map[string]string{TypeCatalogSourcesUnhealthy: "CatalogSource was found; CatalogSource market/global" + blocks + tolerated},
 		},
 		{
 			name: "M-14 its own is unhealthy too", given: []given{running, prevented("down"), catalogState("TRANSIENT_FAILURE"), others("olm/broken")},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFoundUnhealthy"},
 			says: map[string]string{TypeCatalogSourcesUnhealthy: `CatalogSource olm/community was found but is unhealthy: its state is "TRANSIENT_FAILURE"; ` +
-				"CatalogSource olm/broken" + blocks},
+				"CatalogSource olm/broken" + blocks + tolerated},
 		},
 		{
 			name: "M-14 OLM resolves all the same", given: []given{running, others("olm/broken")},

@@ -89,10 +89,18 @@ func TestEvaluateMayhave(t *testing.T) {
 			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval", TypeClusterServiceVersion: "True ClusterServiceVersionNotPresent"},
 		},
 		{
-			name: "OLM still reports that it does not resolve what it has installed",
+			name: "OLM still reports that it does not resolve for what is gone",
 			given: []given{enforced, mayhave, running, func(in *Input) {
 				in.Subscriptions[0].Conditions = []SubscriptionCondition{{Type: "ResolutionFailed", Status: "True", Reason: "ConstraintsNotSatisfiable",
 					Message: "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"}}
+			}},
+			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
+			says: map[string]string{TypeSubscription: "the Subscription shop/etcd is one that the policy allows"},
+		},
+		{
+			name: "OLM does not resolve it",
+			given: []given{enforced, mayhave, running, func(in *Input) {
+				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(&in.Subscriptions[0])
 			}},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 			says: map[string]string{TypeSubscription: "the Subscription shop/etcd is one that the policy allows; " +

@@ -83,7 +83,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "9.5 what keeps the plan from being approved is told", given: []given{enforced, upgrading(waiting, "install-b"), func(in *Input) {
-				in.Approvals["install-b"] = Approval{Problem: "conflict", Blockers: []rules.Blocker{{CSV: "vault.v2.0.0", Why: "vault.v2.0.0 is not allowed"}, {CSV: "etcd.v1.3.0", Why: "etcd.v1.3.0 is held"}}}
+				in.Approvals["install-b"] = Approval{Problem: "conflict", Reasons: []rules.Reason{{Message: "vault.v2.0.0 is not allowed"}, {Message: "etcd.v1.3.0 is held"}}}
 			}},
 			says: map[string]string{TypeInstallPlan: "An upgrade to etcd.v1.3.0 is available on the stable-1.2 channel, " +
 				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval; vault.v2.0.0 is not allowed; etcd.v1.3.0 is held; it could not be approved: conflict"},
@@ -133,7 +133,8 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "a plan was approved by break-glass", given: []given{upgrading(overridden(plan("install-b", olm.PhaseComplete, "etcd.v1.3.0"), "CVE-1\n"), "install-b")},
-			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; its approval gives the override reason "CVE-1\n"`},
+			says: map[string]string{TypeInstallPlan: `no InstallPlans requiring approval were found; ` +
+				`a user approved the InstallPlan shop/install-b although it is refused, and gave the reason "CVE-1\n"`},
 		},
 		{
 			name: "R-ST-12 a plan has failed", given: []given{upgrading(plan("install-b", olm.PhaseFailed, "etcd.v1.3.0"), "install-b")},

@@ -79,6 +79,7 @@ func (e *evaluation) elsewhere() string {
 
 // existing returns the outcome for an operator that is installed elsewhere and available here.
 func (e *evaluation) existing(csv *CSV) Outcome {
+	e.upgrade = e.upgrading(csv)
 	out := Outcome{InstalledVersion: csv.Name}
 	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
 	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {

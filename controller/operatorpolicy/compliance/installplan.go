@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,6 +16,8 @@ import (
 const (
 	reasonNoPlans       = "NoInstallPlansFound"
 	reasonNothingToPass = "NoInstallPlansRequiringApproval"
+	// reasonRequiresApproval is for a plan that waits.
+	reasonRequiresApproval = "InstallPlanRequiresApproval"
 )
 
 // plan returns the relevant InstallPlan of the Subscription: the one that the Subscription refers to (R-AP-1),
@@ -77,7 +80,8 @@ func (e *evaluation) installPlan() Finding {
 		state = compliantIf(f.Status == metav1.ConditionTrue)
 	case olm.PhaseInstalling:
 		// An installation in progress is not a fault of the operator (R-ST-13); what is missing meanwhile counts elsewhere.
-		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant
+		// Except a step that the account of the OperatorGroup may not do: OLM repeats it without end.
+		tolerated := e.config.UpgradesProgressing == policyv1beta2.ConfigCompliant && !strings.Contains(plan.Status.Message, " is forbidden: ")
 		f.Status, state = statusIf(tolerated), compliantIf(tolerated)
 		f.Reason, f.Message = "InstallPlansInstalling", "the InstallPlan "+planName(plan)+" is installing"+olmError(plan)
 	case olm.PhaseFailed:
@@ -89,12 +93,18 @@ func (e *evaluation) installPlan() Finding {
 		f.Reason, f.Message = reasonNothingToPass, noneRequiringApproval
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" && plan.Spec.Approved {
-		f.Message += "; its approval gives the override reason " + text.Quote(reason) // the use of break-glass must be visible
+		f.Message += overrideText(plan, reason) // the use of break-glass must be visible
 	}
 	f.Message += e.reviewed(plan)
 	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
+}
+
+// overrideText says, to follow a sentence, why a user has approved a plan that was refused. Who that was is in the plan's event, and not in
+// the plan.
+func overrideText(plan *olm.InstallPlan, reason string) string {
+	return "; a user approved the InstallPlan " + planName(plan) + " although it is refused, and gave the reason " + text.Quote(reason)
 }
 
 const noneRequiringApproval = "no InstallPlans requiring approval were found"
@@ -142,8 +152,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	message := fmt.Sprintf("%s%s is available on %s, the InstallPlan %s for [%s] awaits approval", what, current, channel,
 		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
-	for _, blocker := range approval.Blockers {
-		why = append(why, blocker.Why)
+	for _, r := range approval.Reasons {
+		why = append(why, r.Message)
 	}
 	if approval.Problem != "" {
 		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))
@@ -151,5 +161,5 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if len(why) > 0 {
 		message += "; " + sentences(why)
 	}
-	return statusIf(tolerated), "InstallPlanRequiresApproval", message
+	return statusIf(tolerated), reasonRequiresApproval, message
 }

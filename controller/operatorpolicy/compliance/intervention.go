@@ -22,11 +22,11 @@ const reasonUnsatisfiable = "ConstraintsNotSatisfiable"
 // the failure of one Subscription to every other in the namespace; one that the constraints do not mention
 // is healthy (R-ST-14).
 func (e *evaluation) unresolved() *Finding {
-	c := e.subscription.condition(TypeResolutionFailed)
-	if c == nil {
+	sub := e.subscription
+	c := sub.condition(TypeResolutionFailed)
+	if c == nil || e.failureOutdated() {
 		return nil
 	}
-	sub := e.subscription
 	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
@@ -35,7 +35,7 @@ func (e *evaluation) unresolved() *Finding {
 	case !e.mentioned(c.Message):
 		return nil
 	default:
-		// OLM's own text lists the constraints in a different order each time, which would count as a change.
+		// OLM's own text may be long, and is in another condition.
 		f.Reason = reasonUnsatisfiable
 		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
@@ -89,6 +89,11 @@ func (s *Subscription) FailureOutdated(csvs []CSV) bool {
 	return slices.ContainsFunc(s.unreferenced(), func(name string) bool {
 		return name == s.CurrentCSV || !slices.ContainsFunc(csvs, func(c CSV) bool { return c.Name == name })
 	})
+}
+
+// failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after that.
+func (e *evaluation) failureOutdated() bool {
+	return e.subscription.FailureOutdated(e.CSVs) || e.upgrade != nil && len(e.subscription.unreferenced()) > 0
 }
 
 // lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there

@@ -76,7 +76,7 @@ func (e *evaluation) allowedSubscription() Finding {
 			e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
 	}
 	message := "the Subscription " + sub.named() + " is one that the policy allows"
-	if c := e.subscription.condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) {
+	if c := e.subscription.condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) && !e.failureOutdated() {
 		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) + "), as its condition ResolutionFailed explains"
 	}
 	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", message,

@@ -49,8 +49,8 @@ var aggregatedTypes = []aggregated{
 	}},
 }
 
-// aggregate summarizes the conditions: the outcome, and the message, which begins with it and lists the most
-// recent change first (R-ST-4).
+// aggregate summarizes the conditions: the outcome, and the message, which begins with it. What makes the policy NonCompliant comes before
+// all else, and in both parts the most recent change first (R-ST-4).
 func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condition) (policyv1beta2.ComplianceState, string) {
 	if valid := conditionOf(conditions, TypeValidPolicySpec); valid != nil && valid.Status != metav1.ConditionTrue &&
 		!strings.HasPrefix(strings.ToLower(valid.Message), namespacePrefix) {
@@ -60,26 +60,31 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 		return policyv1beta2.Pending, complianceMessage(policyv1beta2.Pending, []string{waiting.Message})
 	}
 	compliant := policyv1beta2.Compliant
-	var changed []metav1.Condition
+	var faults, changed []metav1.Condition
 	var missing []string
 	for _, a := range aggregatedTypes {
 		if a.counts != nil && !a.counts(spec) {
 			continue
 		}
 		c := conditionOf(conditions, a.conditionType)
-		if c == nil {
+		switch {
+		case c == nil:
 			missing = append(missing, a.conditionType+" could not be determined")
-		} else if c.Status != a.good || !a.onlyBad {
+		case c.Status != a.good:
+			faults = append(faults, *c)
+		case !a.onlyBad:
 			changed = append(changed, *c)
 		}
 		if c == nil || c.Status != a.good {
 			compliant = policyv1beta2.NonCompliant
 		}
 	}
-	slices.SortStableFunc(changed, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
-	messages := make([]string, 0, len(changed)+len(missing))
-	for _, c := range changed {
-		messages = append(messages, c.Message)
+	var messages []string
+	for _, part := range [][]metav1.Condition{faults, changed} {
+		slices.SortStableFunc(part, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
+		for i := range part {
+			messages = append(messages, part[i].Message)
+		}
 	}
 	return compliant, complianceMessage(compliant, append(messages, missing...))
 }

@@ -15,6 +15,9 @@ import (
 func TestAggregate(t *testing.T) {
 	const all = "good ValidPolicySpec, good OperatorGroupCompliant, good SubscriptionCompliant, good InstallPlanCompliant, good ClusterServiceVersionCompliant, " +
 		"good CustomResourceDefinitionCompliant, good DeploymentCompliant, good CatalogSourcesUnhealthy"
+	fault := func(message, insteadOf string) string {
+		return "NonCompliant; " + message + ", " + strings.Replace(strings.Replace(all, insteadOf+", ", "", 1), ", "+insteadOf, "", 1)
+	}
 	type spec = policyv1beta2.OperatorPolicySpec
 	strict := func(s *spec) {
 		s.ComplianceConfig.DeprecationsPresent, s.ComplianceConfig.MinorChannelUpgradeAvailable = policyv1beta2.ConfigNonCompliant, policyv1beta2.ConfigNonCompliant
@@ -26,18 +29,18 @@ func TestAggregate(t *testing.T) {
 		want     string
 	}{
 		"all is well":                        {plain, good(), "Compliant; " + all},
-		"one is not":                         {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"), "NonCompliant; " + strings.Replace(all, "good DeploymentCompliant", "down", 1)},
-		"unknown is not well":                {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"), "NonCompliant; " + strings.Replace(all, "good InstallPlanCompliant", "?", 1)},
-		"an unhealthy catalog is True":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue, "ill"), "NonCompliant; " + strings.Replace(all, "good CatalogSourcesUnhealthy", "ill", 1)},
-		"an unknown catalog fails too":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown, "?"), "NonCompliant; " + strings.Replace(all, "good CatalogSourcesUnhealthy", "?", 1)},
+		"one is not":                         {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"), fault("down", "good DeploymentCompliant")},
+		"unknown is not well":                {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"), fault("?", "good InstallPlanCompliant")},
+		"an unhealthy catalog is True":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue, "ill"), fault("ill", "good CatalogSourcesUnhealthy")},
+		"an unknown catalog fails too":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown, "?"), fault("?", "good CatalogSourcesUnhealthy")},
 		"one that is missing says so":        {plain, without(good(), TypeClusterServiceVersion), "NonCompliant; " + strings.Replace(all, "good ClusterServiceVersionCompliant, ", "", 1) + ", ClusterServiceVersionCompliant could not be determined"},
 		"an invalid spec silences the rest":  {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "bad spec"), "NonCompliant; bad spec"},
 		"a missing namespace does not":       {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "The Operator Namespace x"), "NonCompliant; " + strings.Replace(all, "good ValidPolicySpec", "The Operator Namespace x", 1)},
 		"deprecations do not count":          {plain, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "Compliant; " + all},
-		"26.4 unless asked to":               {strict, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "NonCompliant; " + all + ", old"},
+		"26.4 unless asked to":               {strict, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "NonCompliant; old, " + all},
 		"deprecations are told in both":      {strict, good(), "Compliant; " + all + ", good NoDeprecations"},
 		"deprecations that are not known":    {strict, without(good(), TypeNoDeprecations), "NonCompliant; " + all + ", NoDeprecations could not be determined"},
-		"9.8 a minor channel, where it does": {strict, saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "NonCompliant; " + all + ", good NoDeprecations, newer"},
+		"9.8 a minor channel, where it does": {strict, saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "NonCompliant; newer, " + all + ", good NoDeprecations"},
 		"a minor channel, where it does not": {plain, saying(good(), TypeMinorChannelUpgradeAvailable, metav1.ConditionFalse, "newer"), "Compliant; " + all},
 		"mustnothave has neither":            {func(s *spec) { strict(s); s.ComplianceType = policyv1beta2.MustNotHave }, without(without(good(), TypeNoDeprecations), TypeMinorChannelUpgradeAvailable), "Compliant; " + all},
 		"nothing was looked at":              {plain, nil, "NonCompliant; ValidPolicySpec could not be determined, OperatorGroupCompliant could not be determined, SubscriptionCompliant could not be determined, InstallPlanCompliant could not be determined, ClusterServiceVersionCompliant could not be determined, CustomResourceDefinitionCompliant could not be determined, DeploymentCompliant could not be determined, CatalogSourcesUnhealthy could not be determined"},
@@ -63,7 +66,7 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-// TestMessageOrder: the most recent change is first (R-ST-4).
+// TestMessageOrder: what is wrong is first, and the most recent change before others (R-ST-4).
 func TestMessageOrder(t *testing.T) {
 	in := finishing()
 	status, _ := Finish(in, Outcome{Findings: good()}, 0)
@@ -71,10 +74,11 @@ func TestMessageOrder(t *testing.T) {
 	in = later(t, in, status, time.Minute)
 	status, _ = Finish(in, Outcome{Findings: findings}, 0)
 	findings = saying(saying(findings, TypeSubscription, metav1.ConditionFalse, "lost"), TypeClusterServiceVersion, metav1.ConditionFalse, "failed")
+	findings = saying(findings, TypeInstallPlan, metav1.ConditionTrue, "approved")
 	findings[0].Since = metav1.NewTime(noon.Add(-time.Hour))
 	findings[0].Message = "valid since long"
 	_, event := Finish(later(t, in, status, time.Minute), Outcome{Findings: findings}, 0)
-	want := "NonCompliant; lost, failed, down, good OperatorGroupCompliant, good InstallPlanCompliant, good CustomResourceDefinitionCompliant, good CatalogSourcesUnhealthy, valid since long"
+	want := "NonCompliant; lost, failed, down, approved, good OperatorGroupCompliant, good CustomResourceDefinitionCompliant, good CatalogSourcesUnhealthy, valid since long"
 	if diff := cmp.Diff(want, event.Message); diff != "" {
 		t.Error(diff)
 	}

@@ -99,6 +99,8 @@ type SubscriptionCondition struct {
 type CSV struct {
 	Object
 	Phase, Reason, Message string
+	// Unmet are the first requirements that it does not meet, if that is the reason.
+	Unmet []string
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
 	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is Namespace for an original without a copy.
@@ -116,6 +118,8 @@ type Deployment struct {
 	Object
 	// Available reports whether the Deployment, in its present generation, has all its replicas available.
 	Available bool
+	// Stalled reports whether the Deployment has exceeded its progress deadline.
+	Stalled bool
 }
 
 // CatalogSource is the relevant part of an operators.coreos.com/v1alpha1 CatalogSource.
@@ -129,7 +133,6 @@ type CatalogSource struct {
 type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
-	// Blockers are the ClusterServiceVersions of the plan that prevent its approval, and why, as complete
-	// sentences; empty if none does.
-	Blockers []rules.Blocker
+	// Reasons are why it may or should not be approved, in the order of refusals.
+	Reasons []rules.Reason
 }

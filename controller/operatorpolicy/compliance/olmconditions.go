@@ -51,11 +51,11 @@ func (e *evaluation) subscriptionConditions() []Finding {
 		if c == nil || !e.applies(c) {
 			continue
 		}
-		message := c.Message
+		message := text.Truncate(c.Message, foreignText)
 		if strings.EqualFold(c.Reason, reasonUnsatisfiable) {
-			message = sorted(message)
+			message = e.resolverText(c.Message)
 		}
-		message = either(text.Truncate(message, foreignText), "the Subscription "+e.subscription.named()+" has this condition, without a message")
+		message = either(message, e.explained(conditionType))
 		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonOr(c.Reason, conditionType),
 			Message: message, Since: metav1.NewTime(c.LastTransitionTime)})
 	}
@@ -96,14 +96,36 @@ func (e *evaluation) referred() *olm.InstallPlan {
 	return plans[i]
 }
 
-// sorted sorts the constraints in a message of OLM's resolver, which lists them in a different order each time: that would count as a
-// change.
-func sorted(message string) string {
-	intro, list, found := strings.Cut(message, ": ")
-	if !found {
-		return message
+// explained returns a message for a condition that OLM sets without one.
+func (e *evaluation) explained(conditionType string) string {
+	sub := e.subscription
+	plan := e.referred()
+	switch {
+	case plan == nil && sub.InstallPlan != "":
+		return "the InstallPlan " + text.Name(sub.Namespace+"/"+sub.InstallPlan) + ", which the Subscription " + sub.named() + " refers to, does not exist"
+	case plan == nil || conditionType == TypeBundleUnpacking || conditionType == TypeBundleUnpackFailed || conditionType == TypeResolutionFailed:
+		return "OLM sets this condition of the Subscription " + sub.named() + " without a message"
+	case plan.Status.Phase == olm.PhaseRequiresApproval:
+		return "the InstallPlan " + planName(plan) + " awaits approval"
 	}
-	constraints := strings.Split(list, ", ")
-	slices.Sort(constraints)
-	return intro + ": " + strings.Join(constraints, ", ")
+	return "the InstallPlan " + planName(plan) + " is in phase " + either(text.Truncate(plan.Status.Phase, 100), "none")
+}
+
+// resolverLength is the maximum length, in bytes, of a quoted message of OLM's resolver.
+const resolverLength = 16 << 10
+
+// resolverText returns a message of OLM's resolver, which lists the constraints in a different order each time. One that differs from the
+// reported message in the order only is no change, and returns that.
+func (e *evaluation) resolverText(message string) string {
+	parts := func(message string) []string {
+		return slices.Sorted(strings.SplitSeq(strings.Replace(message, ": ", ", ", 1), ", "))
+	}
+	if len(message) > resolverLength {
+		message = strings.Join(parts(message), ", ") // a part in any order could not be compared
+	}
+	message = text.Truncate(message, resolverLength)
+	if before := conditionOf(e.Policy.Status.Conditions, TypeResolutionFailed); before != nil && slices.Equal(parts(before.Message), parts(message)) {
+		return before.Message
+	}
+	return message
 }

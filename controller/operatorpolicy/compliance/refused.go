@@ -36,15 +36,51 @@ func (e *evaluation) refused(out Outcome) Outcome {
 			continue
 		}
 		messages = append(messages, e.unfinished(plan, why))
-		f.Related = slices.DeleteFunc(f.Related, func(r policyv1beta2.RelatedObject) bool {
-			return r.Object.Metadata.Name == plan.Metadata.Name || r.Object.Metadata.Name == noName
-		})
-		f.Related = append(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	if len(messages) > 0 {
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
 	}
 	return out
+}
+
+// holding adds the plans that this policy keeps from being approved, and that its Subscription does not wait for, to the finding on
+// InstallPlans: such as one that brings its package as a dependency. They do not count: the policy does what it is for.
+func (e *evaluation) holding(out Outcome) Outcome {
+	i := slices.IndexFunc(out.Findings, func(f Finding) bool { return f.Type == TypeInstallPlan })
+	if i < 0 {
+		return out
+	}
+	f := &out.Findings[i]
+	followed, _ := e.plan()
+	for _, plan := range e.Namespace.Plans() {
+		var why []string
+		for _, r := range e.Approvals[plan.Metadata.Name].Reasons {
+			if r.Source == e.Rules.Source() {
+				why = append(why, r.Message)
+			}
+		}
+		if len(why) == 0 || plan == followed && f.Reason == reasonRequiresApproval {
+			continue
+		}
+		message := "the InstallPlan " + planName(plan) + " for [" + text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed) +
+			"] awaits approval, which this policy refuses: " + sentences(why)
+		if f.Reason == reasonNoPlans || f.Reason == reasonNothingToPass {
+			f.Reason, f.Message = reasonRequiresApproval, message
+		} else {
+			f.Message += "; " + message
+		}
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
+	}
+	return out
+}
+
+// withPlan returns related objects with a plan, which replaces an entry for it, or for none.
+func withPlan(related []policyv1beta2.RelatedObject, plan policyv1beta2.RelatedObject) []policyv1beta2.RelatedObject {
+	related = slices.DeleteFunc(related, func(r policyv1beta2.RelatedObject) bool {
+		return r.Object.Metadata.Name == plan.Object.Metadata.Name || r.Object.Metadata.Name == noName
+	})
+	return append(related, plan)
 }
 
 // unfinished says why an approved plan cannot finish, and what would end it. Deleting the plan is enough where a Subscription is Manual:
@@ -62,7 +98,7 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 		message += " together with the Subscriptions that OLM would write another one for: " + text.Names(automatic, maxListed)
 	}
 	if reason := plan.Metadata.Annotations.OverrideReason; reason != "" {
-		message += "; its approval gives the override reason " + text.Quote(reason)
+		message += overrideText(plan, reason)
 	}
 	return message
 }

@@ -49,13 +49,15 @@ func (e *evaluation) deployments() Finding {
 }
 
 func (e *evaluation) health(names []string) Finding {
-	tolerated := e.config.DeploymentsUnavailable == policyv1beta2.ConfigCompliant
+	tolerated, until := e.config.DeploymentsUnavailable == policyv1beta2.ConfigCompliant, ""
 	down := relatedDeploymentDown
 	if tolerated {
-		down += " (policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"
+		down += notImpacted
+	} else if tolerated = e.tolerates(TypeDeployment); tolerated {
+		until = e.upgrade.tolerated()
 	}
 	f := Finding{Type: TypeDeployment, Status: statusIf(tolerated), Kind: kindDeployment}
-	var unavailable, missing []string
+	var unavailable, missing, stalled []string
 	for _, name := range names {
 		d, ok := e.Deployments[name]
 		switch {
@@ -64,6 +66,9 @@ func (e *evaluation) health(names []string) Finding {
 			f.Related = append(f.Related, e.related(kindDeployment, Object{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
 		case !d.Available:
 			unavailable = append(unavailable, name)
+			if d.Stalled {
+				stalled = append(stalled, name)
+			}
 			f.Related = append(f.Related, e.related(kindDeployment, d.Object, compliantIf(tolerated), down))
 		default:
 			f.Related = append(f.Related, e.related(kindDeployment, d.Object, policyv1beta2.Compliant, relatedDeploymentUp))
@@ -71,7 +76,7 @@ func (e *evaluation) health(names []string) Finding {
 	}
 	switch {
 	case len(missing) == len(names):
-		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+text.Names(missing, maxListed)
+		f.Reason, f.Message = "NoExistingDeployments", "none of the operator's Deployments exist: "+text.Names(missing, maxListed)+until
 	case len(missing)+len(unavailable) > 0:
 		f.Reason, f.Message = "DeploymentsUnavailable", "the operator's Deployments are not all available"
 		if len(unavailable) > 0 {
@@ -80,6 +85,10 @@ func (e *evaluation) health(names []string) Finding {
 		if len(missing) > 0 {
 			f.Message += "; missing: " + text.Names(missing, maxListed)
 		}
+		if len(stalled) > 0 {
+			f.Message += "; beyond their progress deadline: " + text.Names(stalled, maxListed)
+		}
+		f.Message += until
 	default:
 		f.Status, f.Reason = metav1.ConditionTrue, "DeploymentsAvailable"
 		f.Message = "All operator Deployments have their minimum availability"

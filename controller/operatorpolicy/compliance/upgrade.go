@@ -1,0 +1,104 @@
+package compliance
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
+)
+
+// upgradeTime is how long an upgrade may take before what is not up counts.
+const upgradeTime = 10 * time.Minute
+
+// upgrade is a change from one version to another that OLM has begun and not finished.
+type upgrade struct {
+	from  string
+	until time.Time
+}
+
+// upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is none, if the new one
+// has failed, takes too long or has to wait for the operator's own consent, or if the policy counts upgrades. Both exist until the new one
+// has succeeded.
+func (e *evaluation) upgrading(csv *CSV) *upgrade {
+	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
+		return nil
+	}
+	var versions []*CSV
+	for i := range e.CSVs {
+		c := &e.CSVs[i]
+		if c.CopiedFrom != csv.CopiedFrom || c.Package != e.wanted.name && c.Name != csv.Name {
+			continue
+		}
+		if c.Origin != nil {
+			c = &c.Origin.CSV
+		}
+		versions = append(versions, c)
+	}
+	slices.SortStableFunc(versions, func(a, b *CSV) int {
+		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()), cmp.Compare(a.Created, b.Created))
+	})
+	if len(versions) < 2 {
+		return nil
+	}
+	newest, before := versions[len(versions)-1], versions[len(versions)-2]
+	if newest.Phase == phaseFailed || newest.Reason == "OperatorConditionNotUpgradeable" {
+		return nil
+	}
+	created, err := time.Parse(time.RFC3339, newest.Created)
+	until := created.Add(upgradeTime)
+	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Deployments, func(name string) bool { return e.Deployments[name].Stalled }) {
+		return nil
+	}
+	return &upgrade{from: before.Name, until: until}
+}
+
+// replaced returns 1 if OLM has written that another ClusterServiceVersion replaces this one, else 0.
+func (c *CSV) replaced() int {
+	if c.Phase == phaseReplacing || c.Phase == "Deleting" {
+		return 1
+	}
+	return 0
+}
+
+// tolerates reports whether a fault of a condition type does not count while an upgrade is in progress. One that counts already, such as
+// that of a new version that OLM tries again, counts until it is gone.
+func (e *evaluation) tolerates(conditionType string) bool {
+	if e.upgrade == nil {
+		return false
+	}
+	previous := conditionOf(e.Policy.Status.Conditions, conditionType)
+	return previous == nil || previous.Status != metav1.ConditionFalse
+}
+
+// tolerated says, to follow a sentence, until when a fault does not count.
+func (u *upgrade) tolerated() string {
+	return "; the upgrade from " + text.Name(u.from) + " is in progress, and this counts from " + u.until.UTC().Format(time.RFC3339) + " on"
+}
+
+// wake returns an outcome that is evaluated again when the upgrade in progress has taken too long.
+func (e *evaluation) wake(out Outcome) Outcome {
+	if e.upgrade != nil {
+		if after := e.upgrade.until.Sub(e.Now) + time.Second; out.After == 0 || after < out.After {
+			out.After = after
+		}
+	}
+	return out
+}
+
+// waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health does not count for the
+// policy. OLM tries to install such a one again and again, with these reasons.
+func (e *evaluation) waitsForDeployments(csv *CSV) bool {
+	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(rules.GrantDeployments) != "" {
+		return false
+	}
+	switch csv.Reason {
+	case "ComponentUnhealthy", "NeedsReinstall", "AllRequirementsMet", "InstallSucceeded", "InstallWaiting", "InstallCheckFailed":
+		return slices.ContainsFunc(csv.Deployments, func(name string) bool { return !e.Deployments[name].Available })
+	}
+	return false
+}
