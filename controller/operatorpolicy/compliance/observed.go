@@ -129,6 +129,8 @@ type CatalogSource struct {
 type Approval struct {
 	// Problem is why a plan that may be approved is not.
 	Problem string
+	// Stale is why the plan cannot be what its Subscriptions ask for, and what ends that, as a sentence; "" if it can.
+	Stale string
 	// Blockers are the ClusterServiceVersions of the plan that prevent its approval, and why, as complete
 	// sentences; empty if none does.
 	Blockers []rules.Blocker
