@@ -39,7 +39,7 @@ func (e *evaluation) refused(out Outcome) Outcome {
 		f.Related = slices.DeleteFunc(f.Related, func(r policyv1beta2.RelatedObject) bool {
 			return r.Object.Metadata.Name == plan.Metadata.Name || r.Object.Metadata.Name == noName
 		})
-		f.Related = append(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = append(f.Related, e.related(kindInstallPlan, PlanObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	if len(messages) > 0 {
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
