@@ -17,7 +17,7 @@ const PolicyFieldsAnnotation = "opgate.io/policy-fields"
 // StartingCSV returns the spec.startingCSV with which OLM plans a version that is allowed: the newest of the channel that the policy and the
 // Constraints allow, or the one that was installed before, if that is newer. It returns "" if OLM needs none, since every version is allowed or
 // one is installed, and if there is none: a version that was lost is not replaced by an older one. OLM reads the field only while
-// status.installedCSV names nothing installed.
+// status.installedCSV names nothing installed (R-LP-12).
 func (n *Namespace) StartingCSV(p *OperatorPolicy, pkg *catalog.Package, channel, installedCSV string) string {
 	offered := pkg.Channel(channel)
 	if offered == nil || p.MustNotHave || p.faults != "" || n.installs(installedCSV) {

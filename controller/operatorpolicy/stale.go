@@ -106,7 +106,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
 }
 
-// ownedBySubscription reports whether a plan has the owners that OLM gives it. In a namespace that is judged only OLM creates plans.
+// ownedBySubscription reports whether a plan has owners as OLM sets them. In a namespace that is judged only OLM creates plans.
 func ownedBySubscription(plan *metav1.PartialObjectMetadata, ns *rules.Namespace) bool {
 	return slices.ContainsFunc(plan.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return string(o.UID) == s.Metadata.UID })

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/e2e/harness"
 )
 
-// startsAllowed edits a policy as users who got it wrong at first do: each edit installs what the policy then lists, and nobody deletes a plan.
+// startsAllowed edits a policy as users who got it wrong at first do: each edit installs what the policy then lists, without a plan deleted by hand.
 func startsAllowed(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	// A list without the newest version, and no startingCSV.
