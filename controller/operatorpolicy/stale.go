@@ -15,6 +15,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -102,6 +103,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 		}
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
+	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete, Note: "deleted, so that OLM plans again: " + why})
 	log.FromContext(ctx).Info("stale plan deleted", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "reason", why)
 	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
 }

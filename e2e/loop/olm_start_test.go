@@ -32,6 +32,8 @@ func startIsCorrected(t *testing.T, e *harness.OLMEnv) {
 	e.WaitForCSV(t, namespace, harness.Etcd2)
 	e.WaitForGone(t, harness.InstallPlans, namespace, first.GetName())
 	waitForPolicy(t, e, etcd, is(compliant), has(harness.Etcd2))
+	harness.WantTexts(t, harness.Kubectl(t, e.Cluster, cluster.Admin, "", "get", "events", "-n", namespace, "--field-selector=reason=Stale"),
+		first.GetName(), "deleted, so that OLM plans again: it brings "+harness.Etcd4+", and Subscription etcd starts with "+harness.Etcd2)
 
 	// The channel is corrected as plan/deprecated advises, and startingCSV goes from the Subscription with that of the policy.
 	other := e.NewNamespace(t)
