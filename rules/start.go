@@ -42,6 +42,25 @@ func (n *Namespace) StartingCSV(p *OperatorPolicy, pkg *catalog.Package, channel
 	return ""
 }
 
+// NoneAllowed returns, as a sentence, that a policy and the Constraints allow no version of a channel; "" if one is allowed, something is
+// installed, or the channel is not known.
+func (n *Namespace) NoneAllowed(p *OperatorPolicy, pkg *catalog.Package, channel, installedCSV string) string {
+	offered := pkg.Channel(channel)
+	if offered == nil || p.MustNotHave || p.faults != "" || n.installs(installedCSV) {
+		return ""
+	}
+	budget := constraint.NewBudget(nil)
+	names := make([]string, len(offered.Entries))
+	for i, entry := range offered.Entries {
+		if n.allowsEntry(p, pkg, offered, entry, budget) {
+			return ""
+		}
+		names[i] = entry.Name
+	}
+	return "no version in channel " + text.Name(offered.Name) + " of catalog " + text.Name(pkg.Catalog.Namespace) + "/" + text.Name(pkg.Catalog.Name) +
+		" is allowed; the channel has " + text.Names(names, maxListed)
+}
+
 // installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is not.
 func (n *Namespace) installs(csv string) bool {
 	return csv != "" && slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
