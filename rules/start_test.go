@@ -63,7 +63,8 @@ func TestStartingCSV(t *testing.T) {
 			if c.unknown {
 				pkg = nil
 			}
-			if got := NewNamespace("shop", c.contents).StartingCSV(p, pkg, c.channel, c.installed); got != c.want {
+			offered := Offered{Namespace: NewNamespace("shop", c.contents), Policy: p, Package: pkg, Channel: c.channel, InstalledCSV: c.installed}
+			if got := offered.StartingCSV(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -148,8 +148,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	for _, blocker := range approval.Blockers {
 		why = append(why, blocker.Why)
 	}
-	for _, more := range []string{approval.Stale, e.startOfOthers(), e.Namespace.NoneAllowed(e.Rules, e.manifest, e.channel, sub.InstalledCSV),
-		e.Namespace.NextStep(e.Rules, e.manifest, e.channel, sub.InstalledCSV, sub.CurrentCSV)} {
+	offered := e.offered(sub.InstalledCSV)
+	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(), offered.NextStep(sub.CurrentCSV)} {
 		if more != "" {
 			why = append(why, more)
 		}
