@@ -67,7 +67,8 @@ func (in *StaleInput) unlike(c *planCSV, s *olm.Subscription) string {
 func (in *StaleInput) orphan(csvs []planCSV) string {
 	planned := len(csvs)
 	for _, c := range in.Namespace.Installed() {
-		csvs = append(csvs, planCSV{name: c.CSV, pkg: c.Package, described: c.Described, properties: c.Properties, requires: olm.Requires(c.Properties)})
+		csvs = append(csvs, planCSV{name: c.CSV, pkg: c.Package, described: c.Described, properties: c.Properties,
+			requires: olm.Requires(c.Properties)})
 	}
 	wanted := make([]bool, len(csvs))
 	var queue []int
@@ -88,7 +89,8 @@ func (in *StaleInput) orphan(csvs []planCSV) string {
 	if i < 0 {
 		return ""
 	}
-	return "it brings " + text.Name(csvs[i].name) + " of package " + text.Name(csvs[i].pkg) + ", to which there is no Subscription and which nothing requires"
+	return "it brings " + text.Name(csvs[i].name) + " of package " + text.Name(csvs[i].pkg) +
+		", to which there is no Subscription and which nothing requires"
 }
 
 // StaleAdvice returns what to do about a stale plan, as a sentence.

@@ -44,6 +44,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.holds.replace(namespace, nil, r.Now())
+		r.removals.forget(namespace)
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{}, nil
 	}

@@ -24,8 +24,9 @@ import (
 // catalogLag is how long PackageManifests may lack a version of which OLM has made a plan.
 const catalogLag = time.Minute
 
-// removals records the stale plans that were deleted, by namespace, so that no plan is deleted again and again. It is in memory: after a
-// restart at most one more plan of each namespace is deleted, which OLM makes again within seconds. The zero value is ready for use.
+// removals records the stale plans that were deleted, by namespace, so that no plan is deleted again and again. It is in
+// memory: after a restart at most one more plan of each namespace is deleted, which OLM makes again within seconds. The
+// zero value is ready for use.
 type removals struct {
 	mu sync.Mutex
 	of map[string]removal
@@ -37,7 +38,8 @@ type removal struct {
 	lists         []string
 }
 
-// before reports whether a plan with these ClusterServiceVersions was deleted since a Subscription changed, and records that it is.
+// before reports whether a plan with these ClusterServiceVersions was deleted since a Subscription changed, and records
+// that it is.
 func (m *removals) before(current *snapshot.Snapshot, plan *olm.InstallPlan) bool {
 	namespace, subscriptions := plan.Metadata.Namespace, ""
 	for _, o := range current.Objects(snapshot.Subscriptions, snapshot.InNamespace(namespace)) {
@@ -61,6 +63,13 @@ func (m *removals) before(current *snapshot.Snapshot, plan *olm.InstallPlan) boo
 	return false
 }
 
+// forget drops what is known of a namespace in which nothing is approved.
+func (m *removals) forget(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, namespace)
+}
+
 // any reports whether a plan of a namespace was deleted.
 func (m *removals) any(namespace string) bool {
 	m.mu.Lock()
@@ -69,9 +78,11 @@ func (m *removals) any(namespace string) bool {
 	return known
 }
 
-// removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM resolves nothing new while
-// it waits. For a plan that stays it returns the sentence for the status, and the delay until it may be deleted.
-func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan *olm.InstallPlan) (removed bool, stays string, after time.Duration, err error) {
+// removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
+// resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay until
+// it may be deleted.
+func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan *olm.InstallPlan) (
+	removed bool, stays string, after time.Duration, err error) {
 	in := rules.StaleInput{Plan: plan, Namespace: ns, Packages: r.Packages.Version, Settled: true}
 	why := rules.Stale(in)
 	if why == "" {
@@ -103,7 +114,8 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 		}
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
-	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete, Note: "deleted, so that OLM plans again: " + why})
+	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,
+		Note: "deleted, so that OLM plans again: " + why})
 	log.FromContext(ctx).Info("stale plan deleted", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "reason", why)
 	return true, "", 0, r.writer.Done(ctx, apply.Delete, object)
 }
