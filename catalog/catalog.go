@@ -90,8 +90,7 @@ func (p *Package) deprecationsAnywhere(csv string, d olm.Deprecations) (_ olm.De
 // Has reports whether a channel has a version.
 func (p *Package) Has(csv string) bool {
 	return slices.ContainsFunc(p.Channels, func(c Channel) bool {
-		_, ok := c.Entry(csv)
-		return ok
+		return c.Has(csv)
 	})
 }
 
@@ -118,4 +117,10 @@ func (c *Channel) Entry(csv string) (Entry, bool) {
 		return Entry{}, false
 	}
 	return c.Entries[i], true
+}
+
+// Has reports whether the channel has a version.
+func (c *Channel) Has(csv string) bool {
+	_, has := c.Entry(csv)
+	return has
 }

@@ -104,11 +104,14 @@ func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 	if n == nil || plan.Status.Phase != olm.PhaseRequiresApproval || plan.Spec.Approved {
 		return false
 	}
-	return slices.ContainsFunc(n.subscriptions, func(s *olm.Subscription) bool {
-		return s.Status.InstallPlan.Name == plan.Metadata.Name
-	}) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
+	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
 		return !slices.ContainsFunc(n.installed, func(c Installed) bool { return c.CSV == name })
 	})
+}
+
+// IsCurrent reports whether a Subscription names a plan as its current plan. Approving another one would bring an earlier version.
+func (n *Namespace) IsCurrent(plan *olm.InstallPlan) bool {
+	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == plan.Metadata.Name })
 }
 
 // MayHaveCandidates reports whether the loop may have to approve plans in a namespace: it has policies, or a Constraint makes OLM wait.

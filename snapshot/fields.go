@@ -30,7 +30,7 @@ func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 var none = stream.Fields{}
 
 var (
-	keptOfSubscription = head(stream.Fields{managedMark: nil}, stream.Fields{managedMark: nil}, stream.Fields{
+	keptOfSubscription = head(stream.Fields{managedMark: nil}, stream.Fields{managedMark: nil, rules.PolicyFieldsAnnotation: nil}, stream.Fields{
 		"spec": {stream.Any: nil},
 		"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "conditions": nil,
 			"lastUpdated": nil},

@@ -3,6 +3,7 @@ package operatorpolicy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,8 +22,10 @@ type approvals struct {
 	done []*olm.InstallPlan
 	// held are those that the loop does not approve.
 	held []hold
-	// stale is set if a plan has changed since it was judged. Its event enqueues the namespace.
+	// stale is set if a plan has changed since it was judged, or was deleted. Its event enqueues the namespace.
 	stale bool
+	// after is the delay until a stale plan may be deleted; 0 for none.
+	after time.Duration
 	// lagging is set if the API server itself still judges by earlier policies.
 	lagging bool
 }
@@ -41,6 +44,13 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		metrics.judged(plan, &judged)
 		a := compliance.Approval{Reasons: judged.Why()}
 		if !judged.Should() {
+			removed, stays, after, err := r.removeStale(ctx, ns, plan)
+			if removed {
+				all.stale = true
+				continue
+			}
+			a.Stale, all.after = stays, earlier(all.after, after)
+			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
 		} else {
 			err := r.writer.Approve(ctx, plan)
@@ -64,7 +74,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		}
 		all.byPlan[plan.Metadata.Name] = a
 	}
-	if !all.lagging && len(errs) == 0 {
+	if !all.lagging && errors.Join(errs...) == nil {
 		r.lags.end(ns.Name())
 	}
 	return all, errors.Join(errs...)

@@ -25,12 +25,13 @@ type reconciler struct {
 	*Controller
 	writer apply.Writer
 	// reader reads from the API server.
-	reader  client.Reader
-	known   knownPolicies
-	resyncs resyncs
-	asked   plansAsked
-	lags    lags
-	holds   holds
+	reader   client.Reader
+	known    knownPolicies
+	resyncs  resyncs
+	removals removals
+	asked    plansAsked
+	lags     lags
+	holds    holds
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -43,13 +44,14 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	if !rules.MayHaveCandidates(ns) {
 		r.holds.replace(namespace, nil, r.Now())
+		r.removals.forget(namespace)
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
 		return reconcile.Result{}, nil
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an approved plan enqueues behind
 	// the others.
 	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
-	again := r.reportHolds(namespace, approvals.held)
+	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
 		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))
 	}
@@ -60,7 +62,8 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 		return reconcile.Result{RequeueAfter: backstopRetry}, err
 	}
 	if len(ns.Policies()) == 0 {
-		return reconcile.Result{RequeueAfter: again}, err
+		after, failed := r.resync(ctx, namespace, ns, observe(current, namespace))
+		return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)
 	}
 	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
 	return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)

@@ -71,14 +71,14 @@ func (s *resyncs) due(namespace string, failing bool, now time.Time) (due bool, 
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns the delay until the
 // namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
-	enforced := slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
+	acts := r.removals.any(namespace) || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool {
 		return refused(&s) || s.FailureOutdated(w.csvs) || s.CatalogRecovered(w.catalogs, source) || dangling(&s, ns) || interrupted(&s, ns) != nil
 	})
 	now := r.Now()
-	due, after := r.resyncs.due(namespace, i >= 0 && enforced, now)
+	due, after := r.resyncs.due(namespace, i >= 0 && acts, now)
 	if !due {
 		return after, nil
 	}

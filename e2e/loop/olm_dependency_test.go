@@ -57,7 +57,7 @@ func waitForState(t *testing.T, e *harness.OLMEnv, p *unstructured.Unstructured,
 // creates meanwhile is pending as well, and names its dependency.
 func operatorWaits(t *testing.T, e *harness.OLMEnv) {
 	first, second := e.NewNamespace(t), e.NewNamespace(t)
-	etcd, nats := harness.GroupedPolicy(first, "etcd", harness.Etcd2), harness.GroupedPolicy(second, "nats") // OLM goes for a later etcd, so that one waits
+	etcd, nats := harness.GroupedPolicy(first, "etcd", "etcdoperator.v0.0.1"), harness.GroupedPolicy(second, "nats") // OLM goes for another etcd, so that one waits
 	database, shop := orderedPolicy(t, "database-"+first, etcd), orderedPolicy(t, "shop-"+second, nats, "Policy", "database-"+first)
 	e.Apply(t, shop, database)
 	e.WaitForPlan(t, first, harness.Etcd4)

@@ -284,12 +284,12 @@ func notComingUp(t *testing.T, e *harness.OLMEnv) {
 // editedWhilePending changes what a policy wants while OLM's plan waits for it.
 func editedWhilePending(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
-	p := harness.GroupedPolicy(namespace, "etcd", harness.Etcd2) // OLM goes for the newest, since nothing says where to start
+	p := harness.GroupedPolicy(namespace, "etcd", "etcdoperator.v0.0.1") // the catalog does not have it, so that OLM goes for the newest
 	e.Apply(t, p)
 	waiting := e.WaitForPlan(t, namespace, harness.Etcd4)
 	waitForPolicy(t, e, p, is(nonCompliant),
-		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(plan/version)", "allowed is "+harness.Etcd2))
-	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.9.4"}}`)
+		says("InstallPlanCompliant=False InstallPlanRequiresApproval", "An installation of "+harness.Etcd4, "(plan/version)", "allowed is etcdoperator.v0.0.1"))
+	e.Edit(t, p, `{"spec":{"versions":null,"versionRange":"<0.0.2"}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval", "(plan/version-range)"))
 	e.Edit(t, p, `{"spec":{"remediationAction":"inform","versionRange":"<1.0.0"}}`)
 	waitForPolicy(t, e, p, is(nonCompliant), says("InstallPlanCompliant=False InstallPlanRequiresApproval"))

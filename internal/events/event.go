@@ -18,6 +18,8 @@ import (
 const (
 	// Held is on a plan that the loop does not approve.
 	Held = "Held"
+	// Stale is on a plan that the loop has deleted, since it could not be what its Subscriptions ask for any more.
+	Stale = "Stale"
 	// Denied is on an object of which a write was refused.
 	Denied = "Denied"
 	// Approved is on a plan that the loop or a user has approved.

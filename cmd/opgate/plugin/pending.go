@@ -3,7 +3,6 @@ package plugin
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,7 +118,7 @@ func pendingPlans(state *cluster.State) []pendingPlan {
 			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Decision: verdict.Decision.String(), decision: verdict.Decision,
 				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict)}
-			p.Outdated = !slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == p.Name })
+			p.Outdated = !ns.IsCurrent(plan)
 			if stored := state.Snapshot.Find(snapshot.InstallPlans, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}); stored != nil {
 				p.Created = stored.CreationTimestamp.Time
 			}

@@ -55,10 +55,17 @@ func whyPlan(q *question, _ []byte) (*answer, error) {
 	plan := ns.Plans()[i]
 	verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: ns})
 	a := answered(&verdict, operatorsOf(plan, &verdict))
-	a.Edits = q.edits(plan, &verdict)
+	stale := rules.Stale(rules.StaleInput{Plan: plan, Namespace: ns})
+	if stale == "" || verdict.Decision == rules.Allow {
+		a.Edits = q.edits(plan, &verdict)
+	}
 	switch {
 	case plan.Spec.Approved:
 		a.Notes = append(a.Notes, "it was approved before (phase "+plan.Status.Phase+"): this is the verdict if it were approved now")
+	case waits(plan) && !ns.IsCurrent(plan):
+		a.Notes = append(a.Notes, "it is outdated: no Subscription names it as its current plan, and approving it would bring an earlier version; delete it")
+	case stale != "" && verdict.Decision != rules.Allow:
+		a.Notes = append(a.Notes, rules.StaleAdvice(plan, stale))
 	case plan.Status.Phase == olm.PhaseRequiresApproval && verdict.Decision == rules.Allow:
 		a.Notes = append(a.Notes, "it may be approved: kubectl opgate approve "+displayKey(q.key))
 	}

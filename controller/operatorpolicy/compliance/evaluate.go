@@ -174,6 +174,7 @@ func (e *evaluation) musthave() Outcome {
 	add(e.operatorNamespace())
 	group, actions, usable := e.operatorGroup()
 	add(group, actions)
+	e.completeFields()
 	subscription, actions := e.compareSubscription(usable)
 	if subscription.Reason == reasonUnsatisfiable && e.stuck() {
 		out.Intervention, out.After = e.intervention()

@@ -236,7 +236,7 @@ func TestEvaluateDeprecations(t *testing.T) {
 		return func(in *Input) {
 			running(in)
 			manifest(func(p *catalog.Package) {
-				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[0].Deprecation = pkg, channel, bundle
+				p.Deprecation, p.Channels[0].Deprecation, p.Channels[0].Entries[1].Deprecation = pkg, channel, bundle
 			})(in)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // ready is a namespace in which a Subscription can be created.
@@ -212,11 +213,11 @@ func TestEvaluateSubscription(t *testing.T) {
 }
 
 func TestEvaluateSubscriptionObjects(t *testing.T) {
-	whole := func(spec map[string]any) map[string]any {
+	whole := func(fields string, spec map[string]any) map[string]any {
 		return map[string]any{
 			"apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
 			"metadata": map[string]any{"name": "etcd", "namespace": "shop", "labels": map[string]any{managedMark: ""},
-				"annotations": map[string]any{managedMark: "policies.etcd-policy"}},
+				"annotations": map[string]any{managedMark: "policies.etcd-policy", rules.PolicyFieldsAnnotation: fields}},
 			"spec": spec,
 		}
 	}
@@ -228,11 +229,11 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 	}{
 		{"R-LP-5 a new one has its marks", []given{enforced, ready, asked(func(s *policyv1beta2.SubscriptionTemplate) {
 			s.StartingCSV, s.Config = "etcd.v1.2.0", raw(`{"env":[{"name":"A","value":"b"}]}`)
-		}), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })}, whole(map[string]any{
+		}), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.2.0"} })}, whole("channel,config,startingCSV", map[string]any{
 			"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm", "startingCSV": "etcd.v1.2.0", "installPlanApproval": "Manual",
 			"config": map[string]any{"env": []any{map[string]any{"name": "A", "value": "b"}}},
 		})},
-		{"1.1 what the policy leaves open comes from the package", []given{enforced, ready, defaults, manifest()}, whole(map[string]any{
+		{"1.1 what the policy leaves open comes from the package", []given{enforced, ready, defaults, manifest()}, whole("", map[string]any{
 			"name": "etcd", "channel": "stable-1.2", "source": "community", "sourceNamespace": "olm", "installPlanApproval": "Automatic",
 		})},
 		{"an update changes what differs and nothing else", []given{enforced, running, asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Channel = "beta" })}, map[string]any{

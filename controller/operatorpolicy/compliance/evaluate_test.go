@@ -144,7 +144,7 @@ func catalogState(state string) given {
 func manifest(changes ...func(*catalog.Package)) given {
 	return func(in *Input) {
 		p := &catalog.Package{Name: "etcd", Catalog: olm.Catalog{Namespace: "olm", Name: "community"}, DefaultChannel: "stable-1.2",
-			Channels: []catalog.Channel{{Name: "stable-1.2", Entries: []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
+			Channels: []catalog.Channel{{Name: "stable-1.2", Entries: []catalog.Entry{{Name: "etcd.v1.3.0", Version: "1.3.0"}, {Name: "etcd.v1.2.0", Version: "1.2.0"}}}}}
 		for _, change := range changes {
 			change(p)
 		}

@@ -145,15 +145,24 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	if sub.InstalledCSV != "" {
 		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant
 	}
-	channel := "the default channel"
+	available := " is available on the default channel"
 	if name := either(sub.Channel, e.channel); name != "" {
-		channel = "the " + text.Name(name) + " channel"
+		available = " is available on the " + text.Name(name) + " channel"
+		if channel := e.manifest.Channel(name); e.manifest != nil && (channel == nil || !channel.Has(sub.CurrentCSV)) {
+			available = " is planned, which the " + text.Name(name) + " channel is not known to have"
+		}
 	}
-	message := fmt.Sprintf("%s%s is available on %s, the InstallPlan %s for [%s] awaits approval", what, current, channel,
+	message := fmt.Sprintf("%s%s%s, the InstallPlan %s for [%s] awaits approval", what, current, available,
 		planName(plan), text.Names(slices.Sorted(slices.Values(plan.Spec.CSVNames)), maxListed))
 	var why []string
 	for _, r := range approval.Reasons {
 		why = append(why, r.Message)
+	}
+	offered := e.offered(sub.InstalledCSV)
+	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(), offered.NextStep(sub.CurrentCSV)} {
+		if more != "" {
+			why = append(why, more)
+		}
 	}
 	if approval.Problem != "" {
 		why = append(why, "it could not be approved: "+text.Truncate(approval.Problem, foreignText))

@@ -135,4 +135,6 @@ type Approval struct {
 	Problem string
 	// Reasons are why it may or should not be approved, in the order of refusals.
 	Reasons []rules.Reason
+	// Stale is why the plan cannot be what its Subscriptions ask for, and what ends that, as a sentence; "" if it can.
+	Stale string
 }

@@ -36,7 +36,7 @@ func (e *evaluation) refused(out Outcome) Outcome {
 			continue
 		}
 		messages = append(messages, e.unfinished(plan, why))
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, PlanObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	if len(messages) > 0 {
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
@@ -70,7 +70,7 @@ func (e *evaluation) holding(out Outcome) Outcome {
 		} else {
 			f.Message += "; " + message
 		}
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, planObject(plan), policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, PlanObject(plan), policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	return out
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// planObject returns a plan as it is known from the snapshot: enough to delete it.
-func planObject(plan *olm.InstallPlan) Object {
+// PlanObject returns a plan as it is known from the snapshot: enough to delete it.
+func PlanObject(plan *olm.InstallPlan) Object {
 	meta := &plan.Metadata
 	return Object{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, Deleting: meta.DeletionTimestamp != "", Content: map[string]any{
 		"apiVersion": apiVersions[kindInstallPlan],
@@ -29,7 +29,7 @@ func (s *scope) judgePlans() []item {
 		if !ours {
 			continue
 		}
-		next := newItem(planObject(plan), keep)
+		next := newItem(PlanObject(plan), keep)
 		next.hasFinalizers = true // the snapshot does not contain finalizers
 		items = append(items, next)
 	}

@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules"
 )
 
 // managedMark is the label, and the key of the annotation with the policy's name, on a Subscription that an
@@ -62,6 +63,9 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	}
 	sub := e.subscription
 	differing := differences(sub.Content, e.wanted.subscription, "spec")
+	if e.wanted.fields != nil {
+		differing = append(differing, differences(sub.Content, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields}, "metadata", "annotations")...)
+	}
 	if e.enforced {
 		differing = append(differing, differences(sub.Content, map[string]any{managedMark: e.managedBy()}, "metadata", "annotations")...)
 		differing = append(differing, differences(sub.Content, map[string]any{managedMark: ""}, "metadata", "labels")...)
@@ -139,7 +143,7 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).
 		Object: map[string]any{"apiVersion": apiVersions[kindSubscription], "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
-				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy()}},
+				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy(), rules.PolicyFieldsAnnotation: *e.wanted.fields}},
 			"spec": spec},
 		Done:   subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated", "the required Subscription "+o.named()+" was created", e.created(kindSubscription, o)),
 		Failed: f.because("created"),

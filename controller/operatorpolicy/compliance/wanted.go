@@ -20,6 +20,8 @@ type wanted struct {
 	// subscription are the fields of the Subscription's spec that the policy sets. Fields that it omits,
 	// or sets to an empty value, are neither compared nor changed.
 	subscription map[string]any
+	// fields is the rules.PolicyFieldsAnnotation of a Subscription that the policy creates; nil for that of others.
+	fields *string
 	// group is nil if the policy names no OperatorGroup.
 	group *wantedGroup
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -82,6 +83,10 @@ func (p *Player) cmdProposes(ts *testscript.TestScript, neg bool, args []string)
 		})
 	}
 	plan := olmObject("InstallPlan", ts.Getenv("NS"), args[0])
+	for _, m := range moves {
+		plan.SetOwnerReferences(append(plan.GetOwnerReferences(), metav1.OwnerReference{APIVersion: m.subscription.GetAPIVersion(),
+			Kind: m.subscription.GetKind(), Name: m.subscription.GetName(), UID: m.subscription.GetUID()}))
+	}
 	plan.Object["spec"] = map[string]any{"approval": approval, "approved": approval == "Automatic", "generation": int64(1), "clusterServiceVersionNames": csvs}
 	plan.Object["status"] = map[string]any{"phase": phase, "catalogSources": []any{}, "bundleLookups": lookups}
 	ts.Check(p.Apply(plan))

@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/rules/constraint"
+)
+
+// PolicyFieldsAnnotation, on a Subscription that a policy created, lists the optional fields of its spec that Opgate
+// wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its users.
+const PolicyFieldsAnnotation = "opgate.io/policy-fields"
+
+// Offered is what a catalog offers to a policy in a channel.
+type Offered struct {
+	Namespace *Namespace
+	Policy    *OperatorPolicy
+	// Package is nil if it is not known. Channel is the default one if it is empty.
+	Package *catalog.Package
+	Channel string
+	// InstalledCSV is status.installedCSV of the Subscription.
+	InstalledCSV string
+}
+
+// StartingCSV returns the spec.startingCSV with which OLM plans a version that is allowed: the newest of the channel
+// that the policy and the Constraints allow, or the one that was installed before, if that is newer. It returns "" if
+// OLM needs none, since every version is allowed or one is installed, and if there is none: a version that was lost is
+// not replaced by an older one. OLM reads the field only while status.installedCSV names nothing installed (R-LP-12).
+func (o *Offered) StartingCSV() string {
+	if o.Namespace.installs(o.InstalledCSV) {
+		return ""
+	}
+	allows := o.judge()
+	for i, entry := range o.entries() {
+		if entry.Name != o.InstalledCSV && !allows(entry) {
+			continue
+		}
+		start := entry.Name
+		for _, before := range o.Namespace.Record().operators() {
+			if before.Package == o.Policy.Package && newer(before.Version, entry.Version) {
+				start = before.CSV
+			}
+		}
+		if !o.Policy.mayBring(start) || i == 0 && !o.Policy.restrictsVersions() {
+			return "" // what OLM plans is held, rather than an older version installed; or the newest one is allowed
+		}
+		return start
+	}
+	return ""
+}
+
+// NoneAllowed returns, as a sentence, that no version of the channel is allowed; "" if one is, if something is
+// installed, and if the channel is not known.
+func (o *Offered) NoneAllowed() string {
+	entries := o.entries()
+	if len(entries) == 0 || o.Namespace.installs(o.InstalledCSV) || slices.ContainsFunc(entries, o.judge()) {
+		return ""
+	}
+	c := o.Package.Catalog
+	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of catalog " + text.Name(c.Namespace) + "/" +
+		text.Name(c.Name) + " is allowed; the channel has " + text.Names(entryNames(entries), maxListed)
+}
+
+// NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from being
+// reached. OLM always goes to the first version, from the newest, that replaces or skips the installed one: older ones
+// are passed over, newer ones come after it. It returns "" if that version is allowed, so that something else holds it,
+// and if the channel does not have both.
+func (o *Offered) NextStep(next string) string {
+	entries, allows := o.entries(), o.judge()
+	position := func(csv string) int {
+		return slices.IndexFunc(entries, func(e catalog.Entry) bool { return e.Name == csv })
+	}
+	step, installed := position(next), position(o.InstalledCSV)
+	if step < 0 || installed < step || !o.Namespace.installs(o.InstalledCSV) || allows(entries[step]) {
+		return ""
+	}
+	refused := func(e catalog.Entry) bool { return !allows(e) }
+	after := entryNames(slices.DeleteFunc(slices.Clone(entries[:step]), refused))
+	passed := entryNames(slices.DeleteFunc(slices.Clone(entries[step+1:installed]), refused))
+	message := "in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " OLM goes from " + text.Name(o.InstalledCSV) + " to " + text.Name(next)
+	if len(passed) > 0 {
+		message += " and passes over " + text.Names(passed, maxListed)
+	}
+	if len(after) > 0 {
+		return message + "; allowed and reached only through it: " + text.Names(after, maxListed)
+	}
+	return message + "; no allowed version is reachable until another one is allowed or the channel changes"
+}
+
+// entries returns the versions of the channel, newest first; none if the policy does not say which it wants.
+func (o *Offered) entries() []catalog.Entry {
+	channel := o.Package.Channel(o.Channel)
+	if channel == nil || o.Policy.MustNotHave || o.Policy.faults != "" {
+		return nil
+	}
+	return channel.Entries
+}
+
+// judge returns a function that reports whether the policy and the Constraints allow a version, as far as the catalog
+// describes it.
+func (o *Offered) judge() func(catalog.Entry) bool {
+	p, budget := o.Policy, constraint.NewBudget(nil)
+	return func(e catalog.Entry) bool {
+		inRange := outOfRangeCSV(&planCSV{name: e.Name, version: e.Version}, p).silent()
+		if !p.mayBring(e.Name) || !inRange || p.HoldDeprecated && e.Deprecation != "" {
+			return false
+		}
+		b := &constraint.Bundle{Package: p.Package, CSV: e.Name, Version: e.Version, Catalog: o.Package.Catalog,
+			Channel: o.Package.Channel(o.Channel).Name,
+			Unknown: constraint.Properties | constraint.InCSV | constraint.Deprecation | constraint.ChangeSet}
+		if e.Version == "" {
+			b.Unknown |= constraint.Version
+		}
+		findings := o.Namespace.Constraints().Judge(b, o.Namespace.ForConstraints(), budget)
+		return !slices.ContainsFunc(findings, func(f constraint.Finding) bool { return f.Outcome == constraint.Violated })
+	}
+}
+
+func entryNames(entries []catalog.Entry) []string {
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// installs reports whether a ClusterServiceVersion is installed in the namespace; what only a Subscription shows is not.
+func (n *Namespace) installs(csv string) bool {
+	return csv != "" && slices.ContainsFunc(n.Installed(), func(c Installed) bool { return c.CSV == csv && c.spec != nil })
+}
+
+// newer reports whether a version is newer than another; false for what is not a version.
+func newer(version, than string) bool {
+	a, err := semver.ParseTolerant(version)
+	if err != nil {
+		return false
+	}
+	b, err := semver.ParseTolerant(than)
+	return err == nil && a.GT(b)
+}
