@@ -57,7 +57,7 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	for _, m := range g.producers(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
 		if t.Suspended() && !p.Deleting && !p.Disabled && !p.Excluded {
-			return p.Namespace + "/" + p.Name, p.waits(t)
+			return p.Namespace + "/" + p.Name, p.waits(t.Name)
 		}
 	}
 	return "", ""
@@ -67,16 +67,13 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 const maxWaits = 3
 
 // waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain (Graph.Chain).
-func (p *Policy) waits(t *Template) string {
+func (p *Policy) waits(template string) string {
 	var names []string
-	for _, pending := range p.pendingOf(t.Name) {
+	for _, pending := range p.pendingOf(template) {
 		names = append(names, pending.String())
 	}
-	switch {
-	case t.Reported != unsatisfied:
-		return p.Ref().String() + " has not been evaluated yet"
-	case len(names) == 0:
-		return p.Ref().String() + " waits for its dependencies"
+	if len(names) == 0 { // not evaluated yet, or met for too short a time
+		names = append(names, "its dependencies")
 	}
 	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
 }
