@@ -71,6 +71,8 @@ type TemplateOutcome struct {
 	Unread bool
 	// Dependencies is status.details[].dependencies.
 	Dependencies string
+	// Notified is set where the controller of the object reports the message as an event on the Policy itself.
+	Notified bool
 }
 
 // Decide decides on one template. A template error that only an edit of the Policy can fix comes first, then unmet dependencies, then all
@@ -200,6 +202,7 @@ func (in *TemplateInput) live() TemplateOutcome {
 	}
 	if out.State != Unknown {
 		out.Message = in.Live.message(in.Template.Ref, out.State)
+		out.Notified = in.Template.Ref.Group == PolicyGroup && in.Template.Ref.Kind == KindOperatorPolicy
 	}
 	return out
 }
