@@ -19,8 +19,8 @@ const (
 	minHistory = 512
 )
 
-// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then nothing is added, but
-// that the dependencies are met.
+// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then
+// nothing is added, but that the dependencies are met.
 func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int) []policyv1.ComplianceHistory {
 	size = max(size, minHistory)
 	says := text.Truncate(out.Message, size)

@@ -9,8 +9,8 @@ import (
 	"github.com/opgate/opgate/internal/text"
 )
 
-// The values of status.details[].dependencies. A value of satisfied ends with a checksum of the dependencies, so that it does not count once
-// these are edited.
+// The values of status.details[].dependencies. A value of satisfied ends with a checksum of the dependencies, so that
+// it does not count once these are edited.
 const (
 	unsatisfied = "Unsatisfied"
 	satisfied   = "Satisfied"
@@ -26,7 +26,7 @@ func (p *Policy) readMet(own dependencies, extras []dependencies, details []*pol
 	}
 	shared := uint64(0)
 	for i := range p.Templates {
-		if t := &p.Templates[i]; t.Suspendable && len(t.Dependencies) > 0 {
+		if t := &p.Templates[i]; t.Suspendable && len(own.list)+len(extras[i].list) > 0 {
 			shared = cmp.Or(shared, own.checksum())
 			t.Met = fmt.Sprintf("%s %016x", satisfied, shared^extras[i].checksum()*31)
 			t.Reported = reported[t.Name]
@@ -43,16 +43,16 @@ func (d *dependencies) checksum() uint64 {
 	return sum.Sum64()
 }
 
-// Suspended reports whether the status does not show that the present dependencies are met: nothing may be approved then that the object is
-// about, also before the first evaluation.
+// Suspended reports whether the status does not show that the present dependencies are met: nothing may be approved
+// then that the object is about, also before the first evaluation.
 func (t *Template) Suspended() bool { return t.Reported != t.Met }
 
 // WasSuspended reports whether the template was waiting when it was evaluated last.
 func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == unsatisfied }
 
-// Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on what it waits for; both
-// are empty if none does. The Policy decides, by its templates and its status. Labels, annotations and owner references of the object do not
-// count, since others may remove them (threat O15).
+// Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
+// what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
+// annotations and owner references of the object do not count, since others may remove them (threat O15).
 func (g *Graph) Suspending(object Ref) (policy, waits string) {
 	for _, m := range g.producers(object) {
 		p, t := m.policy, &m.policy.Templates[m.template]
@@ -66,7 +66,8 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 // maxWaits bounds what the sentence names.
 const maxWaits = 3
 
-// waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain (Graph.Chain).
+// waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain
+// (Graph.Chain).
 func (p *Policy) waits(template string) string {
 	var names []string
 	for _, pending := range p.pendingOf(template) {
@@ -78,8 +79,8 @@ func (p *Policy) waits(template string) string {
 	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
 }
 
-// dependenciesAfter returns status.details[].dependencies after a decision. A template error changes nothing, and neither does an object of another owner:
-// a Policy must not suspend what it does not own.
+// dependenciesAfter returns status.details[].dependencies after a decision. A template error changes nothing, and
+// neither does an object of another owner: a Policy must not suspend what it does not own.
 func (in *TemplateInput) dependenciesAfter() string {
 	t := &in.Template
 	met, decided := Settled(in.Findings)

@@ -79,7 +79,7 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 	slices.SortStableFunc(changed, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
 	messages := make([]string, 0, len(changed)+len(missing))
 	for _, c := range changed {
-		if !slices.Contains(messages, c.Message) { // an operator that is installed elsewhere is the message of most conditions
+		if !slices.Contains(messages, c.Message) { // most conditions say that an operator is installed elsewhere
 			messages = append(messages, c.Message)
 		}
 	}
