@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/rules/dependency"
 )
 
 // Cluster collects objects of the cluster and of any number of namespaces, and groups the latter by Namespace.
@@ -10,6 +11,8 @@ type Cluster struct {
 	// Facts and Definitions are the input of constraint.NewSet.
 	Facts       constraint.Cluster
 	Definitions []*constraint.Definition
+	// Graph suspends what is added later. Default: nothing is suspended but by its annotation.
+	Graph *dependency.Graph
 	// Constraints are set in every Namespace.
 	Constraints *constraint.Set
 	// Packages are those of every Namespace.
@@ -21,7 +24,14 @@ type Cluster struct {
 }
 
 // AddConstraint adds a Constraint.
-func (c *Cluster) AddConstraint(d *constraint.Definition) { c.Definitions = append(c.Definitions, d) }
+func (c *Cluster) AddConstraint(d *constraint.Definition) {
+	if policy, waits := c.Graph.Suspending(dependency.ConstraintRef(d.Name)); policy != "" {
+		suspended := *d
+		suspended.Pending, suspended.Waits = policy, waits
+		d = &suspended
+	}
+	c.Definitions = append(c.Definitions, d)
+}
 
 // AddNamespace adds a namespace's own UID, labels and state.
 func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, deleting bool) {
@@ -35,7 +45,7 @@ func (c *Cluster) AddRecord(r *InstallRecord) { c.namespace(r.Namespace).Record 
 // AddPolicy adds a policy to the namespace that it governs.
 func (c *Cluster) AddPolicy(p *OperatorPolicy) {
 	n := c.namespace(p.Concerns())
-	n.Policies = append(n.Policies, p)
+	n.Policies = append(n.Policies, p.suspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
 }
 
 // AddSubscription adds a Subscription.

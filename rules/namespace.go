@@ -276,8 +276,11 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 		return NewNamespace(p.TargetNamespace, contents)
 	}
 	for _, other := range n.policies {
-		if other.key() != p.key() {
+		switch {
+		case other.key() != p.key():
 			contents.Policies = append(contents.Policies, other)
+		case other.Waits != "": // whatever the annotations are that it is written with
+			p.Pending, p.Waits = other.Pending, other.Waits
 		}
 	}
 	contents.Subscriptions, contents.Plans, contents.CSVs, contents.Groups = n.subscriptions, n.plans, n.installed, n.groups

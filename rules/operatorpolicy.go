@@ -42,8 +42,9 @@ type OperatorPolicy struct {
 	catalogImages *catalogImages
 
 	// Pending names the Policy, as namespace/name, that has suspended this one until its dependencies are met (R-DP-4); empty if none.
-	// While it is set, nothing that the policy governs is approved.
-	Pending string
+	// While it is set, nothing that the policy governs is approved. Waits is a sentence on what is waited for; empty if
+	// that is not known.
+	Pending, Waits string
 
 	// Incomplete policies depend on cluster state that was not read yet. Until it is, nothing is done for them.
 	Incomplete bool
@@ -117,6 +118,17 @@ func (p *OperatorPolicy) Concerns() string {
 		return ""
 	}
 	return p.TargetNamespace
+}
+
+// suspendedBy returns the policy as one that a Policy suspends, whatever its annotations are. An empty name changes
+// nothing.
+func (p *OperatorPolicy) suspendedBy(policy, waits string) *OperatorPolicy {
+	if policy == "" {
+		return p
+	}
+	suspended := *p
+	suspended.Pending, suspended.Waits = policy, waits
+	return &suspended
 }
 
 // Source returns the policy's name as used in reasons.

@@ -24,18 +24,21 @@ func (n *Namespace) WithDependencies(graph *dependency.Graph) *Namespace {
 }
 
 // suspended returns a hold for a policy or Constraint that a Policy has suspended because of its dependencies (R-DP-4). Pending is that
-// Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held.
-func (n *Namespace) suspended(pending, source, what string) finding {
+// Policy, as namespace/name, or any other value of the annotation; if it is empty nothing is held. Waits is what is known without a graph.
+func (n *Namespace) suspended(pending, waits, source, what string) finding {
 	if pending == "" {
 		return finding{}
 	}
-	return finding{decision: Hold, what: what + " is held", accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, source)}
+	return finding{decision: Hold, what: what + " is held", accepted: dependency.ReasonDependencyPending + ": " + n.chain(pending, waits, source)}
 }
 
-func (n *Namespace) chain(pending, source string) string {
+func (n *Namespace) chain(pending, waits, source string) string {
 	namespace, name, named := strings.Cut(pending, "/")
-	if !named {
+	switch {
+	case !named:
 		return "annotation " + dependency.AnnotationPending + " says " + text.Quote(pending)
+	case waits != "" && (n == nil || n.graph == nil):
+		return waits
 	}
 	var graph *dependency.Graph // empty if no graph is known
 	if n != nil {

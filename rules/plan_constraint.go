@@ -154,7 +154,7 @@ func (j *planJudge) judgeConstraints(c *planCSV, v *Verdict) {
 		return
 	}
 	for _, d := range set.Applicable(j.Namespace.ForConstraints()) {
-		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Name, text.Name(c.name)))
+		v.recordAs(RulePlanDependencyPending, constraintRef(d), true, j.Namespace.suspended(d.Pending, d.Waits, d.Name, text.Name(c.name)))
 	}
 	for _, f := range set.Judge(c.bundle(j.Namespace), j.Namespace.ForConstraints(), j.budget) {
 		c.explain(&f, j.Namespace)

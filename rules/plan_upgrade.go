@@ -26,7 +26,7 @@ var progressChecks = []struct {
 }{
 	// What depends on something else is not installed before it (R-DP-4).
 	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
-		return in.Namespace.suspended(p.Pending, p.Name, text.Name(c.name))
+		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
 	{RulePlanUpgrade, heldUpgrade},

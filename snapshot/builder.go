@@ -127,7 +127,9 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 			d.next.cluster[i] = e.next
 		}
 	}
+	before := d.next.graph
 	d.updateGraph()
+	d.resuspend(before)
 	if d.constraints {
 		d.setConstraints()
 	}

@@ -189,3 +189,52 @@ func TestG5UnreadablePolicyHolds(t *testing.T) {
 		t.Error("it is allowed")
 	}
 }
+
+// TestO15PoliciesSuspend checks that the Policies of a snapshot suspend what their templates name, whatever its annotations are.
+func TestO15PoliciesSuspend(t *testing.T) {
+	waits := func(version, details string) *Object {
+		return read(Policies, `{"apiVersion":"policy.open-cluster-management.io/v1","kind":"Policy",
+			"metadata":{"namespace":"policies","name":"app","uid":"2","resourceVersion":"`+version+`","generation":1},
+			"spec":{"dependencies":[{"kind":"Policy","name":"db","compliance":"Compliant"}],"policy-templates":[
+				{"objectDefinition":{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy","metadata":{"name":"etcd"}}},
+				{"objectDefinition":{"apiVersion":"operators.coreos.com/v1","kind":"Constraint","metadata":{"name":"certified"}}}]},
+			"status":{"details":[`+details+`]}}`)
+	}
+	first := waits("3", "")
+	met := first.Policy().Read.Templates[0].Met
+	of := func(name, state string) string {
+		return `{"templateMeta":{"name":"` + name + `"},"dependencies":"` + state + `"}`
+	}
+	b := Builder{}
+	b.build(time.Time{}, []event{{now: policyIn("shop", "1", 1)}, {now: encode(Constraints, certifiedOnly(1, "2"))}})
+	last := first
+	for _, step := range []struct {
+		name               string
+		now                *Object
+		policy, constraint string
+		changed            string
+	}{
+		{name: "never evaluated", now: first, policy: "policies/app", constraint: "policies/app", changed: "shop"},
+		{name: "one is met", now: waits("4", of("etcd", met)), constraint: "policies/app", changed: "shop"},
+		{name: "written for another reason", now: waits("5", of("etcd", met)), constraint: "policies/app"},
+		{name: "both are met", now: waits("6", of("etcd", met)+","+of("certified", met)), changed: "shop"},
+		{name: "lost", now: waits("7", of("etcd", "Unsatisfied")+","+of("certified", met)), policy: "policies/app", changed: "shop"},
+		{name: "deleted", changed: "shop"},
+	} {
+		e := event{old: last, now: step.now}
+		if step.name == "never evaluated" {
+			e.old = nil
+		}
+		next, change := b.build(time.Time{}, []event{e})
+		last = step.now
+		if got := next.Namespace("shop").Policies(); len(got) != 1 || got[0].Pending != step.policy {
+			t.Errorf("%s: the policy is suspended by %q, want %q", step.name, got[0].Pending, step.policy)
+		}
+		if got := next.Constraints().Definitions()[0].Pending; got != step.constraint {
+			t.Errorf("%s: the Constraint is suspended by %q, want %q", step.name, got, step.constraint)
+		}
+		if got := slices.Contains(change.Namespaces, "shop"); got != (step.changed != "") {
+			t.Errorf("%s: changed are %q", step.name, change.Namespaces)
+		}
+	}
+}

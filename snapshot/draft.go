@@ -189,7 +189,7 @@ func (d *draft) setNamespaces() {
 
 // judged returns the input of judging from the objects of a namespace, nil if none of them counts.
 func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
-	cluster := rules.Cluster{Constraints: d.next.constraints, Packages: d.Packages, Changes: d.Changes}
+	cluster := rules.Cluster{Constraints: d.next.constraints, Graph: d.next.graph, Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
 	}
@@ -207,7 +207,7 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 func (d *draft) setConstraints() {
 	before := d.next.constraintObjects
 	d.next.constraintObjects = nil
-	from := rules.Cluster{Facts: d.versions}
+	from := rules.Cluster{Facts: d.versions, Graph: d.next.graph}
 	from.Facts.CatalogNamespaces = d.CatalogNamespaces
 	for _, kind := range kinds {
 		if kind.add == nil {
@@ -241,7 +241,7 @@ func (d *draft) setConstraints() {
 }
 
 func sameDefinition(a, b *constraint.Definition) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending
+	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending && a.Waits == b.Waits
 }
 
 // maxGraphChanges is the number of changes of Policies and PolicySets from which on the graph is rebuilt.
@@ -282,6 +282,39 @@ func (d *draft) graph() *dependency.Graph {
 		}
 	}
 	return dependency.NewGraph(policies, sets)
+}
+
+// resuspend judges again where Policies suspend something else than before, or for another reason.
+func (d *draft) resuspend(before *dependency.Graph) {
+	differ := map[dependency.Ref]bool{}
+	for _, c := range d.graphChanges {
+		for _, o := range []*Object{c.Old, c.Now} {
+			if o == nil || o.kind != Policies || o.Policy().Read == nil {
+				continue
+			}
+			for _, t := range o.Policy().Read.Templates {
+				if t.Met == "" {
+					continue
+				}
+				was, because := before.Suspending(t.Ref)
+				if is, now := d.next.graph.Suspending(t.Ref); is != was || now != because {
+					differ[t.Ref] = true
+					d.constraints = d.constraints || t.Ref.Kind == dependency.KindConstraint
+				}
+			}
+		}
+	}
+	if len(differ) == 0 {
+		return
+	}
+	for name, last := range d.next.namespaces.all() {
+		for _, o := range last.of(OperatorPolicies) {
+			if differ[dependency.OperatorPolicyRef(o.Namespace, o.Name)] {
+				e := d.entryOf(name)
+				e.judged, e.notify = true, true
+			}
+		}
+	}
 }
 
 // rescope records which kinds are cluster-scoped.

@@ -151,7 +151,7 @@ func (f *Feed) Start(ctx context.Context) error {
 			switch {
 			case kind == OperatorPolicies:
 				policies = known
-			case kind.Readers == EveryReplica:
+			case kind.Readers == EveryReplica, kind == Policies:
 				others = append(others, known)
 			}
 		}

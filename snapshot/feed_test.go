@@ -57,6 +57,57 @@ func TestFeedWithoutOptionalKind(t *testing.T) {
 	}
 }
 
+// TestO15FirstSnapshotHasPolicies: there is no snapshot before Policies, which suspend others, are listed.
+func TestO15FirstSnapshotHasPolicies(t *testing.T) {
+	var missing atomic.Int32
+	for _, kind := range kinds {
+		if kind.Readers != Leader && !kind.Own && kind != Policies {
+			missing.Add(1)
+		}
+	}
+	asked := make(chan struct{})
+	var once sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/v1/policies") {
+			select {
+			case <-asked:
+			case <-r.Context().Done():
+				return
+			}
+			serveKind(w, r, `{"metadata":{"namespace":"shop","name":"app","resourceVersion":"1"}}`)
+			return
+		}
+		if _, again := once.LoadOrStore(r.URL.Path, true); !again && missing.Add(-1) == 0 {
+			close(asked)
+		}
+		serveKind(w, r, "")
+	}))
+	t.Cleanup(server.Close)
+	client, err := stream.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &Store{}
+	feed := NewFeed(FeedOptions{Client: client, Store: store, Ordering: true, Log: logr.Discard(), Now: time.Now})
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := feed.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(running.Wait)
+	err = store.Until(t.Context(), func(s *Snapshot) bool {
+		if s.Policy(types.NamespacedName{Namespace: "shop", Name: "app"}) == nil {
+			t.Error("a snapshot without the Policy")
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // serveKind answers lists and watches of a kind of which there is one object, or none if it is empty.
 func serveKind(w http.ResponseWriter, r *http.Request, object string) {
 	if r.URL.Query().Get("watch") == "" {

@@ -22,7 +22,7 @@ type Kind struct {
 	Resource string
 	// ClusterScoped is set for cluster-scoped kinds.
 	ClusterScoped bool
-	// Optional is set for a kind that older versions of OLM do not serve: the first snapshot does not wait for it there.
+	// Optional is set for a kind that not every cluster serves: the first snapshot does not wait for it there.
 	Optional bool
 	// Selector is a label selector: other objects are not listed and not watched. Default: all objects are.
 	Selector string
@@ -50,7 +50,8 @@ type Readers int
 const (
 	// EveryReplica judges by the kind: there is no snapshot before all its objects have been listed.
 	EveryReplica Readers = iota
-	// Ordering is every replica that evaluates Policies. No snapshot waits for the kind: a suspended object is marked itself.
+	// Ordering is every replica where Policies are evaluated. The first snapshot waits for Policies, which suspend others
+	// (threat O15).
 	Ordering
 	// Facts is every replica, for facts that Constraints may read. No snapshot waits for the kind: until it is known, what reads the fact
 	// is held.
@@ -92,7 +93,7 @@ var (
 	OperatorConditions = &Kind{GroupVersionKind: olm.OperatorConditionGVK, Resource: "operatorconditions", Optional: true,
 		decode: decodeOperatorCondition, salvage: salvageOperatorCondition, add: addOperatorCondition}
 
-	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering,
+	Policies = &Kind{GroupVersionKind: policyv1.GroupVersion.WithKind(policyv1.Kind), Resource: policyv1.Resource, Readers: Ordering, Optional: true,
 		decode: decodeOrdered, salvage: salvageOrdered}
 	PolicySets = &Kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta1.PolicySetKind), Resource: policyv1beta1.PolicySetResource, Readers: Ordering,
 		decode: decodeMembers, salvage: salvageMembers}

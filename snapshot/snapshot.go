@@ -28,7 +28,7 @@ type Snapshot struct {
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	constraintObjects []*constraintv1.Constraint
-	// order is the dependency graph; nil if no Policy is known.
+	// graph is the dependency graph; nil if no Policy is known.
 	graph      *dependency.Graph
 	generation uint64
 	built      time.Time

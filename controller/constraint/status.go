@@ -1,6 +1,7 @@
 package constraint
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,7 +89,8 @@ func evaluate(in *statusInput) constraintv1.ConstraintStatus {
 	if pending := in.Definition.Pending; pending != "" {
 		next.Compliant = string(policyv1.Pending)
 		set(dependency.ConditionDependencies, metav1.ConditionFalse, dependency.ReasonDependencyPending,
-			"the Constraint waits for what Policy "+pending+" depends on; until then it holds every installation and upgrade where it applies")
+			cmp.Or(in.Definition.Waits, "the Constraint waits for what Policy "+pending+" depends on")+
+				"; until then it holds every installation and upgrade where it applies")
 	} else {
 		meta.RemoveStatusCondition(&next.Conditions, dependency.ConditionDependencies)
 	}

@@ -146,6 +146,8 @@ func (rec *reconciliation) find(in *dependency.TemplateInput, m *templateState) 
 	}
 	if live != nil {
 		in.Live = dependency.LiveOf(live.Object, rec.read)
+		// It is still the Policy's if only its labels and owners were removed.
+		in.Live.Ours = in.Live.Ours || in.Live.Owner == nil && (m.written.uid == live.GetUID() || in.Template.WasSuspended())
 	}
 	return live, true
 }

@@ -152,7 +152,7 @@ func answerTo(t *testing.T, server *apiServer, s *scenario.Scenario) string {
 func snapshotOf(t *testing.T, objects []*unstructured.Unstructured) *snapshot.Snapshot {
 	t.Helper()
 	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
-	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups}
+	kinds := []*snapshot.Kind{snapshot.OperatorPolicies, snapshot.OperatorGroups, snapshot.Policies}
 	var all []*snapshot.Object
 	for _, u := range objects {
 		if i := slices.IndexFunc(kinds, func(k *snapshot.Kind) bool { return k.Kind == u.GetKind() }); i >= 0 {

@@ -35,8 +35,8 @@ type Definition struct {
 	Name       string
 	UID        string
 	Generation int64
-	// Pending is that of Meta. Callers evaluate it; Set ignores it.
-	Pending string
+	// Pending is that of Meta, Waits a sentence on what is waited for. Callers evaluate them; Set ignores them.
+	Pending, Waits string
 	// Constraints are the elements on bundles that could be parsed.
 	Constraints []*Constraint
 	// OnWrites are those on writes of other objects.

@@ -67,8 +67,8 @@ func (s *summary) whyUnknown() string {
 	return ReasonUnknown
 }
 
-// notEvaluated reports whether condition Compliant says that the state is not known yet.
-func notEvaluated(conditions []metav1.Condition) bool {
+// hasReason reports whether condition Compliant is Unknown for a reason.
+func hasReason(conditions []metav1.Condition, reason string) bool {
 	c := meta.FindStatusCondition(conditions, ConditionCompliant)
-	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == ReasonNotEvaluated
+	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == reason
 }

@@ -69,11 +69,21 @@ type TemplateOutcome struct {
 	Unmet []Finding
 	// Unread is set where it waits only for dependencies that have not been read yet.
 	Unread bool
+	// Dependencies is status.details[].dependencies.
+	Dependencies string
+	// Notified is set where the controller of the object reports the message as an event on the Policy itself.
+	Notified bool
 }
 
 // Decide decides on one template. A template error that only an edit of the Policy can fix comes first, then unmet dependencies, then all
 // other reasons not to apply it.
 func Decide(in TemplateInput) TemplateOutcome {
+	out := in.decide()
+	out.Dependencies = in.dependenciesAfter()
+	return out
+}
+
+func (in *TemplateInput) decide() TemplateOutcome {
 	for _, fault := range []string{in.Template.Fault, in.KindFault} {
 		if fault != "" {
 			return in.fault(fault)
@@ -138,7 +148,7 @@ func (in *TemplateInput) unmet(text string) TemplateOutcome {
 // waits like a new one: its state must not be reported as if the edit were applied.
 func (in *TemplateInput) undecided() TemplateOutcome {
 	live := in.Live
-	if live != nil && live.Ours && !live.Suspended && !live.Deleting && !in.Edited {
+	if live != nil && live.Ours && !live.Suspended && !live.Deleting && !in.Edited && !in.Template.WasSuspended() {
 		out := in.live()
 		out.Decision = DoKeep
 		return out
@@ -192,6 +202,7 @@ func (in *TemplateInput) live() TemplateOutcome {
 	}
 	if out.State != Unknown {
 		out.Message = in.Live.message(in.Template.Ref, out.State)
+		out.Notified = in.Template.Ref.Group == PolicyGroup && in.Template.Ref.Kind == KindOperatorPolicy
 	}
 	return out
 }

@@ -19,13 +19,18 @@ const (
 	minHistory = 512
 )
 
-// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then nothing is added.
+// nextHistory adds new messages. The newest message is always that of the present state, unless that is unknown: then
+// nothing is added, but that the dependencies are met.
 func nextHistory(before []policyv1.ComplianceHistory, out *TemplateOutcome, object map[string]any, now metav1.Time, size int) []policyv1.ComplianceHistory {
 	size = max(size, minHistory)
-	if out.State == Unknown {
-		return bounded(before, size)
-	}
 	says := text.Truncate(out.Message, size)
+	if out.State == Unknown {
+		waited, _, found := strings.Cut(newest(before), "; Dependencies ")
+		if !found || !out.Evaluating {
+			return bounded(before, size)
+		}
+		says = waited + "; Dependencies are satisfied, and the object is not evaluated yet"
+	}
 	if newest(before) == says {
 		return bounded(before, size)
 	}

@@ -20,8 +20,9 @@ type Policy struct {
 	// State and the fields below are read from the status.
 	State              State
 	ObservedGeneration int64
-	// Evaluating is set where the status reports that templates are not evaluated yet.
-	Evaluating bool
+	// Evaluating is set where the status reports that templates are not evaluated yet, Excluded where it reports that the namespace is
+	// excluded.
+	Evaluating, Excluded bool
 	// PendingDependencies are what the templates wait for.
 	PendingDependencies []PendingDependency
 }
@@ -57,6 +58,9 @@ type Template struct {
 	Dependencies []*Dependency
 	// Fault is why the template cannot be applied until the Policy is edited; empty if it can.
 	Fault string
+	// Met is what the status reports as status.details[].dependencies while the dependencies are met; empty for a template that is never
+	// suspended. Reported is what it reports.
+	Met, Reported string
 	// HubError is the value of AnnotationHubError. Unlike Fault it counts only once the dependencies are met.
 	HubError string
 }

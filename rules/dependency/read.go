@@ -20,7 +20,8 @@ func Read(p *policyv1.Policy) *Policy {
 		Disabled: p.Spec.Disabled, Deleting: p.DeletionTimestamp != nil, NamesKnown: true,
 		State: State(p.Status.ComplianceState), ObservedGeneration: p.Status.ObservedGeneration,
 	}
-	out.Evaluating = out.State == Unknown && notEvaluated(p.Status.Conditions)
+	out.Evaluating = out.State == Unknown && hasReason(p.Status.Conditions, ReasonNotEvaluated)
+	out.Excluded = hasReason(p.Status.Conditions, ReasonExcluded)
 	out.PendingDependencies = readPending(p.Status.Dependencies)
 
 	own := out.readDependencies("spec.dependencies", p.Spec.Dependencies)
@@ -34,6 +35,7 @@ func Read(p *policyv1.Policy) *Policy {
 		}
 	}
 	out.unite(own, extras)
+	out.readMet(own, extras, p.Status.Details)
 	out.sameNames()
 	return out
 }

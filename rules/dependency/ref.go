@@ -33,6 +33,16 @@ func PolicyRef(namespace, name string) Ref {
 	return Ref{Group: PolicyGroup, Kind: KindPolicy, Namespace: namespace, Name: name}
 }
 
+// OperatorPolicyRef returns the Ref of an OperatorPolicy.
+func OperatorPolicyRef(namespace, name string) Ref {
+	return Ref{Group: PolicyGroup, Kind: KindOperatorPolicy, Namespace: namespace, Name: name}
+}
+
+// ConstraintRef returns the Ref of a Constraint.
+func ConstraintRef(name string) Ref {
+	return Ref{Group: ConstraintGroup, Kind: KindConstraint, Name: name}
+}
+
 // SetRef returns the Ref of a PolicySet.
 func SetRef(namespace, name string) Ref {
 	return Ref{Group: PolicyGroup, Kind: KindPolicySet, Namespace: namespace, Name: name}

@@ -70,7 +70,7 @@ func ReadSet(set *policyv1beta1.PolicySet) *Set {
 		Namespace: set.Namespace, Name: set.Name, UID: set.UID, Generation: set.Generation,
 		State: State(set.Status.Compliant), ObservedGeneration: set.Status.ObservedGeneration,
 	}
-	s.Evaluating = s.State == Unknown && notEvaluated(set.Status.Conditions)
+	s.Evaluating = s.State == Unknown && hasReason(set.Status.Conditions, ReasonNotEvaluated)
 	if len(set.Spec.Policies) > MaxMembers {
 		s.Fault = fmt.Sprintf("spec.policies has %d members, and %d at most are read: split the PolicySet", len(set.Spec.Policies), MaxMembers)
 		return s

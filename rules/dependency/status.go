@@ -58,10 +58,10 @@ func NextStatus(in StatusInput) (policyv1.PolicyStatus, []Event) {
 		out := &in.Outcomes[i]
 		detail := before.take(out.Template)
 		if !out.Unread || detail.ComplianceState != policyv1.ComplianceState(out.State) {
-			detail.ComplianceState = policyv1.ComplianceState(out.State)
+			detail.ComplianceState, detail.Dependencies = policyv1.ComplianceState(out.State), out.Dependencies
 			previous := newest(detail.History)
 			detail.History = nextHistory(detail.History, out, in.object(i), now, maxDetails/len(in.Outcomes))
-			if out.State != Unknown && newest(detail.History) != previous {
+			if out.State != Unknown && !out.Notified && newest(detail.History) != previous {
 				events = append(events, Event{Warning: out.State != Compliant, Message: text.Truncate(out.Template+": "+out.Message, maxEvent)})
 			}
 		}

@@ -357,3 +357,37 @@ func TestStatusOfHostileSize(t *testing.T) {
 		t.Error("the last template says nothing")
 	}
 }
+
+// TestStatusOnceDependenciesAreMet: the newest message does not go on to say that dependencies are not met while the object is not evaluated.
+func TestStatusOnceDependenciesAreMet(t *testing.T) {
+	s, _ := statusAfter(t, policyv1.PolicyStatus{}, noon, "a Pending; Dependencies were not satisfied: 1 is still pending (Policy shop/db: NotFound)")
+	for range 2 { // the second changes nothing
+		s, _ = statusAfter(t, s, noon.Add(time.Minute), "a")
+		const want = "Pending; Dependencies are satisfied, and the object is not evaluated yet"
+		if h := s.Details[0].History; s.Details[0].ComplianceState != "" || len(h) != 2 || h[0].Message != want {
+			t.Errorf("history %v", h)
+		}
+	}
+	s, _ = statusAfter(t, s, noon.Add(2*time.Minute), "a Compliant; fine")
+	if h := s.Details[0].History; len(h) != 3 || h[0].Message != "Compliant; fine" {
+		t.Errorf("history %v", h)
+	}
+}
+
+// TestEventsOfOperatorPolicies: what an OperatorPolicy reports on its Policy by itself is not reported a second time.
+func TestEventsOfOperatorPolicies(t *testing.T) {
+	p := stored(t, "spec: {policy-templates: []}")
+	for kind, want := range map[string]int{KindOperatorPolicy: 0, "CertificatePolicy": 1} {
+		tm := Template{Name: "a", Ref: Ref{Group: PolicyGroup, Kind: kind, Namespace: "shop", Name: "a"}, Readable: true}
+		live := &Live{Ours: true, Object: map[string]any{}, Observed: Observed{State: Compliant, HasState: true}}
+		out := Decide(TemplateInput{Policy: Read(p), Template: tm, Live: live})
+		s, events := NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{out}, Now: noon})
+		if len(events) != want || len(s.Details[0].History) != 1 {
+			t.Errorf("%s: events %v, history %v", kind, events, s.Details[0].History)
+		}
+		waits := Decide(TemplateInput{Policy: Read(p), Template: tm, Findings: []Finding{Evaluate(dep("Policy", "db", Compliant), Observed{Reason: NotFound})}})
+		if _, events = NextStatus(StatusInput{Policy: p, Read: Read(p), Outcomes: []TemplateOutcome{waits}, Now: noon}); len(events) != 1 {
+			t.Errorf("%s that waits: events %v", kind, events)
+		}
+	}
+}

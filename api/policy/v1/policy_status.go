@@ -66,7 +66,7 @@ type PolicyStatus struct {
 
 // DetailsPerTemplate is the outcome of one template.
 // ---
-// Source: the public Policy API.
+// Source: the public Policy API; Dependencies is an addition of Opgate.
 type DetailsPerTemplate struct {
 	// Which template: metadata.name is the name of its object, or template- and
 	// its place in the list, from 0, if the object's name cannot be determined.
@@ -81,6 +81,14 @@ type DetailsPerTemplate struct {
 	//
 	// +optional
 	ComplianceState ComplianceState `json:"compliant,omitempty"`
+
+	// Whether the dependencies of an OperatorPolicy or a Constraint are met: Unsatisfied,
+	// or Satisfied with a checksum of the dependencies that were met. Absent for templates
+	// without dependencies and for other kinds. While it is anything but Satisfied for the
+	// present dependencies, nothing is approved that the object is about.
+	//
+	// +optional
+	Dependencies string `json:"dependencies,omitempty"`
 
 	// The most recent messages, newest first, at most 10. The first one is about
 	// the present state.

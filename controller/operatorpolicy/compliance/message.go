@@ -83,7 +83,9 @@ func aggregate(spec *policyv1beta2.OperatorPolicySpec, conditions []metav1.Condi
 	for _, part := range [][]metav1.Condition{faults, changed} {
 		slices.SortStableFunc(part, func(a, b metav1.Condition) int { return b.LastTransitionTime.Compare(a.LastTransitionTime.Time) })
 		for i := range part {
-			messages = append(messages, part[i].Message)
+			if text := part[i].Message; !slices.Contains(messages, text) { // most conditions say that an operator is installed elsewhere
+				messages = append(messages, text)
+			}
 		}
 	}
 	return compliant, complianceMessage(compliant, append(messages, missing...))

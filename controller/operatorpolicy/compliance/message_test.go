@@ -28,12 +28,15 @@ func TestAggregate(t *testing.T) {
 		findings []Finding
 		want     string
 	}{
-		"all is well":                        {plain, good(), "Compliant; " + all},
-		"one is not":                         {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"), fault("down", "good DeploymentCompliant")},
-		"unknown is not well":                {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"), fault("?", "good InstallPlanCompliant")},
-		"an unhealthy catalog is True":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue, "ill"), fault("ill", "good CatalogSourcesUnhealthy")},
-		"an unknown catalog fails too":       {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown, "?"), fault("?", "good CatalogSourcesUnhealthy")},
-		"one that is missing says so":        {plain, without(good(), TypeClusterServiceVersion), "NonCompliant; " + strings.Replace(all, "good ClusterServiceVersionCompliant, ", "", 1) + ", ClusterServiceVersionCompliant could not be determined"},
+		"all is well":                  {plain, good(), "Compliant; " + all},
+		"one is not":                   {plain, saying(good(), TypeDeployment, metav1.ConditionFalse, "down"), fault("down", "good DeploymentCompliant")},
+		"unknown is not well":          {plain, saying(good(), TypeInstallPlan, metav1.ConditionUnknown, "?"), fault("?", "good InstallPlanCompliant")},
+		"an unhealthy catalog is True": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionTrue, "ill"), fault("ill", "good CatalogSourcesUnhealthy")},
+		"an unknown catalog fails too": {plain, saying(good(), TypeCatalogSourcesUnhealthy, metav1.ConditionUnknown, "?"), fault("?", "good CatalogSourcesUnhealthy")},
+		"one that is missing says so":  {plain, without(good(), TypeClusterServiceVersion), "NonCompliant; " + strings.Replace(all, "good ClusterServiceVersionCompliant, ", "", 1) + ", ClusterServiceVersionCompliant could not be determined"},
+		"a message of several conditions is there once": {plain,
+			saying(saying(good(), TypeDeployment, metav1.ConditionTrue, "elsewhere"), TypeSubscription, metav1.ConditionTrue, "elsewhere"),
+			"Compliant; " + strings.NewReplacer("good SubscriptionCompliant", "elsewhere", "good DeploymentCompliant, ", "").Replace(all)},
 		"an invalid spec silences the rest":  {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "bad spec"), "NonCompliant; bad spec"},
 		"a missing namespace does not":       {plain, saying(good(), TypeValidPolicySpec, metav1.ConditionFalse, "The Operator Namespace x"), "NonCompliant; " + strings.Replace(all, "good ValidPolicySpec", "The Operator Namespace x", 1)},
 		"deprecations do not count":          {plain, saying(good(), TypeNoDeprecations, metav1.ConditionFalse, "old"), "Compliant; " + all},

@@ -1,6 +1,8 @@
 package compliance
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +17,8 @@ import (
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
 	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: dependency.ReasonDependencyPending,
-		Message: "the policy waits for what Policy " + e.Rules.Pending + " depends on; until then nothing is approved, made or removed for it"})
+		Message: cmp.Or(e.Rules.Waits, "the policy waits for what Policy "+e.Rules.Pending+" depends on") +
+			"; until then nothing is approved, made or removed for it"})
 	if !e.enforced {
 		return out
 	}

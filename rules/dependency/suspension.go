@@ -1,0 +1,101 @@
+package dependency
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+
+	policyv1 "github.com/opgate/opgate/api/policy/v1"
+	"github.com/opgate/opgate/internal/text"
+)
+
+// The values of status.details[].dependencies. A value of satisfied ends with a checksum of the dependencies, so that
+// it does not count once these are edited.
+const (
+	unsatisfied = "Unsatisfied"
+	satisfied   = "Satisfied"
+)
+
+// readMet sets Met and Reported of the templates that may be suspended.
+func (p *Policy) readMet(own dependencies, extras []dependencies, details []*policyv1.DetailsPerTemplate) {
+	reported := make(map[string]string, len(details))
+	for _, d := range details {
+		if d != nil {
+			reported[d.TemplateMeta.Name] = d.Dependencies
+		}
+	}
+	shared := uint64(0)
+	for i := range p.Templates {
+		if t := &p.Templates[i]; t.Suspendable && len(own.list)+len(extras[i].list) > 0 {
+			shared = cmp.Or(shared, own.checksum())
+			t.Met = fmt.Sprintf("%s %016x", satisfied, shared^extras[i].checksum()*31)
+			t.Reported = reported[t.Name]
+		}
+	}
+}
+
+// checksum is of what is waited for, as it is written: the union is much longer.
+func (d *dependencies) checksum() uint64 {
+	sum := fnv.New64a()
+	for _, one := range d.list {
+		fmt.Fprintf(sum, "%q %q %q %q %q %q\n", one.Group, one.Version, one.Kind, one.Namespace, one.Name, one.Want)
+	}
+	return sum.Sum64()
+}
+
+// Suspended reports whether the status does not show that the present dependencies are met: nothing may be approved
+// then that the object is about, also before the first evaluation.
+func (t *Template) Suspended() bool { return t.Reported != t.Met }
+
+// WasSuspended reports whether the template was waiting when it was evaluated last.
+func (t *Template) WasSuspended() bool { return t.Met != "" && t.Reported == unsatisfied }
+
+// Suspending returns the Policy that suspends an OperatorPolicy or a Constraint, as namespace/name, and a sentence on
+// what it waits for; both are empty if none does. The Policy decides, by its templates and its status. Labels,
+// annotations and owner references of the object do not count, since others may remove them (threat O15).
+func (g *Graph) Suspending(object Ref) (policy, waits string) {
+	for _, m := range g.producers(object) {
+		p, t := m.policy, &m.policy.Templates[m.template]
+		if t.Suspended() && !p.Deleting && !p.Disabled && !p.Excluded {
+			return p.Namespace + "/" + p.Name, p.waits(t.Name)
+		}
+	}
+	return "", ""
+}
+
+// maxWaits bounds what the sentence names.
+const maxWaits = 3
+
+// waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain
+// (Graph.Chain).
+func (p *Policy) waits(template string) string {
+	var names []string
+	for _, pending := range p.pendingOf(template) {
+		names = append(names, pending.String())
+	}
+	if len(names) == 0 { // not evaluated yet, or met for too short a time
+		names = append(names, "its dependencies")
+	}
+	return p.Ref().String() + " waits for " + text.Join(names, maxWaits)
+}
+
+// dependenciesAfter returns status.details[].dependencies after a decision. A template error changes nothing, and
+// neither does an object of another owner: a Policy must not suspend what it does not own.
+func (in *TemplateInput) dependenciesAfter() string {
+	t := &in.Template
+	met, decided := Settled(in.Findings)
+	switch {
+	case t.Met == "":
+		return ""
+	case t.Fault != "", in.KindFault != "", met && t.HubError != "", !met && in.Live != nil && !in.Live.Ours:
+		if t.WasSuspended() {
+			return unsatisfied
+		}
+		return t.Met
+	case met && in.Damped == 0:
+		return t.Met
+	case !decided && !t.Suspended():
+		return t.Met
+	}
+	return unsatisfied
+}
