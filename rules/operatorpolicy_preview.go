@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/blang/semver/v4"
 
@@ -43,8 +41,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
 	if targets := severalTargets(in.Policy); targets != nil {
-		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed),
-			"few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all")
+		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed), oneTarget)
 	}
 	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && (spec.OperatorGroup != nil || spec.Subscription.Config != nil) {
 		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup and spec.subscription.config have no effect with complianceType mayhave, which installs nothing",
@@ -59,17 +56,22 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 		return
 	}
 	if p.faults != "" {
-		preview(RuleOperatorPolicyIneffective, "package "+p.Package+" in namespace "+p.TargetNamespace+" is held", p.faults)
-		return
+		return // a valid policy has template text, which is resolved only now
 	}
-	// Preview an informing policy too, as if it were enforced.
-	p.Enforced = true
+	enforced := p.Enforced
+	p.Enforced = true // preview an informing policy too, as if it were enforced
 	ns := in.Namespace(p.TargetNamespace).withPolicy(p)
 	for _, other := range ns.governing(p.Package) {
-		if other.key() != p.key() {
-			preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, "a write passes only if both let it pass")
+		if other.key() == p.key() {
+			continue
 		}
+		more := "of the two only an enforced one acts and refuses"
+		if enforced && other.Enforced {
+			more = "while both are enforced neither installs, upgrades or approves anything, and both still refuse; keep one of them enforced"
+		}
+		preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, more)
 	}
+	previewSubscription(in, p, ns, v)
 	for _, installed := range ns.installed {
 		if what := p.uncovered(installed); what != "" {
 			preview(RuleOperatorPolicyUncovered, what, p.acceptance())
@@ -146,14 +148,9 @@ func (p *OperatorPolicy) acceptance() string {
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
 func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, preview func(id RuleID, what, more string)) {
 	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
-	var names []string
-	concerned := false
-	for _, c := range verdict.CSVs {
-		names = append(names, text.Name(c.CSV))
-		concerned = concerned || c.Package == p.Package
-	}
+	concerned := slices.ContainsFunc(verdict.CSVs, func(c CSVVerdict) bool { return c.Package == p.Package })
 	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
-	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
+	what := pendingText(&verdict)
 	switch {
 	case ours >= 0:
 		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", verdict.Reasons[ours].Message)
