@@ -25,7 +25,7 @@ var (
 	operatorPolicyOverlap = Rule{RuleOperatorPolicyOverlap, OutcomeWarn,
 		"another OperatorPolicy governs the same package in the same namespace"}
 	operatorPolicyUncovered = Rule{RuleOperatorPolicyUncovered, OutcomeWarn,
-		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows"}
+		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
 	operatorPolicyPending = Rule{RuleOperatorPolicyPending, OutcomeWarn,
 		"what the OperatorPolicy does to InstallPlans that wait for approval"}
 	operatorPolicySeveralTargets = Rule{RuleOperatorPolicySeveralTargets, OutcomeWarn,
@@ -55,6 +55,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
 		return
 	}
+	previewMove(in, p, preview)
 	if p.faults != "" {
 		return // a valid policy has template text, which is resolved only now
 	}
@@ -81,6 +82,26 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 		if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
 			previewPlan(plan, p, ns, preview)
 		}
+	}
+}
+
+// previewMove warns of Subscriptions that stay when a policy is changed to another namespace or package.
+func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
+		return
+	}
+	old := NewOperatorPolicy(in.Old)
+	if old.Package == p.Package && old.TargetNamespace == p.TargetNamespace {
+		return
+	}
+	ns := in.Namespace(old.TargetNamespace)
+	managed := func(other *OperatorPolicy) bool { return other.Enforced && other.key() != p.key() }
+	if slices.ContainsFunc(ns.governing(old.Package), managed) {
+		return
+	}
+	for _, s := range ns.subscribers(old.Package) {
+		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+" stays, with what it installed, and is not covered by this policy any more",
+			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
 	}
 }
 
