@@ -15,7 +15,6 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
@@ -66,12 +65,6 @@ type Options struct {
 	Log logr.Logger
 	// Now is the clock for durations. Required.
 	Now func() time.Time
-}
-
-// Catalogs returns, without a request, a package of a catalog; nil where it is not known. A source with an empty part stands for any catalog
-// that has the package.
-type Catalogs interface {
-	Get(pkg string, source olm.Catalog) *catalog.Package
 }
 
 // Validate returns an error that names what is missing or wrong.
@@ -314,14 +307,6 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, !req.update())
 	}
 	return v
-}
-
-// offered returns a package of a catalog; nil if it is not known.
-func (g *Gate) offered(pkg string, source olm.Catalog) *catalog.Package {
-	if g.catalogs == nil {
-		return nil
-	}
-	return g.catalogs.Get(pkg, source)
 }
 
 // byOpgate reports whether a request comes from Opgate's own identity.

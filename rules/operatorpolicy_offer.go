@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// previewSubscription warns, in the words that the Subscription would get, of what OLM will not do for the one that a policy asks for.
+// previewSubscription warns of what OLM will not do for the Subscription that a policy asks for, in the words that this would get.
 func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespace, v *Verdict) {
 	if p.MustNotHave {
 		return
@@ -22,8 +22,8 @@ func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespa
 	subscribers := ns.subscribers(p.Package)
 	if len(subscribers) == 1 {
 		spec := &subscribers[0].Spec
-		sub.Spec.Channel = cmp.Or(sub.Spec.Channel, spec.Channel)
-		sub.Spec.Source, sub.Spec.SourceNamespace = cmp.Or(sub.Spec.Source, spec.Source), cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
+		sub.Spec.Channel, sub.Spec.Source = cmp.Or(sub.Spec.Channel, spec.Channel), cmp.Or(sub.Spec.Source, spec.Source)
+		sub.Spec.SourceNamespace = cmp.Or(sub.Spec.SourceNamespace, spec.SourceNamespace)
 	}
 	s := SubscriptionInput{Subscription: sub, Namespace: ns, policy: true}
 	if in.Package != nil {
@@ -44,8 +44,8 @@ func previewSubscription(in *OperatorPolicyInput, p *OperatorPolicy, ns *Namespa
 	}
 }
 
-// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves all of them installed
-// again.
+// targets reports whether the OperatorGroup of a policy is for some namespaces: only then is an operator that serves all of them
+// installed again.
 func targets(op *policyv1beta2.OperatorPolicy) bool {
 	group := op.Spec.OperatorGroup
 	return group != nil && (group.TargetNamespaces != nil || group.Selector != nil || group.Target != nil)

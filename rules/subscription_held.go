@@ -13,8 +13,8 @@ const RuleSubscriptionHeldPlan RuleID = "subscription/held-plan"
 var subscriptionHeldPlan = Rule{RuleSubscriptionHeldPlan, OutcomeWarn,
 	"a plan for other operators of the namespace is held, and OLM puts what a new Subscription asks for into one plan with them"}
 
-// judgeHeldPlans warns of a first installation beside a plan that is held. OLM resolves all Subscriptions of a namespace together, so that its
-// next plan has both, and is held as well.
+// judgeHeldPlans warns of a first installation beside a plan that is held. OLM resolves all Subscriptions of a namespace together, so
+// that its next plan has both, and is held as well.
 func judgeHeldPlans(in *SubscriptionInput, v *Verdict) {
 	pkg := in.Subscription.Spec.Package
 	if in.Old != nil || in.ByOLM || in.Namespace.installedOf(pkg, "") != "" {
@@ -25,7 +25,8 @@ func judgeHeldPlans(in *SubscriptionInput, v *Verdict) {
 			continue
 		}
 		verdict := JudgePlan(PlanInput{Plan: plan, Namespace: in.Namespace, Interrupt: in.Interrupt})
-		if verdict.Decision == Allow || slices.ContainsFunc(verdict.CSVs, func(c CSVVerdict) bool { return c.Package == pkg }) {
+		ours := func(c CSVVerdict) bool { return c.Package == pkg }
+		if verdict.Decision == Allow || slices.ContainsFunc(verdict.CSVs, ours) {
 			continue
 		}
 		v.warn(Reason{Rule: RuleSubscriptionHeldPlan, Field: in.path("name"), Message: sentence(

@@ -184,7 +184,8 @@ func judgeNewest(in *SubscriptionInput, v *Verdict) {
 		if p.Enforced && !p.MustNotHave && len(p.offered(channel)) > 0 && !p.coversEntry(newest) {
 			v.warn(Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"), Message: sentence(
 				text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", will not be allowed by "+p.Source(),
-				RuleSubscriptionStartingCSV, "a Subscription without spec.startingCSV asks for it; write one that is allowed: "+text.Names(p.offered(channel), maxListed))})
+				RuleSubscriptionStartingCSV,
+				"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+text.Names(p.offered(channel), maxListed))})
 		}
 	}
 }
