@@ -15,7 +15,6 @@ import (
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
@@ -54,7 +53,7 @@ type Options struct {
 	// Identity returns the user name that Opgate itself writes as, "" while it is not known; no other user writes virtual
 	// operators. Default: no user does.
 	Identity func() string
-	// Catalogs are the channels of catalogs. Default: none is known.
+	// Catalogs are the packages of catalogs. Default: none is known.
 	Catalogs Catalogs
 	// ApprovalMode says whether a wrong installPlanApproval is changed or denied. Default: rules.MutateApproval.
 	ApprovalMode rules.ApprovalMode
@@ -66,12 +65,6 @@ type Options struct {
 	Log logr.Logger
 	// Now is the clock for durations. Required.
 	Now func() time.Time
-}
-
-// Catalogs returns, without a request, a channel of a package in a catalog, or its default channel where the name is empty; nil
-// where it is not known.
-type Catalogs interface {
-	Channel(pkg, channel string, source olm.Catalog) *catalog.Channel
 }
 
 // Validate returns an error that names what is missing or wrong.
@@ -229,9 +222,11 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub,
 		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
-	moves := old != nil && (old.Spec.Channel != sub.Spec.Channel || old.Catalog() != sub.Catalog())
-	if spec := &sub.Spec; g.catalogs != nil && mode == rules.DenyApproval && (moves || spec.StartingCSV != "" || !s.Constraints().Empty()) {
-		in.Channel = g.catalogs.Channel(spec.Package, spec.Channel, olm.Catalog{Namespace: spec.SourceNamespace, Name: spec.Source})
+	if source := sub.Catalog(); source.Name != "" && source.Namespace != "" && (old == nil || old.Spec != sub.Spec) {
+		offered := g.offered(sub.Spec.Package, source) // asked for while mutating, so that it is known while validating
+		if mode == rules.DenyApproval {
+			in.Offered = offered
+		}
 	}
 	return rules.JudgeSubscription(in)
 }
@@ -291,6 +286,9 @@ func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, r
 	if err != nil || len(p.strict) > 0 || kjson.UnmarshalCaseSensitivePreserveInts(*req.Object, &head) != nil || head.Spec == nil {
 		return rules.Verdict{Object: "operatorpolicy"}
 	}
+	if sub := &p.policy.Spec.Subscription; !rules.DependsOnCluster(p.policy) { // as for a Subscription
+		g.offered(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
+	}
 	changes := append(rules.NormalizeOperatorPolicy(p.policy, p.old), g.markLookups(ctx, req, &p)...)
 	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: changes}
 }
@@ -300,7 +298,8 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 	if err != nil {
 		return unreadable("operatorpolicy", err)
 	}
-	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace, Grants: g.grants})
+	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
+		Package: g.offered, Copied: s.Copied, Grants: g.grants})
 	if v.Decision == rules.Allow {
 		g.judgeLookups(ctx, req, &p, &v)
 	}

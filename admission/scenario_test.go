@@ -223,7 +223,7 @@ func catalogsOf(t *testing.T, s *scenario.Scenario) *cache.Cache {
 		if err != nil {
 			t.Fatal(err)
 		}
-		catalogs.Channel(u.GetName(), "", olm.Catalog{Namespace: u.GetNamespace(), Name: name})
+		catalogs.Get(u.GetName(), olm.Catalog{Namespace: u.GetNamespace(), Name: name})
 		select {
 		case <-known:
 		case <-t.Context().Done():

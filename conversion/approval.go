@@ -3,14 +3,16 @@ package conversion
 import (
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/opgate/opgate/rules"
 )
 
 // joinApproval converts the two forms of v1beta1 to upgradeApproval and returns in which of them it is written, "" for both. Where they
 // contradict each other (R-CV-4), shown is the installPlanApproval that conversion had set: if it is still there, upgradeApproval was changed and
-// wins, otherwise installPlanApproval does. If none was shown, both forms were written by an author: they are left unchanged, as unknown
-// values are. Admission refuses them and names the fix.
-func joinApproval(spec map[string]any, shown string) rules.Dialect {
+// wins, otherwise installPlanApproval does. If none was shown, or one applied document has both forms, an author wrote both: they are left
+// unchanged, as unknown values are. Admission refuses them and names the fix.
+func joinApproval(object, spec map[string]any, shown string) rules.Dialect {
 	upgrade, hasUpgrade := spec[fieldUpgradeApproval]
 	sub, _ := spec[fieldSubscription].(map[string]any)
 	install, hasInstall := sub[fieldInstallPlanApproval]
@@ -25,7 +27,7 @@ func joinApproval(spec map[string]any, shown string) rules.Dialect {
 	case !hasUpgrade:
 		dialect = rules.DialectInstallPlanApproval
 	case upgrade == implied:
-	case shown == "":
+	case shown == "" || appliedBoth(object, upgrade, install):
 		return ""
 	case install == shown:
 		dialect, implied = rules.DialectUpgradeApproval, text(upgrade)
@@ -55,4 +57,33 @@ func splitApproval(spec map[string]any, dialect rules.Dialect) (shown string) {
 		delete(spec, fieldUpgradeApproval)
 	}
 	return shown
+}
+
+// appliedBoth reports whether a document that was applied last, by kubectl or on the server, has both forms with these values.
+func appliedBoth(object map[string]any, upgrade, install any) bool {
+	metadata := child(object, "metadata")
+	var document map[string]any
+	if decode([]byte(text(child(metadata, "annotations")[corev1.LastAppliedConfigAnnotation])), &document) == nil {
+		spec := child(document, fieldSpec)
+		if spec[fieldUpgradeApproval] == upgrade && child(spec, fieldSubscription)[fieldInstallPlanApproval] == install {
+			return true
+		}
+	}
+	managers, _ := metadata["managedFields"].([]any)
+	for _, m := range managers { // a manager loses a field that another one changes
+		manager, _ := m.(map[string]any)
+		spec := child(child(manager, "fieldsV1"), "f:"+fieldSpec)
+		_, hasUpgrade := spec["f:"+fieldUpgradeApproval]
+		_, hasInstall := child(spec, "f:"+fieldSubscription)["f:"+fieldInstallPlanApproval]
+		if manager["operation"] == "Apply" && hasUpgrade && hasInstall {
+			return true
+		}
+	}
+	return false
+}
+
+// child returns a field that is an object; nil, which can be read, if it is none.
+func child(of map[string]any, field string) map[string]any {
+	value, _ := of[field].(map[string]any)
+	return value
 }

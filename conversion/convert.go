@@ -66,7 +66,7 @@ func ToV1beta2(content map[string]any) map[string]any {
 	}
 	spec = maps.Clone(spec)
 	object[fieldSpec] = spec
-	dialect := joinApproval(spec, extra.InstallPlanApproval)
+	dialect := joinApproval(object, spec, extra.InstallPlanApproval)
 	if extra.UpgradeApproval != "" && spec[fieldUpgradeApproval] == none {
 		spec[fieldUpgradeApproval] = extra.UpgradeApproval
 	}

@@ -30,6 +30,18 @@ func content(t testing.TB, text string) map[string]any {
 	return object
 }
 
+// appliedWith is the annotation of kubectl for a document with installPlanApproval Manual and an upgradeApproval.
+func appliedWith(upgrade string) string {
+	return `kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"upgradeApproval":"` + upgrade +
+		`","subscription":{"name":"etcd","installPlanApproval":"Manual"}}}'`
+}
+
+// managedBy are managedFields of both forms by one operation.
+func managedBy(operation string) string {
+	return `managedFields: [{operation: ` + operation +
+		`, fieldsV1: {"f:spec": {"f:upgradeApproval": {}, "f:subscription": {"f:installPlanApproval": {}}}}}]`
+}
+
 // TestConvert shows both directions for everything in which the versions differ. Each pair is converted both
 // ways unless it says otherwise.
 func TestConvert(t *testing.T) {
@@ -52,6 +64,18 @@ func TestConvert(t *testing.T) {
 		"upgradeApproval was added to the old dialect": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"a document with both forms was applied by kubectl to the old dialect": {
+			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") + `, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {` + appliedWith("Automatic") + `}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, "to v1beta2"},
+		"a document with both forms was applied by kubectl, and then upgradeApproval was edited": {
+			`{metadata: {name: a, annotations: {` + appliedWith("None") + `, opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, annotations: {` + appliedWith("None") + `, opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
+		"a document with both forms was applied on the server": {
+			`{metadata: {name: a, ` + managedBy("Apply") + `, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, ` + managedBy("Apply") + `}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`, "to v1beta2"},
+		"both forms were created, and then upgradeApproval was edited": {
+			`{metadata: {name: a, ` + managedBy("Update") + `, annotations: {opgate.io/conversion: '{"installPlanApproval":"Manual"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd, installPlanApproval: Manual}}}`,
+			`{metadata: {name: a, ` + managedBy("Update") + `, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: Automatic, subscription: {name: etcd}}}`, "to v1beta2"},
 		"of both forms, upgradeApproval was changed": {
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"installPlanApproval":"Automatic"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd, installPlanApproval: Automatic}}}`,
 			`{metadata: {name: a, annotations: {opgate.io/conversion: '{"dialect":"upgradeApproval"}'}}, spec: {upgradeApproval: None, subscription: {name: etcd}}}`, "to v1beta2"},

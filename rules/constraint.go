@@ -128,7 +128,7 @@ func JudgeConstraint(in ConstraintInput) Verdict {
 	case !asked && len(d.Properties) > 0 && !readByRules(d, in.Constraints):
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "spec.properties", Message: sentence(
 			"spec.properties is read by no rule, and OLM's resolver does not see it", RuleConstraintIneffective,
-			"annotation "+VirtualOperatorNamespacesAnnotation+" selects the namespaces in which it does, by labels, or all of them if it is empty")})
+			ShowsProperties)})
 	case asked && len(d.Properties) > 0 && in.Grants.Missing(GrantVirtualOperators) != "":
 		v.warn(Reason{Rule: RuleConstraintIneffective, Field: "metadata.annotations", Message: sentence(
 			"annotation "+VirtualOperatorNamespacesAnnotation+" makes no virtual operator", RuleConstraintIneffective, in.Grants.Missing(GrantVirtualOperators))})
@@ -157,6 +157,10 @@ func usedBy(d *constraint.Definition) (all constraint.Attributes) {
 	}
 	return all
 }
+
+// ShowsProperties is what makes OLM's resolver see spec.properties of a Constraint.
+const ShowsProperties = "annotation " + VirtualOperatorNamespacesAnnotation +
+	" selects the namespaces in which it does, by labels, or all of them if it is empty"
 
 // readByRules reports whether a Constraint reads facts about the cluster, of which its properties are a part.
 func readByRules(d *constraint.Definition, all *constraint.Set) bool {

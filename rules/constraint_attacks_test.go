@@ -411,11 +411,11 @@ func TestStartingCSVCountsOnce(t *testing.T) {
 
 // TestNewestVersionIsWarnedOf warns of the newest version once, and not if it is refused already.
 func TestNewestVersionIsWarnedOf(t *testing.T) {
-	channel := &catalog.Channel{
+	offered := &catalog.Package{Channels: []catalog.Channel{{
 		Name:           "stable",
 		MinKubeVersion: "1.99.0",
 		Entries:        []catalog.Entry{{Name: "etcd.v1.2.0", Version: "1.2.0"}, {Name: "etcd.v0.9.2", Version: "0.9.2"}},
-	}
+	}}}
 	old := ruleOf("old", `version == "" || semver_compare(version, "1.0.0") < 0`, "", constraint.Require)
 	gone := ruleOf("gone", `packageName != "etcd"`, "", constraint.Require)
 	for name, c := range map[string]struct {
@@ -429,7 +429,7 @@ func TestNewestVersionIsWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sub := subscriptionTo("etcd")
 			sub.Spec.InstallPlanApproval = olm.ApprovalManual
-			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Channel: channel, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
+			v := JudgeSubscription(SubscriptionInput{Subscription: sub, Offered: offered, Namespace: NewNamespace("shop", NamespaceContents{Exists: true, Constraints: c.set})})
 			if len(v.Reasons) != c.refusals || len(v.Warnings) != c.warnings {
 				t.Errorf("%d refusals and %d warnings, want %d and %d: %s %q", len(v.Reasons), len(v.Warnings), c.refusals, c.warnings, v.Refusal(), v.WarningTexts())
 			}

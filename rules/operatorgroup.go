@@ -16,6 +16,7 @@ const (
 	RuleOperatorGroupUpgradeStrategy RuleID = "operatorgroup/upgrade-strategy"
 	RuleOperatorGroupConstraint      RuleID = "operatorgroup/constraint"
 	RuleOperatorGroupOverride        RuleID = "operatorgroup/override"
+	RuleOperatorGroupSeveralTargets  RuleID = "operatorgroup/several-targets"
 )
 
 var (
@@ -31,6 +32,8 @@ var (
 		"an OperatorGroup does not satisfy a Constraint on OperatorGroups, or (Hold) whether it does is not known"}
 	operatorGroupOverride = Rule{RuleOperatorGroupOverride, OutcomeWarn,
 		"a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
+	operatorGroupSeveralTargets = Rule{RuleOperatorGroupSeveralTargets, OutcomeWarn,
+		"an OperatorGroup names several target namespaces, which OLM advises against"}
 )
 
 // OperatorGroupInput is the input of JudgeOperatorGroup.
@@ -73,6 +76,10 @@ func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 		w.OldGroup = in.groupOf(in.Old)
 	}
 	v.recordWrite(RuleOperatorGroupConstraint, "this OperatorGroup", w, in.Namespace, in.Interrupt)
+	if targets := in.New.Spec.TargetNamespaces; len(targets) > 1 && v.Decision == Allow && !in.ByOpgate {
+		v.warn(Reason{Rule: RuleOperatorGroupSeveralTargets, Field: "spec.targetNamespaces", Message: sentence(
+			"spec.targetNamespaces has several namespaces, "+text.Names(targets, maxListed), RuleOperatorGroupSeveralTargets, oneTarget)})
+	}
 	return v.sorted()
 }
 
@@ -90,6 +97,9 @@ var groupChecks = []struct {
 // orOverride is what allows a change of an OperatorGroup besides a policy.
 const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, or give a reason in annotation " + OverrideReasonAnnotation +
 	" as a user with the verb override"
+
+// oneTarget is why an OperatorGroup should not have several targets (R-OP-16).
+const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
 
 // groupOf returns an OperatorGroup as Constraints see it.
 func (in *OperatorGroupInput) groupOf(g *olm.WrittenOperatorGroup) constraint.Group {

@@ -9,6 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -37,6 +38,10 @@ type OperatorPolicyInput struct {
 	Old *policyv1beta2.OperatorPolicy
 	// Namespace returns what is known of a namespace, for the preview; it may return nil.
 	Namespace func(name string) *Namespace
+	// Package returns a package of a catalog, for the preview; nil if it is not known. Default: none is.
+	Package func(pkg string, source olm.Catalog) *catalog.Package
+	// Copied reports whether a package is installed for all namespaces from another one, for the preview. Default: none is.
+	Copied func(pkg, namespace string) bool
 	// Grants are the rights that the installation withholds, for the preview.
 	Grants Grants
 }

@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/blang/semver/v4"
 
@@ -27,7 +25,7 @@ var (
 	operatorPolicyOverlap = Rule{RuleOperatorPolicyOverlap, OutcomeWarn,
 		"another OperatorPolicy governs the same package in the same namespace"}
 	operatorPolicyUncovered = Rule{RuleOperatorPolicyUncovered, OutcomeWarn,
-		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows"}
+		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
 	operatorPolicyPending = Rule{RuleOperatorPolicyPending, OutcomeWarn,
 		"what the OperatorPolicy does to InstallPlans that wait for approval"}
 	operatorPolicySeveralTargets = Rule{RuleOperatorPolicySeveralTargets, OutcomeWarn,
@@ -43,8 +41,7 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			"it may be one that a tenant has made; set spec.subscription.sourceNamespace too")
 	}
 	if targets := severalTargets(in.Policy); targets != nil {
-		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed),
-			"few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all")
+		preview(RuleOperatorPolicySeveralTargets, "spec.operatorGroup names several target namespaces, "+text.Names(targets, maxListed), oneTarget)
 	}
 	if spec := &in.Policy.Spec; spec.ComplianceType == policyv1beta2.MayHave && (spec.OperatorGroup != nil || spec.Subscription.Config != nil) {
 		preview(RuleOperatorPolicyIneffective, "spec.operatorGroup and spec.subscription.config have no effect with complianceType mayhave, which installs nothing",
@@ -58,18 +55,24 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 			"write spec.subscription.name and spec.subscription.namespace as plain text to have it in force at once")
 		return
 	}
+	previewMove(in, p, preview)
 	if p.faults != "" {
-		preview(RuleOperatorPolicyIneffective, "package "+p.Package+" in namespace "+p.TargetNamespace+" is held", p.faults)
-		return
+		return // a valid policy has template text, which is resolved only now
 	}
-	// Preview an informing policy too, as if it were enforced.
-	p.Enforced = true
+	enforced := p.Enforced
+	p.Enforced = true // preview an informing policy too, as if it were enforced
 	ns := in.Namespace(p.TargetNamespace).withPolicy(p)
 	for _, other := range ns.governing(p.Package) {
-		if other.key() != p.key() {
-			preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, "a write passes only if both let it pass")
+		if other.key() == p.key() {
+			continue
 		}
+		more := "of the two only an enforced one acts and refuses"
+		if enforced && other.Enforced {
+			more = "while both are enforced neither installs, upgrades or approves anything, and both still refuse; keep one of them enforced"
+		}
+		preview(RuleOperatorPolicyOverlap, other.Source()+" also governs package "+p.Package+" in namespace "+p.TargetNamespace, more)
 	}
+	previewSubscription(in, p, ns, v)
 	for _, installed := range ns.installed {
 		if what := p.uncovered(installed); what != "" {
 			preview(RuleOperatorPolicyUncovered, what, p.acceptance())
@@ -79,6 +82,26 @@ func previewPolicy(in *OperatorPolicyInput, p *OperatorPolicy, v *Verdict) {
 		if plan.Status.Phase == olm.PhaseRequiresApproval && !plan.Spec.Approved {
 			previewPlan(plan, p, ns, preview)
 		}
+	}
+}
+
+// previewMove warns of Subscriptions that stay when a policy is changed to another namespace or package.
+func previewMove(in *OperatorPolicyInput, p *OperatorPolicy, preview func(id RuleID, what, more string)) {
+	if in.Old == nil || in.Old.Spec.ComplianceType != policyv1beta2.MustHave || !in.Old.Spec.IsEnforced() {
+		return
+	}
+	old := NewOperatorPolicy(in.Old)
+	if old.Package == p.Package && old.TargetNamespace == p.TargetNamespace {
+		return
+	}
+	ns := in.Namespace(old.TargetNamespace)
+	managed := func(other *OperatorPolicy) bool { return other.Enforced && other.key() != p.key() }
+	if slices.ContainsFunc(ns.governing(old.Package), managed) {
+		return
+	}
+	for _, s := range ns.subscribers(old.Package) {
+		preview(RuleOperatorPolicyUncovered, "Subscription "+s.Metadata.Key()+" stays, with what it installed, and is not covered by this policy any more",
+			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them")
 	}
 }
 
@@ -146,14 +169,9 @@ func (p *OperatorPolicy) acceptance() string {
 // previewPlan reports the effect on one plan that waits for approval, if the policy applies to it.
 func previewPlan(plan *olm.InstallPlan, p *OperatorPolicy, ns *Namespace, preview func(id RuleID, what, more string)) {
 	verdict := JudgePlan(PlanInput{Plan: plan, Namespace: ns})
-	var names []string
-	concerned := false
-	for _, c := range verdict.CSVs {
-		names = append(names, text.Name(c.CSV))
-		concerned = concerned || c.Package == p.Package
-	}
+	concerned := slices.ContainsFunc(verdict.CSVs, func(c CSVVerdict) bool { return c.Package == p.Package })
 	ours := slices.IndexFunc(verdict.Reasons, func(r Reason) bool { return r.from == p.ref() })
-	what := fmt.Sprintf("pending %s (%s)", verdict.Object, strings.Join(names, ", "))
+	what := pendingText(&verdict)
 	switch {
 	case ours >= 0:
 		preview(RuleOperatorPolicyPending, what+" may not be approved under this policy", verdict.Reasons[ours].Message)

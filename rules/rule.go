@@ -45,6 +45,7 @@ var (
 		subscriptionPackage, subscriptionMustNotHave, subscriptionCatalog, subscriptionChannel,
 		subscriptionStartingCSV, subscriptionApproval, subscriptionContradiction, subscriptionConstraint,
 		subscriptionUnknownCSV, subscriptionDuplicate, subscriptionOwnerConflict, subscriptionOlderChannel,
+		subscriptionUnknownChannel, subscriptionHeldPlan,
 	}
 	planRules = []Rule{
 		planMustNotHave, planVersion, planVersionRange, planCatalog, planChannel, planUpgrade, planUnknownCSV,
@@ -56,7 +57,7 @@ var (
 	catalogSourceRules = []Rule{catalogSourceConstraint}
 	operatorGroupRules = []Rule{
 		operatorGroupSecond, operatorGroupScope, operatorGroupServiceAccount, operatorGroupUpgradeStrategy, operatorGroupConstraint,
-		operatorGroupOverride,
+		operatorGroupOverride, operatorGroupSeveralTargets,
 	}
 	operatorPolicyRules = []Rule{
 		operatorPolicyField, operatorPolicyUnknownField, operatorPolicyContradiction, operatorPolicyNormalized,

@@ -31,7 +31,7 @@ var (
 	subscriptionChannel = Rule{RuleSubscriptionChannel, OutcomeDeny,
 		"spec.channel is not the channel that the policy names"}
 	subscriptionStartingCSV = Rule{RuleSubscriptionStartingCSV, OutcomeDeny,
-		"spec.startingCSV is not a version that the policy allows"}
+		"spec.startingCSV is not a version that the policy allows, or (Warn) without it OLM will ask for one that is not"}
 	subscriptionContradiction = Rule{RuleSubscriptionContradiction, OutcomeWarn,
 		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
 	subscriptionDuplicate = Rule{RuleSubscriptionDuplicate, OutcomeWarn,
@@ -52,12 +52,31 @@ type SubscriptionInput struct {
 	ByOLM bool
 	// InstalledElsewhere reports whether another namespace has the package installed for all namespaces.
 	InstalledElsewhere bool
-	// Channel is the channel that the Subscription follows: that of its spec, or the package's default; nil if not known.
-	Channel *catalog.Channel
+	// Offered is the package in the catalog that the Subscription names; nil if not known.
+	Offered *catalog.Package
 	// Interrupt is that of PlanInput.
 	Interrupt <-chan struct{}
 	// Mode is how to handle installPlanApproval. The validating webhook always denies: it cannot change fields.
 	Mode ApprovalMode
+
+	// policy is set for the Subscription that a policy asks for, whose fields are in spec.subscription.
+	policy bool
+}
+
+// channel returns the channel that the Subscription follows: that of its spec, or the package's default; nil if not known.
+func (in *SubscriptionInput) channel() *catalog.Channel {
+	if c := in.Offered.Channel(in.Subscription.Spec.Channel); c != nil && len(c.Entries) > 0 {
+		return c
+	}
+	return nil
+}
+
+// path returns the path of a field of the Subscription's spec.
+func (in *SubscriptionInput) path(field string) string {
+	if in.policy {
+		return "spec.subscription." + field
+	}
+	return "spec." + field
 }
 
 // subscriptionChecks run all, in this order, for every policy that governs the package.
@@ -95,6 +114,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		judgeChannel(&in, &v)
 		judgeDuplicate(&in, &v)
 		judgeOwnerConflict(&in, &v)
+		judgeHeldPlans(&in, &v)
 	}
 	approval := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
@@ -169,7 +189,7 @@ func judgeOwnerConflict(in *SubscriptionInput, v *Verdict) {
 	if !in.InstalledElsewhere || in.Old != nil && in.Old.Spec.Package == pkg {
 		return
 	}
-	v.warn(Reason{Rule: RuleSubscriptionOwnerConflict, Field: "spec.name", Message: sentence(
+	v.warn(Reason{Rule: RuleSubscriptionOwnerConflict, Field: in.path("name"), Message: sentence(
 		"package "+text.Quote(pkg)+" is installed for all namespaces, from another one",
 		RuleSubscriptionOwnerConflict, "if it owns APIs OLM fails a second one with InterOperatorGroupOwnerConflict; use the one that is there")})
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/blang/semver/v4"
 
+	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/rules/constraint"
 )
@@ -12,6 +13,8 @@ const (
 	RuleSubscriptionConstraint   RuleID = "subscription/constraint"
 	RuleSubscriptionUnknownCSV   RuleID = "subscription/unknown-csv"
 	RuleSubscriptionOlderChannel RuleID = "subscription/older-channel"
+	// RuleSubscriptionUnknownChannel is on a channel that the package does not have.
+	RuleSubscriptionUnknownChannel RuleID = "subscription/unknown-channel"
 )
 
 var (
@@ -21,6 +24,8 @@ var (
 		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
 	subscriptionOlderChannel = Rule{RuleSubscriptionOlderChannel, OutcomeWarn,
 		"the newest version in the channel is older than the installed one, and OLM never goes back"}
+	subscriptionUnknownChannel = Rule{RuleSubscriptionUnknownChannel, OutcomeWarn,
+		"the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
 )
 
 // judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain
@@ -40,8 +45,7 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 		}
 		v.recordConstraint(RuleSubscriptionConstraint, what, &f)
 	}
-	judgeStart(in, v)
-	judgeOlder(in, v)
+	judgeOffer(in, v)
 	newest := newestOf(in, *asked)
 	if newest == nil {
 		return
@@ -49,13 +53,13 @@ func judgeChannel(in *SubscriptionInput, v *Verdict) {
 	for _, f := range set.Judge(newest, namespace, budget) {
 		if f.Outcome == constraint.Violated && !spoken[f.Constraint] {
 			v.warn(Reason{Rule: RuleSubscriptionConstraint, Source: constraintRef(f.Definition).String(), Message: sentence(
-				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Channel.Name)+", will not be allowed by "+constraintRef(f.Definition).String(),
+				text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", will not be allowed by "+constraintRef(f.Definition).String(),
 				RuleSubscriptionConstraint, mustSatisfy(&f))})
 		}
 	}
-	if what, accepted := tooOldFor(in.Channel.MinKubeVersion, set.Cluster().Version); what != "" {
+	if what, accepted := tooOldFor(in.channel().MinKubeVersion, set.Cluster().Version); what != "" {
 		v.warn(Reason{Rule: RulePlanKubeVersion, Message: sentence(
-			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.Channel.Name)+", "+what, RulePlanKubeVersion, accepted)})
+			text.Name(newest.CSV)+", the newest version in channel "+text.Name(in.channel().Name)+", "+what, RulePlanKubeVersion, accepted)})
 	}
 }
 
@@ -71,8 +75,8 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 		return b
 	}
 	b.CSV, b.Unknown = spec.StartingCSV, b.Unknown&^constraint.CSV
-	if in.Channel != nil {
-		if entry, ok := in.Channel.Entry(spec.StartingCSV); ok && entry.Version != "" {
+	if channel := in.channel(); channel != nil {
+		if entry, ok := channel.Entry(spec.StartingCSV); ok && entry.Version != "" {
 			b.Version, b.Unknown = entry.Version, b.Unknown&^constraint.Version
 		}
 	}
@@ -81,11 +85,12 @@ func askedFor(in *SubscriptionInput) *constraint.Bundle {
 
 // newestOf returns what OLM will most likely install if no startingCSV is set; nil if that is not known.
 func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle {
-	if in.Channel == nil || len(in.Channel.Entries) == 0 || in.Subscription.Spec.StartingCSV != "" {
+	channel := in.channel()
+	if channel == nil || in.Subscription.Spec.StartingCSV != "" {
 		return nil
 	}
-	newest := in.Channel.Entries[0]
-	asked.CSV, asked.Channel = newest.Name, in.Channel.Name
+	newest := channel.Entries[0]
+	asked.CSV, asked.Channel = newest.Name, channel.Name
 	asked.Unknown &^= constraint.CSV | constraint.Channel
 	if newest.Version != "" {
 		asked.Version, asked.Unknown = newest.Version, asked.Unknown&^constraint.Version
@@ -93,43 +98,111 @@ func newestOf(in *SubscriptionInput, asked constraint.Bundle) *constraint.Bundle
 	return &asked
 }
 
-// judgeOlder warns of a change to a channel that is behind what is installed: OLM would wait there without an error (R-OP-16).
+// judgeOffer warns of what the catalog does not offer: OLM would wait for it without an error (R-OP-16).
+func judgeOffer(in *SubscriptionInput, v *Verdict) {
+	judgeUnknownChannel(in, v)
+	judgeStart(in, v)
+	judgeOlder(in, v)
+	judgeNewest(in, v)
+}
+
+// moves reports whether a Subscription is new, or goes to another channel or catalog.
+func (in *SubscriptionInput) moves() bool {
+	return in.Old == nil || in.Old.Spec.Channel != in.Subscription.Spec.Channel || in.Old.Catalog() != in.Subscription.Catalog()
+}
+
+// judgeUnknownChannel warns of a channel that the package does not have.
+func judgeUnknownChannel(in *SubscriptionInput, v *Verdict) {
+	name := in.Subscription.Spec.Channel
+	if in.Offered == nil || len(in.Offered.Channels) == 0 || in.Offered.Channel(name) != nil || name == "" || !in.moves() {
+		return
+	}
+	var names []string
+	for i := range in.Offered.Channels {
+		names = append(names, in.Offered.Channels[i].Name)
+	}
+	v.warn(Reason{Rule: RuleSubscriptionUnknownChannel, Field: in.path("channel"), Message: sentence(
+		in.path("channel")+" "+text.Quote(name)+" is not a channel of package "+text.Name(in.Offered.Name)+" in "+CatalogName(in.Offered.Catalog),
+		RuleSubscriptionUnknownChannel, "it has "+text.Names(names, maxListed))})
+}
+
+// judgeOlder warns of a change to a channel that is behind what is installed: OLM never goes back.
 func judgeOlder(in *SubscriptionInput, v *Verdict) {
-	sub := in.Subscription
-	if in.Channel == nil || len(in.Channel.Entries) == 0 || in.Old != nil && in.Old.Spec.Channel == sub.Spec.Channel && in.Old.Catalog() == sub.Catalog() {
+	channel := in.channel()
+	if channel == nil || !in.moves() {
 		return
 	}
-	newest := in.Channel.Entries[0]
-	offered, err := semver.ParseTolerant(newest.Version)
-	if err != nil {
-		return
-	}
+	newest := channel.Entries[0]
 	for _, installed := range in.Namespace.Installed() {
-		runs, err := semver.ParseTolerant(installed.Version)
-		if err != nil || installed.Package != sub.Spec.Package || !offered.LT(runs) {
+		if installed.Package != in.Subscription.Spec.Package || !olderVersion(newest.Version, installed.Version) {
 			continue
 		}
-		v.warn(Reason{Rule: RuleSubscriptionOlderChannel, Field: "spec.channel", Message: sentence(
-			text.Name(newest.Name)+", the newest version in channel "+text.Name(in.Channel.Name)+", is older than "+text.Name(installed.CSV)+", which is installed",
+		v.warn(Reason{Rule: RuleSubscriptionOlderChannel, Field: in.path("channel"), Message: sentence(
+			text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", is older than "+text.Name(installed.CSV)+", which is installed",
 			RuleSubscriptionOlderChannel, "OLM never goes back, and installs nothing before the channel has a newer version")})
 	}
 }
 
-// judgeStart warns of a startingCSV that the channel does not contain: OLM would wait for it without an error.
+// olderVersion reports whether a version is older than another. One that cannot be parsed is not compared.
+func olderVersion(version, than string) bool {
+	a, errA := semver.ParseTolerant(version)
+	b, errB := semver.ParseTolerant(than)
+	return errA == nil && errB == nil && a.LT(b)
+}
+
+// judgeStart warns of a startingCSV that the channel does not contain.
 func judgeStart(in *SubscriptionInput, v *Verdict) {
-	start := in.Subscription.Spec.StartingCSV
-	if in.Channel == nil || len(in.Channel.Entries) == 0 || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
+	start, channel := in.Subscription.Spec.StartingCSV, in.channel()
+	if channel == nil || start == "" || in.Old != nil && in.Old.Spec.StartingCSV == start {
 		return
 	}
-	if _, ok := in.Channel.Entry(start); ok {
+	if _, ok := channel.Entry(start); ok {
 		return
 	}
-	names := make([]string, len(in.Channel.Entries))
-	for i, e := range in.Channel.Entries {
+	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: in.path("startingCSV"), Message: sentence(
+		in.path("startingCSV")+" "+text.Quote(start)+" is not in channel "+text.Name(channel.Name)+" of "+CatalogName(in.Offered.Catalog),
+		RuleSubscriptionUnknownCSV, "it has "+entriesText(channel))})
+}
+
+// entriesText names the versions of a channel.
+func entriesText(channel *catalog.Channel) string {
+	names := make([]string, len(channel.Entries))
+	for i, e := range channel.Entries {
 		names[i] = e.Name
 	}
-	catalog := in.Subscription.Catalog()
-	v.warn(Reason{Rule: RuleSubscriptionUnknownCSV, Field: "spec.startingCSV", Message: sentence(
-		"spec.startingCSV "+text.Quote(start)+" is not in channel "+text.Name(in.Channel.Name)+" of catalog "+text.Name(catalog.Namespace)+"/"+text.Name(catalog.Name),
-		RuleSubscriptionUnknownCSV, "it has "+text.Names(names, maxListed))})
+	return text.Names(names, maxListed)
+}
+
+// judgeNewest warns of a first installation of the newest version where the policies allow others only.
+func judgeNewest(in *SubscriptionInput, v *Verdict) {
+	spec, channel := &in.Subscription.Spec, in.channel()
+	if channel == nil || spec.StartingCSV != "" || !in.moves() || in.Namespace.installedOf(spec.Package, "") != "" {
+		return
+	}
+	for _, p := range in.Namespace.governing(spec.Package) {
+		newest := channel.Entries[0]
+		if p.Enforced && !p.MustNotHave && len(p.offered(channel)) > 0 && !p.coversEntry(newest) {
+			v.warn(Reason{Rule: RuleSubscriptionStartingCSV, Source: p.Source(), Field: in.path("startingCSV"), Message: sentence(
+				text.Name(newest.Name)+", the newest version in channel "+text.Name(channel.Name)+", will not be allowed by "+p.Source(),
+				RuleSubscriptionStartingCSV,
+				"a Subscription without spec.startingCSV asks for it; write one that is allowed: "+text.Names(p.offered(channel), maxListed))})
+		}
+	}
+}
+
+// coversEntry reports whether a policy may allow a version that a catalog offers.
+func (p *OperatorPolicy) coversEntry(e catalog.Entry) bool {
+	ok, _ := p.Covers(e.Name, e.Version)
+	return ok || e.Version == "" && p.versionRange != nil
+}
+
+// offered returns the names of the versions of a channel that a policy allows, newest first.
+func (p *OperatorPolicy) offered(channel *catalog.Channel) []string {
+	var names []string
+	for _, e := range channel.Entries {
+		if p.coversEntry(e) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
 }

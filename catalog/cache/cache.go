@@ -160,15 +160,6 @@ func (c *Cache) get(q query) *entry {
 	return e
 }
 
-// Channel returns a channel of a package, or its default channel if the name is empty. It never sends a request: the
-// result is nil while the package is not known, and then it is being fetched.
-func (c *Cache) Channel(pkg, channel string, source olm.Catalog) *catalog.Channel {
-	if source.Name == "" || source.Namespace == "" {
-		return nil
-	}
-	return c.Get(pkg, source).Channel(channel)
-}
-
 // CatalogChanged fetches the known packages of a catalog, and the wanted ones that it may have now, at once and again after
 // RefetchDelay.
 func (c *Cache) CatalogChanged(source olm.Catalog) {

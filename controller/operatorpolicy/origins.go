@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -62,6 +63,27 @@ func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origi
 	ns := s.Namespace(namespace)
 	return &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
 		OperatorGroups: groups(s, namespace), Subscriptions: subscriptions(s, namespace)}
+}
+
+// before returns the Subscriptions that the status of a policy relates to it.
+func (r *reconciler) before(p *rules.OperatorPolicy) (subscriptions []compliance.Subscription) {
+	if p.MustNotHave || p.Concerns() == "" {
+		return nil
+	}
+	for i := range p.Object.Status.RelatedObjects {
+		o := &p.Object.Status.RelatedObjects[i].Object
+		if o.Kind != olm.KindSubscription {
+			continue
+		}
+		key := types.NamespacedName{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
+		if key.Namespace != p.Concerns() {
+			r.origins.add(key.Namespace, p.Concerns())
+		}
+		if found := r.Store.Load().Find(snapshot.Subscriptions, key); found != nil {
+			subscriptions = append(subscriptions, subscription(found.Unstructured()))
+		}
+	}
+	return subscriptions
 }
 
 // dependents records which namespaces were evaluated with the contents of another one. The zero value is ready for use.

@@ -120,7 +120,7 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 			in.Overlaps = append(in.Overlaps, other.Name+"."+other.Namespace)
 		}
 	}
-	in.CSVs = r.withOrigins(p, w.csvs)
+	in.CSVs, in.Before = r.withOrigins(p, w.csvs), r.before(p)
 	if p.Concerns() != "" {
 		in.CRDs = crds(current, p.Package, p.TargetNamespace)
 	}

@@ -78,7 +78,8 @@ func TestConversionForms(t *testing.T) {
 		}
 	})
 	t.Run("a document that contradicts itself", func(t *testing.T) {
-		// It is refused at the latest the second time: applied again and again, it would open and close the gate.
+		// Applied again and again, it would open and close the gate. A patch does not show that it sets what was there before, so it is refused at
+		// the latest the second time.
 		for first := range forms {
 			for _, verb := range []string{"merge patch", "forced apply", "replace"} {
 				p := write(first, "form-"+utilrand.String(6), "None")
@@ -87,8 +88,12 @@ func TestConversionForms(t *testing.T) {
 				}
 				document := write("v1beta1, present", p.GetName(), "Automatic")
 				document.Object["spec"].(map[string]any)["subscription"].(map[string]any)["installPlanApproval"] = "Manual"
+				times := 1
+				if verb == "merge patch" {
+					times = 3
+				}
 				var err error
-				for range 3 {
+				for range times {
 					err = edit(t.Context(), e, verb, read(t, e, harness.Earlier, p), document)
 				}
 				if says := "spec.subscription.installPlanApproval: Invalid value"; err == nil || !strings.Contains(err.Error(), says) {

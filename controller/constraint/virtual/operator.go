@@ -53,8 +53,7 @@ func Of(c *constraintv1.Constraint, d *constraint.Definition, automatic []olm.Pr
 		if len(d.Properties) == 0 {
 			return nil
 		}
-		o.Problem = &Problem{ReasonNotSelected, "rules read spec.properties, and OLM's resolver does not: annotation " +
-			rules.VirtualOperatorNamespacesAnnotation + " selects the namespaces in which it does, by labels, or all of them if it is empty"}
+		o.Problem = &Problem{ReasonNotSelected, "OLM's resolver does not see spec.properties, which only rules of Constraints may read: " + rules.ShowsProperties}
 		return o
 	}
 	selector, err := labels.Parse(text)

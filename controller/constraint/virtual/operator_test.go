@@ -92,7 +92,7 @@ func TestProblems(t *testing.T) {
 		c.Annotations = nil
 		all := operators(t, c)
 		if len(all) != 1 || all[0].WantedIn(shop(nil)) || all[0].Problem.Reason != ReasonNotSelected ||
-			!strings.Contains(all[0].Problem.Message, rules.VirtualOperatorNamespacesAnnotation) {
+			all[0].Problem.Message != "OLM's resolver does not see spec.properties, which only rules of Constraints may read: "+rules.ShowsProperties {
 			t.Errorf("got %+v", all)
 		}
 	})

@@ -98,10 +98,15 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 			subscriptions = append(subscriptions, e.related(kindSubscription, s.Object, policyv1beta2.Compliant, relatedFound))
 		}
 	}
+	subscription := available(TypeSubscription, kindSubscription, subscriptions)
+	left := slices.ContainsFunc(e.leftBehind(), func(s Subscription) bool { return s.Namespace == csv.CopiedFrom && s.Package == e.wanted.name })
+	if left { // the policy would be Compliant through what it is not for any more
+		subscription.Status, subscription.Reason = metav1.ConditionFalse, reasonLeftBehind
+	}
 	out.Findings = []Finding{
 		validated(),
 		available(TypeOperatorGroup, kindOperatorGroup, groups),
-		available(TypeSubscription, kindSubscription, subscriptions),
+		subscription,
 		available(TypeInstallPlan, kindInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
 			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
 		e.describeCSV(csv),
@@ -111,7 +116,7 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
-	if covered, _ := e.Rules.Covers(csv.Name, csv.Version); covered && e.enforced {
+	if covered, _ := e.Rules.Covers(csv.Name, csv.Version); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
 	return out

@@ -35,7 +35,9 @@ type Input struct {
 	// CSVs include copies, and originals in other namespaces that serve this one without a copy.
 	OperatorGroups []OperatorGroup
 	Subscriptions  []Subscription
-	CSVs           []CSV
+	// Before are the Subscriptions of the related objects in the status that exist.
+	Before []Subscription
+	CSVs   []CSV
 	// CRDs are those that OLM labelled as the operator's, sorted by name.
 	CRDs []Object
 	// Deployments are those of the operator's namespace, by name.

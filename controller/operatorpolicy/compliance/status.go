@@ -25,6 +25,7 @@ const (
 // than 1.
 func Finish(in *Input, out Outcome, historyMost int) (policyv1beta2.OperatorPolicyStatus, *Event) {
 	previous := &in.Policy.Status
+	out.Findings = in.withLeftBehind(out.Findings)
 	// Timestamps are stored in seconds; a higher precision would break later comparisons.
 	now := metav1.NewTime(in.Now.Truncate(time.Second))
 	conditions := nextConditions(previous.Conditions, out.Findings, now)

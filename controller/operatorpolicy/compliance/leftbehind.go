@@ -1,0 +1,37 @@
+package compliance
+
+import (
+	"slices"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+)
+
+const (
+	reasonLeftBehind  = "SubscriptionLeftBehind"
+	relatedLeftBehind = "Resource is managed by a policy that does not name it any more"
+)
+
+// leftBehind returns the Subscriptions that the policy still manages although it does not name their namespace or package any more.
+func (in *Input) leftBehind() []Subscription {
+	sub := &in.Policy.Spec.Subscription
+	return slices.DeleteFunc(slices.Clone(in.Before), func(s Subscription) bool {
+		return s.Annotations[managedMark] != in.managedBy() || s.Namespace == sub.Namespace && s.Package == sub.Name
+	})
+}
+
+// withLeftBehind returns the findings with what the policy has left behind: the next evaluation knows it from the related objects.
+func (in *Input) withLeftBehind(findings []Finding) []Finding {
+	findings = slices.Clone(findings)
+	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Type == TypeSubscription })
+	if i < 0 || findings[i].KeepRelated {
+		return findings // related objects are kept, these included
+	}
+	f := &findings[i]
+	f.Related = slices.Clone(f.Related)
+	for _, s := range in.leftBehind() {
+		f.Message += "; the Subscription " + s.named() + ", which the policy managed before it was changed, is left behind: " +
+			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them"
+		f.Related = append(f.Related, in.related(kindSubscription, s.Object, policyv1beta2.Inapplicable, relatedLeftBehind))
+	}
+	return findings
+}
