@@ -117,6 +117,7 @@ var commands = []struct {
 	{document: "docs/plugin.md", begins: "kubectl create clusterrolebinding", tests: []string{"TestPluginRights"}},
 	{document: "docs/rules.md", begins: "kubectl patch installplan install-x7", tests: []string{"TestReadme"}},
 	{document: "docs/scale.md", begins: "make scale", why: "measures for an hour; TestScale runs it on three namespaces"},
+	{document: "docs/walk.md", tests: []string{"TestLoopOLM/trouble/stories 1 to 7 as one walk"}},
 	{document: "docs/sources.md", begins: "kubectl get pods -n olm -l olm.catalogSource", tests: []string{"TestMovedTag"}},
 }
 

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,14 +18,6 @@ var documented = []struct {
 	{letter: "M", n: 97},
 	{letter: "P", n: 43},
 	{letter: "C", n: 37},
-}
-
-// scripts are where the subtests of a test are files.
-var scripts = map[string]string{
-	"TestReconciler": "controller/operatorpolicy/testdata",
-	"TestLoop":       "e2e/loop/testdata",
-	"TestDependency": "e2e/dependency/testdata",
-	"TestScenarios":  "e2e/scenarios",
 }
 
 // TestRequirementsAreCovered compares the tables of requirements.md with the tests: every requirement has a row, in order, with tests that
@@ -70,31 +61,5 @@ func TestRequirementsAreCovered(t *testing.T) {
 		len(want), counts["shown"], counts["Differs"], counts["Out of scope"], counts["Open"])
 	if !strings.Contains(document, summary) {
 		t.Errorf("the summary is not %q", summary)
-	}
-}
-
-// tests returns a function that reports whether a test with a name exists. The name of a subtest is a file, or a literal in a test.
-func tests(t *testing.T) (exists func(name string) bool) {
-	t.Helper()
-	files := source(t, ".go", ".txtar")
-	functions, literals := map[string]bool{}, map[string]bool{}
-	for name, text := range files {
-		if !strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(text, -1) {
-			functions[m[1]] = true
-		}
-		for _, m := range regexp.MustCompile(`"([^"\n]+)"`).FindAllStringSubmatch(text, -1) {
-			literals[m[1]] = true
-		}
-	}
-	return func(name string) bool {
-		root, rest, sub := strings.Cut(name, "/")
-		if !functions[root] || !sub {
-			return functions[root]
-		}
-		_, script := files[path.Join(scripts[root], path.Base(rest)+".txtar")]
-		return script || root != "TestScenarios" && literals[path.Base(rest)]
 	}
 }

@@ -85,7 +85,7 @@ func validateDialect(op *policyv1beta2.OperatorPolicy) field.ErrorList {
 	case policyv1beta2.UpgradeApprovalNever, policyv1beta2.UpgradeApprovalNone, policyv1beta2.UpgradeApprovalAutomatic:
 		fix = fmt.Sprintf("remove it; spec.upgradeApproval: %s says already what becomes of upgrades; to change that, write Automatic or None there", approval)
 	}
-	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), string(v.Raw[:min(len(v.Raw), 120)]),
+	return append(errs, field.Invalid(specPath.Child("subscription", "installPlanApproval"), text.Truncate(text.Unquote(v.Raw), 120),
 		"must not be set, since the policy computes it; "+fix))
 }
 
@@ -186,7 +186,7 @@ func decoded[T any](path *field.Path, value *apiextensionsv1.JSON) (T, field.Err
 	}
 	strict, err := kjson.UnmarshalStrict(value.Raw, &into)
 	if err != nil {
-		return into, field.ErrorList{field.Invalid(path, text.Quote(string(value.Raw)), err.Error())}
+		return into, field.ErrorList{field.Invalid(path, text.Truncate(text.Unquote(value.Raw), 120), err.Error())}
 	}
 	var errs field.ErrorList
 	for _, problem := range strict {

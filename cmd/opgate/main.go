@@ -15,7 +15,10 @@ import (
 	// Templates may name time zones; an image need not have them, and without them a zone would silently mean UTC.
 	_ "time/tzdata"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/opgate/opgate/cmd/opgate/approve"
 	"github.com/opgate/opgate/cmd/opgate/check"
@@ -36,6 +39,9 @@ func main() {
 }
 
 func root() *cobra.Command {
+	// Libraries log to standard error, which belongs to what commands print. "opgate serve" sets its own logger.
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
 	cmd := &cobra.Command{
 		Use:   "opgate",
 		Short: "An admission gate for operators installed by the Operator Lifecycle Manager",

@@ -210,7 +210,7 @@ func TestConversionEveryVersion(t *testing.T) {
 		},
 		"a value that fits neither": {
 			change: approvals("Automatic", "Sometimes"),
-			says:   `spec.subscription.installPlanApproval: Invalid value: "\"Sometimes\""`,
+			says:   `spec.subscription.installPlanApproval: Invalid value: "Sometimes"`,
 		},
 		"a value that fits neither, alone": {
 			change: approvals(nil, "Sometimes"),

@@ -82,6 +82,7 @@ func loopTrouble(t *testing.T) {
 		"a policy is edited while a plan waits":                   editedWhilePending,
 		"a tenant deletes the plan that waits":                    planDeleted,
 		"a Subscription that lost its ClusterServiceVersion":      lostLink,
+		"stories 1 to 7 as one walk":                              walk,
 	})
 	wantNoRefusalOfOLM(t, e.Env, inline, image)
 	t.Run("Opgate is away while OLM installs as an account", func(t *testing.T) { awayFromAccount(t, e, installed) })

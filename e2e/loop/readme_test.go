@@ -136,7 +136,7 @@ func terminal(t *testing.T, c *cluster.Cluster, commands string) string {
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", commands)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "HOME="+c.Dir(),
-		"PATH="+filepath.Dir(c.Assets().Kubectl())+":"+os.Getenv("PATH"))
+		"PATH="+filepath.Dir(c.Assets().Kubectl())+":"+filepath.Join(c.Dir(), "plugins")+":"+os.Getenv("PATH"))
 	output, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

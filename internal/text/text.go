@@ -7,6 +7,7 @@
 package text
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,6 +34,15 @@ func Quote(s string) string {
 		end--
 	}
 	return strconv.QuoteToASCII(s[:end]) + dots
+}
+
+// Unquote returns the text of a JSON string, and any other JSON as it is: for messages that quote values themselves.
+func Unquote(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return string(raw)
+	}
+	return s
 }
 
 // Name returns a name as it is where it could be one, and quoted where it is empty, too long, or has a character that no

@@ -168,6 +168,7 @@ func TestUnknownFields(t *testing.T) {
 	for want, obj := range map[string]map[string]any{
 		"spec.dependences":                policy(map[string]any{"dependences": []any{}}),
 		"spec.dependencies[0].apiGroup":   onTop(dependency("Policy", map[string]any{"apiGroup": "x"})),
+		"spec.dependencies[0].message":    onTop(dependency("Policy", map[string]any{"message": "installed"})),
 		"spec.policy-templates[0].spec":   templates(map[string]any{"objectDefinition": map[string]any{}, "spec": map[string]any{}}),
 		"spec.policy-templates[0].ignore": templates(map[string]any{"objectDefinition": map[string]any{"deep": []any{map[string]any{"er": nil}}}, "ignore": true}),
 	} {

@@ -38,7 +38,7 @@ const example = `  # what it changes, and then consent to exactly that
 // Command returns `opgate approve`.
 func Command() *cobra.Command {
 	var a approval
-	var file string
+	var of kubeconfig.Flags
 	cmd := &cobra.Command{
 		Use:     "approve NAMESPACE/PLAN [--digest DIGEST]... [--reason TEXT]",
 		Short:   "Approve an InstallPlan, with consent to what it changes",
@@ -50,7 +50,7 @@ func Command() *cobra.Command {
 			if a.plan, ok = cli.NamespacedName(names[0]); !ok {
 				return fmt.Errorf("approve: %q is no InstallPlan: write NAMESPACE/NAME", names[0])
 			}
-			config, err := kubeconfig.Load(file)
+			config, err := of.Load()
 			if err != nil {
 				return err
 			}
@@ -72,6 +72,6 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&a.digests, "digest", nil, "digest of a change to consent to; repeatable (default: none)")
 	flags.StringVar(&a.reason, "reason", "", "reason of an override (default: no override)")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "have the API server judge the approval, and store nothing")
-	cli.KubeconfigVar(flags, &file)
+	of.Register(cmd)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -45,7 +46,7 @@ type options struct {
 	old, new string
 	// cluster judges by the cluster of kubeconfig.
 	cluster    bool
-	kubeconfig string
+	kubeconfig kubeconfig.Flags
 }
 
 // onlyRefused is the value of --only that leaves out what is allowed.
@@ -86,9 +87,9 @@ the input, of
    "reasons": [{"rule", "source", "message"}], "warnings": ["..."], "patch": [{"op", "path", "value"}], "heldByAPIServer": true, "alreadyApproved": true}
 
 in which namespace is empty for a Constraint, the patch is what the mutating webhook would change, kustomization
-stands only on what one has made, heldByAPIServer only on a refusal that the API server has by itself with
---backstop=enforce, without the webhooks ("also held by the API server" in text and markdown), and alreadyApproved only
-on an InstallPlan that was approved before and is not judged.
+stands only on what one has made, heldByAPIServer only on a refusal that the API server has by itself, without the
+webhooks, where Opgate runs with --backstop=enforce, and alreadyApproved only on an InstallPlan that was approved before
+and is not judged.
 What was skipped or is not judged is named at the end of text and markdown, and on standard error for other formats.
 sarif is for code scanning, junit for reports of tests, github for annotations by GitHub Actions, markdown for comments.
 "opgate explain RULE" tells more about a rule.
@@ -178,7 +179,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.only, "only", "", "refused leaves out what is allowed (default: all)")
 	flags.BoolVar(&o.summary, "summary", false, "print only the counts")
 	flags.BoolVar(&o.cluster, "cluster", false, "judge by the cluster of the current context; without files, what is installed and waits there")
-	cli.KubeconfigVar(flags, &o.kubeconfig)
+	o.kubeconfig.Register(cmd)
 	flags.BoolVar(&o.diff, "diff", false, "show what the policies in NEW, the second argument, refuse or allow unlike those in OLD, the first")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "pattern of files and directories to leave out; repeatable")
 	flags.BoolVar(&o.strict, "strict", false, "skip nothing, build no kustomization, and take every document for an object")
@@ -204,8 +205,8 @@ func (o *options) validate() error {
 	switch {
 	case len(o.named()) == 0 && !o.cluster:
 		return self.Usage("no input: name files, directories or -")
-	case !o.cluster && o.kubeconfig != "":
-		return self.Usage("--kubeconfig is for --cluster, which is missing")
+	case !o.cluster && o.kubeconfig != kubeconfig.Flags{}:
+		return self.Usage("--kubeconfig and --context are for --cluster, which is missing")
 	case o.cluster && o.versions != versions{}:
 		return self.Usage("the versions are those of the cluster: leave out --kubernetes-version and --openshift-version with --cluster")
 	case o.only != "" && o.only != onlyRefused:

@@ -228,6 +228,14 @@ func (l *loader) object(d document, k *kind) {
 		}
 		faults = append(faults, nameFaults(o)...)
 	}
+	if len(faults) == 0 {
+		o.refused = refusedBySchema(k.GroupVersionKind, d.raw)
+	}
+	if ofOLM[k.GroupVersionKind] != nil { // on its own kinds Opgate has rules with the same answer
+		for _, err := range o.refused {
+			faults = append(faults, fieldFault{err.Field, err.Error()})
+		}
+	}
 	l.fault(d, faults)
 	if len(faults) > 0 {
 		return
@@ -244,7 +252,7 @@ func (l *loader) object(d document, k *kind) {
 		}
 		l.seen[id] = o
 	}
-	o.hubs, o.refused = hubFields(d), refusedBySchema(k.GroupVersionKind, d.raw)
+	o.hubs = hubFields(d)
 	if o.context != nil && o.source == nil && o.group == nil && isKnown(k.Group) {
 		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
 	}

@@ -64,7 +64,7 @@ func lines(j *judgement) (lines []string) {
 		add(r.Message)
 	}
 	if j.held {
-		add("also held by the API server")
+		add("also held by the API server with --backstop=enforce") // whether it is, the input does not tell
 	}
 	for _, w := range findings(j) {
 		add("warning: " + w.brief())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/operator-framework/api/crds"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -23,16 +24,25 @@ import (
 
 	"github.com/opgate/opgate/manifests/crd"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot"
 )
 
-// definition is the schema of a version of one of Opgate's kinds.
+// definition is the schema of a version of a kind.
 type definition struct {
 	structural *structural.Structural
 	validator  validation.SchemaValidator
 	rules      *cel.Validator
 }
 
-// definitions compiles the schema of each of Opgate's kinds when it is first asked for.
+// ofOLM are the definitions of the kinds of OLM that are judged.
+var ofOLM = map[schema.GroupVersionKind]func() *apiextensionsv1.CustomResourceDefinition{
+	snapshot.CatalogSources.GroupVersionKind: crds.CatalogSource,
+	snapshot.InstallPlans.GroupVersionKind:   crds.InstallPlan,
+	snapshot.OperatorGroups.GroupVersionKind: crds.OperatorGroup,
+	snapshot.Subscriptions.GroupVersionKind:  crds.Subscription,
+}
+
+// definitions compiles the schema of each kind that is judged when it is first asked for.
 var definitions = sync.OnceValue(func() map[schema.GroupVersionKind]func() *definition {
 	all := map[schema.GroupVersionKind]func() *definition{}
 	files, err := fs.Glob(crd.Definitions, "*.yaml")
@@ -48,6 +58,13 @@ var definitions = sync.OnceValue(func() map[schema.GroupVersionKind]func() *defi
 				return compiled(v.Schema.OpenAPIV3Schema)
 			})
 		}
+	}
+	for gvk, read := range ofOLM {
+		all[gvk] = sync.OnceValue(func() *definition {
+			versions := read().Spec.Versions
+			i := slices.IndexFunc(versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == gvk.Version })
+			return compiled(versions[i].Schema.OpenAPIV3Schema)
+		})
 	}
 	return all
 })

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,6 +103,60 @@ spec:
 			}
 			if tc.field != "" {
 				checkRefused(t, out.Bytes(), tc.field, cmp.Or(tc.line, 3))
+			}
+		})
+	}
+}
+
+// TestDefinitionsOfOLM has what the definitions of OLM's kinds refuse beyond unknown fields, wrong types and fields that are missing: the
+// input cannot be used, and the field and its line are named.
+func TestDefinitionsOfOLM(t *testing.T) {
+	const source = `apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: team, namespace: shop}
+spec:
+  sourceType: grpc
+  image: registry.example/catalog:v1
+  grpcPodConfig:
+    securityContextConfig: `
+	const group = `apiVersion: operators.coreos.com/v1
+kind: OperatorGroup
+metadata: {name: shop, namespace: shop}
+spec:
+  upgradeStrategy: `
+	const subscription = `apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: etcd, namespace: shop}
+spec:
+  name: etcd
+  source: team
+  sourceNamespace: shop
+  config:
+    resources:
+      limits:
+        memory: `
+	for _, tc := range []struct{ name, text, problem string }{
+		{name: "control: a security context", text: source + "restricted"},
+		{name: "control: an upgrade strategy", text: group + "Default"},
+		{name: "control: a quantity", text: subscription + "1Gi"},
+		{name: "a security context that does not exist", text: source + "<security_mode>",
+			problem: `line 8: spec.grpcPodConfig.securityContextConfig: Unsupported value: "<security_mode>": supported values: "legacy", "restricted"`},
+		{name: "an upgrade strategy that does not exist", text: group + "Fast",
+			problem: `line 5: spec.upgradeStrategy: Unsupported value: "Fast": supported values: "Default", "TechPreviewUnsafeFailForward"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "manifests.yaml")
+			if err := os.WriteFile(file, []byte(tc.text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var problems bytes.Buffer
+			cmd := Command()
+			cmd.SetArgs([]string{"-f", file})
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(&problems)
+			err := cmd.Execute()
+			if refused := err != nil; refused != (tc.problem != "") || !strings.Contains(problems.String(), tc.problem) {
+				t.Errorf("refused: %t (%v), want %q:\n%s", refused, err, tc.problem, problems.String())
 			}
 		})
 	}

@@ -48,11 +48,6 @@ func NamespaceVar(flags *pflag.FlagSet, namespace *string, objects string) {
 	flags.StringVarP(namespace, "namespace", "n", "default", "namespace of "+objects+" that name none")
 }
 
-// KubeconfigVar adds --kubeconfig, for package kubeconfig.
-func KubeconfigVar(flags *pflag.FlagSet, file *string) {
-	flags.StringVar(file, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
-}
-
 // OutputVar adds --output for formats, of which text is the default.
 func OutputVar(cmd *cobra.Command, output *string, formats []string) {
 	cmd.Flags().StringVarP(output, "output", "o", "text", "output format: "+Alternatives(formats))

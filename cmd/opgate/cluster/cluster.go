@@ -34,9 +34,9 @@ type Reader struct {
 	objects dynamic.Interface
 }
 
-// Connect returns a reader of the cluster of a kubeconfig file, which kubeconfig.Load finds if the name is empty. It sends no request.
-func Connect(file string) (*Reader, error) {
-	config, err := kubeconfig.Load(file)
+// Connect returns a reader of the cluster that flags name. It sends no request.
+func Connect(flags kubeconfig.Flags) (*Reader, error) {
+	config, err := flags.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (e *Forbidden) Error() string {
 		roles = append(roles, "ClusterRole "+r.Role)
 	}
 	slices.Sort(roles)
-	return fmt.Sprintf("the user of the current context may not %s; granted by %s", strings.Join(missing, ", "), strings.Join(slices.Compact(roles), " and "))
+	return fmt.Sprintf("this user may not %s; granted by %s", strings.Join(missing, ", "), strings.Join(slices.Compact(roles), " and "))
 }
 
 // NotServed is the error for a kind that the API server does not serve.
@@ -105,5 +105,5 @@ func explained(err error, host string) error {
 	if errors.As(err, &dial) {
 		why = dial
 	}
-	return fmt.Errorf("the API server %s of the current context cannot be reached: %w", text.Escape(host), why)
+	return fmt.Errorf("the API server %s cannot be reached: %w", text.Escape(host), why)
 }

@@ -32,9 +32,9 @@ type cluster struct {
 	lists   dynamic.Interface
 }
 
-// connect returns the cluster of a kubeconfig file.
-func connect(file string) (*cluster, error) {
-	config, err := kubeconfig.Load(file)
+// connect returns the cluster that flags name.
+func connect(flags kubeconfig.Flags) (*cluster, error) {
+	config, err := flags.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
 )
 
@@ -31,7 +32,7 @@ const self cli.Name = "diff"
 type options struct {
 	files      []string
 	namespace  string
-	kubeconfig string
+	kubeconfig kubeconfig.Flags
 	catalog    string
 	pkg        string
 	from, to   string
@@ -106,7 +107,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.to, "to", "", "ClusterServiceVersion to compare")
 	flags.StringVar(&o.pkg, "package", "", "package of both, if the names are in several packages of the catalog")
 	cli.OutputVar(cmd, &o.output, formatNames())
-	cli.KubeconfigVar(flags, &o.kubeconfig)
+	o.kubeconfig.Register(cmd)
 	return cmd
 }
 

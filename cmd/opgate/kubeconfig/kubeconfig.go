@@ -4,16 +4,48 @@ package kubeconfig
 import (
 	"fmt"
 
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Load reads a kubeconfig file. Where the name is empty it takes the file that $KUBECONFIG names, else
-// ~/.kube/config, else the service account of the pod.
-func Load(file string) (*rest.Config, error) {
+// Flags are those of kubectl that name a cluster and a user, which kubectl itself does not pass on to plugins. The zero value is the
+// current context.
+type Flags struct {
+	// File is a kubeconfig file. Default: the file that $KUBECONFIG names, else ~/.kube/config, else the service account of the pod.
+	File string
+	// Context is a context of the file. Default: its current context.
+	Context string
+}
+
+// Register adds the flags to a command.
+func (f *Flags) Register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.File, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig file (default: its current context)")
+	if err := cmd.RegisterFlagCompletionFunc("context", f.complete); err != nil {
+		panic(err) // the flag exists
+	}
+}
+
+func (f *Flags) complete(*cobra.Command, []string, string) (contexts []cobra.Completion, directive cobra.ShellCompDirective) {
+	config, err := f.loader().RawConfig()
+	if err == nil {
+		for name := range config.Contexts {
+			contexts = append(contexts, name)
+		}
+	}
+	return contexts, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (f *Flags) loader() clientcmd.ClientConfig {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
-	loading.ExplicitPath = file
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{}).ClientConfig()
+	loading.ExplicitPath = f.File
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
+}
+
+// Load reads the client configuration.
+func (f *Flags) Load() (*rest.Config, error) {
+	config, err := f.loader().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}

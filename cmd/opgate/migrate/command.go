@@ -7,14 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
-	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
 // Command returns `opgate migrate`.
 func Command() *cobra.Command {
-	var file string
+	var of kubeconfig.Flags
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -30,13 +30,14 @@ of versions stays, and the exit code is 1.`,
   opgate migrate --dry-run
 
   # on another cluster than that of the current context
-  opgate migrate --kubeconfig production.yaml`,
+  opgate migrate --context production`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := kubeconfig.Load(file)
+			config, err := of.Load()
 			if err != nil {
 				return err
 			}
+			config.WarningHandler = rest.NewWarningWriter(cmd.ErrOrStderr(), rest.WarningWriterOptions{Deduplicate: true})
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
 				return fmt.Errorf("make a client: %w", err)
@@ -45,7 +46,7 @@ of versions stays, and the exit code is 1.`,
 			return m.run(cmd.Context())
 		},
 	}
-	cli.KubeconfigVar(cmd.Flags(), &file)
+	of.Register(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects that would be written, and write nothing")
 	return cmd
 }

@@ -57,7 +57,7 @@ func TestUnreachable(t *testing.T) {
 	kubeconfig := kubeconfigOf(t, stopped.URL)
 	for _, args := range [][]string{{"pending"}, {"why", "installplan", "shop/x"}, {"history", "etcd"}, {"tree"}} {
 		got, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
-		for _, text := range []string{stopped.URL + " of the current context cannot be reached", "connection refused"} {
+		for _, text := range []string{stopped.URL + " cannot be reached", "connection refused"} {
 			if code != exitUnusable || !strings.Contains(got, text) {
 				t.Errorf("%v: exit code %d, want %d: %q is not in %s", args, code, exitUnusable, text, got)
 			}

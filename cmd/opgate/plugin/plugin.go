@@ -16,6 +16,7 @@ import (
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/cluster"
+	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/cmd/opgate/terminal"
 	"github.com/opgate/opgate/internal/text"
 )
@@ -32,7 +33,7 @@ func unusable(format string, args ...any) error {
 
 // options are the flags that the commands share.
 type options struct {
-	kubeconfig string
+	kubeconfig kubeconfig.Flags
 	namespace  string
 	output     string
 }
@@ -49,7 +50,7 @@ func (o *options) register(cmd *cobra.Command, formats ...string) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&o.output, "output", "o", "", "output format: "+strings.Join(formats, ", ")+" (default: text)")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config, else the pod's service account)")
+	o.kubeconfig.Register(cmd)
 	complete(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	arguments := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

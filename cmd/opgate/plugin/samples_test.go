@@ -242,6 +242,8 @@ func TestWhyOfKinds(t *testing.T) {
 		{"subscription-allow", "Subscription", 0, []string{"Allow subscription"}},
 		{"constraint-violated-warn", "Constraint", 0, []string{"Allow constraint", "warning: ", "(constraint/violated)"}},
 		{"operatorpolicy-pending-warn", "OperatorPolicy", 0, []string{"Allow operatorpolicy", "(operatorpolicy/pending)", "governs package etcd"}},
+		{"operatorpolicy-overlap-warn", "OperatorPolicy", 0, []string{"(operatorpolicy/overlap)", "installs, upgrades and approves nothing, because several enforced policies " +
+			"govern package etcd in namespace operatorpolicy-overlap-warn: policies/operatorpolicy-overlap-warn-catalog, policies/operatorpolicy-overlap-warn-versions; leave one of them enforced"}},
 		{"policy-dependency-cycle-deny", "Policy", exitRefused, []string{"Deny policy", "(policy/dependency-cycle)", "waits for"}},
 		{"csv-policy-write", "ClusterServiceVersion", exitRefused, []string{"Deny clusterserviceversion", "(csv/policy)", "no InstallPlan in the namespace brings it"}},
 	} {

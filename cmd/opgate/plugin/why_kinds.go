@@ -140,7 +140,16 @@ func whyOperatorPolicy(q *question, raw []byte) (*answer, error) {
 	verdict := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: policy, Strict: strict, Namespace: q.state.Namespace})
 	a := answered(&verdict, []operator{})
 	if prepared := rules.NewOperatorPolicy(policy); prepared.Package != "" && prepared.TargetNamespace != "" {
-		a.Notes = append(a.Notes, "governs package "+text.Name(prepared.Package)+" in namespace "+text.Name(prepared.TargetNamespace))
+		governed := "package " + text.Name(prepared.Package) + " in namespace " + text.Name(prepared.TargetNamespace)
+		a.Notes = append(a.Notes, "governs "+governed)
+		if all := rules.Overlapping(q.state.Namespace(prepared.TargetNamespace), prepared.Package); prepared.Enforced && len(all) > 1 {
+			var names []string
+			for _, p := range all {
+				names = append(names, p.Namespace+"/"+p.Name)
+			}
+			a.Notes = append(a.Notes, "installs, upgrades and approves nothing, because several enforced policies govern "+governed+": "+
+				text.Names(names, 3)+"; leave one of them enforced")
+		}
 	}
 	return a, nil
 }

@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	config, err := kubeconfig.Load(o.Kubeconfig)
+	config, err := (&kubeconfig.Flags{File: o.Kubeconfig}).Load()
 	if err != nil {
 		return err
 	}

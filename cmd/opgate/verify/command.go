@@ -18,8 +18,9 @@ const self = cli.Name("verify")
 // Command returns `opgate verify`.
 func Command() *cobra.Command {
 	var (
-		file, namespace string
-		timeout         time.Duration
+		of        kubeconfig.Flags
+		namespace string
+		timeout   time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -43,7 +44,7 @@ The right to create and patch OperatorPolicy ` + name + ` in the namespace is en
 			if err := self.CheckNamespaces(namespace); err != nil {
 				return err
 			}
-			config, err := kubeconfig.Load(file)
+			config, err := of.Load()
 			if err != nil {
 				return err
 			}
@@ -58,6 +59,6 @@ The right to create and patch OperatorPolicy ` + name + ` in the namespace is en
 	flags := cmd.Flags()
 	flags.StringVarP(&namespace, "namespace", "n", "default", "namespace of the policy; one that is not excluded from the gate")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to try; 0s: once")
-	cli.KubeconfigVar(flags, &file)
+	of.Register(cmd)
 	return cmd
 }

@@ -381,9 +381,9 @@ func TestEvaluateValidity(t *testing.T) {
 				g.TargetNamespaces, g.StaticProvidedAPIs = raw(`"{{ lookup }}"`), raw(`"yes"`)
 			}), asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`"{{ lookup }}"`) })},
 			want: idle,
-			says: map[string]string{TypeValidPolicySpec: `spec.subscription.config: Invalid value: "\"{{ lookup }}\"": json: cannot unmarshal string into Go value of type map[string]interface {}` +
-				`; spec.operatorGroup.targetNamespaces: Invalid value: "\"{{ lookup }}\"": json: cannot unmarshal string into Go value of type []string` +
-				`; spec.operatorGroup.staticProvidedAPIs: Invalid value: "\"yes\"": json: cannot unmarshal string into Go value of type bool`},
+			says: map[string]string{TypeValidPolicySpec: `spec.subscription.config: Invalid value: "{{ lookup }}": json: cannot unmarshal string into Go value of type map[string]interface {}` +
+				`; spec.operatorGroup.targetNamespaces: Invalid value: "{{ lookup }}": json: cannot unmarshal string into Go value of type []string` +
+				`; spec.operatorGroup.staticProvidedAPIs: Invalid value: "yes": json: cannot unmarshal string into Go value of type bool`},
 		},
 		{
 			name: "10.2 all problems of an old object are told at once",
@@ -393,7 +393,7 @@ func TestEvaluateValidity(t *testing.T) {
 			}},
 			want: idle,
 			says: map[string]string{TypeValidPolicySpec: `spec.upgradeApproval: Required value: must be one of ["Automatic" "None" "Never"]; ` +
-				`spec.subscription.installPlanApproval: Invalid value: "\"Automatic\"": must not be set, since the policy computes it; write spec.upgradeApproval: Automatic or None instead`},
+				`spec.subscription.installPlanApproval: Invalid value: "Automatic": must not be set, since the policy computes it; write spec.upgradeApproval: Automatic or None instead`},
 		},
 		{
 			name:  "19.3 enforced policies for one Subscription do nothing and are all named",

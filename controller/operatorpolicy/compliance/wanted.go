@@ -115,7 +115,7 @@ func read[T any](r *reader, path string, value *apiextensionsv1.JSON) T {
 		return into
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value.Raw, &into); err != nil && !r.quiet {
-		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, text.Quote(string(value.Raw)), err))
+		r.problems = append(r.problems, fmt.Sprintf("%s: Invalid value: %s: %s", path, text.Quote(text.Unquote(value.Raw)), err))
 	}
 	return into
 }
