@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "seed of the first walk, each later one has the next (default: those of the test)")
 	length  = flag.Int("actions", 20, "number of actions of a walk")
 	shrinks = flag.Int("shrink", 0, "replay a walk that fails at most so many times, to find the shortest sequence")
+	limit   = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
 	keep    = flag.String("keep", "", "directory for scripts of walks that fail")
 	known   = flag.Bool("known", false, "play also the scripts that are known to fail")
 )

@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// deadline bounds the wait until the invariants are met, on a machine of usual speed.
-	deadline = time.Minute
 	// grace is how long an edit may take to be in force, or an approval to become an installation.
 	grace = 5 * time.Second
 	// fieldManager is that of users.
@@ -189,7 +187,7 @@ func (w *walk) await(ctx context.Context, check func(context.Context) error) err
 	from := time.Now()
 	w.log("%s: wait", w.namespaces[0])
 	var last error
-	err := harness.Poll(ctx, speed.Scale(deadline), func(ctx context.Context) (bool, error) {
+	err := harness.Poll(ctx, speed.Scale(*limit), func(ctx context.Context) (bool, error) {
 		if err := errors.Join(w.OLM.Err(), w.violation()); err != nil {
 			return false, err
 		}
@@ -312,7 +310,7 @@ func (w *walk) clean(ctx context.Context) {
 
 // repeatedWrites returns an error if Opgate wrote the same object again and again while users did nothing.
 func (w *walk) repeatedWrites() error {
-	const most = 15
+	const most = 40
 	for _, wait := range w.waits {
 		requests, err := w.OpgateRequests(wait[0], wait[1])
 		if err != nil {
