@@ -167,17 +167,13 @@ func (w *walk) dryRun(ctx context.Context, p unstructured.Unstructured, dry bool
 	return w.Clients[cluster.Admin].Send(ctx, r)
 }
 
-// checkStatus compares what policies report with what is there.
+// checkStatus compares what policies report with what is installed.
 func (w *walk) checkStatus(o *observed, expected expectation) error {
 	if len(o.status) != 1 || expected.unknown != "" {
 		return w.checkOverlap(o)
 	}
-	op, f := o.status[0], fields(nil)
-	for key, g := range w.state {
-		if key == operatorPolicy+"/"+strings.TrimPrefix(op.Name, w.namespaces[0]+"-") {
-			f = g
-		}
-	}
+	op := o.status[0]
+	f := w.state[operatorPolicy+"/"+strings.TrimPrefix(op.Name, w.namespaces[0]+"-")]
 	text := scripttest.Conditions(op)
 	if o.installed != "" && expected.unknown == "" && o.settled != o.installed+" Succeeded " && f["remediationAction"] != "inform" &&
 		f["complianceType"] == musthave {
@@ -223,6 +219,12 @@ func (w *walk) checkOverlap(o *observed) error {
 	return nil
 }
 
+// listed is a plan as opgate pending lists it.
+type listed struct {
+	Name, Decision string
+	Reasons        []struct{ Message string }
+}
+
 // checkAnswers compares what the webhook, the plugin, events and the status answer about the plans that wait.
 func (w *walk) checkAnswers(ctx context.Context, o *observed) error {
 	current := slices.DeleteFunc(slices.Clone(o.plans), func(p unstructured.Unstructured) bool {
@@ -238,20 +240,12 @@ func (w *walk) checkAnswers(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	var plans []struct {
-		Name, Decision string
-		Reasons        []struct{ Message string }
-	}
+	var plans []listed
 	if err := json.Unmarshal([]byte(got.Stdout), &plans); err != nil {
 		return fmt.Errorf("opgate pending: %w: %s%s", err, got.Stdout, got.Stderr)
 	}
 	for _, p := range current {
-		i := slices.IndexFunc(plans, func(q struct {
-			Name, Decision string
-			Reasons        []struct{ Message string }
-		}) bool {
-			return q.Name == p.GetName()
-		})
+		i := slices.IndexFunc(plans, func(q listed) bool { return q.Name == p.GetName() })
 		if i < 0 {
 			return fmt.Errorf("opgate pending does not list plan %s", p.GetName())
 		}

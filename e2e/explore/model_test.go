@@ -68,7 +68,7 @@ func (s state) enforced(second bool) []fields {
 	})
 }
 
-// forbidden returns who forbids a version, "" if nobody does.
+// forbidden returns what forbids a version, "" if nothing does.
 func (s state) forbidden(csv string, second bool) string {
 	for _, f := range s.enforced(second) {
 		if f.lists(csv) == (f["complianceType"] == mustnothave) {
@@ -108,7 +108,7 @@ type expectation struct {
 }
 
 // expect returns what the first namespace, or the second, should come to where a version is installed, "" for none. It follows OLM
-// step by step: each is the next entry of the channel, and needs that the policies allow it and that somebody asked for approval.
+// step by step: each is the next entry of the channel, and needs that the policies allow it and that a user or a policy approves it.
 func (s state) expect(installed string, second bool) expectation {
 	policies := s.enforced(second)
 	user, asked := s[subscription+"/"+packageName]

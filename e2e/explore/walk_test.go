@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	// atOnce is how many walks are played at the same time. OLM sends five requests a second, whatever the number.
+	atOnce = 3
 	// grace is how long an edit may take to be in force, or an approval to become an installation.
 	grace = 5 * time.Second
 	// fieldManager is that of users.
@@ -29,6 +31,8 @@ const (
 type explorer struct {
 	*harness.OLMEnv
 	address string
+	// turns has one value for each walk that is being played.
+	turns chan struct{}
 	// mu is locked while OLM or Opgate is restarted: meanwhile other walks do nothing.
 	mu sync.RWMutex
 }
@@ -59,6 +63,8 @@ type moment struct {
 
 // play plays a script in new namespaces. The error is about the first invariant that is not met, and names the action before it.
 func (x *explorer) play(ctx context.Context, script []action, log func(format string, args ...any)) (err error) {
+	x.turns <- struct{}{}
+	defer func() { <-x.turns }()
 	name := "walk-" + rand.String(6)
 	w := &walk{explorer: x, log: log, state: state{}, approvals: map[string]time.Time{},
 		place: place{namespaces: [2]string{name, name + "-second"}, address: x.address}}
