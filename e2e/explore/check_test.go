@@ -50,6 +50,9 @@ func (w *walk) check(ctx context.Context) error {
 		if p := w.stuck(o); p != "" {
 			expected = expectation{csv: o.installed, unknown: "plan " + p + " was approved before it was forbidden", why: p}
 		}
+		if o.orphan() && len(w.state.enforced(o.second)) == 0 {
+			expected = expectation{csv: o.installed, unknown: "OLM does not take over what no Subscription refers to"}
+		}
 		if strings.Contains(o.String(), unknownCatalog) {
 			expected = expectation{csv: o.installed, unknown: unknownCatalog}
 		}
@@ -65,6 +68,14 @@ func (w *walk) check(ctx context.Context) error {
 		return err
 	}
 	return w.checkSubscription(ctx)
+}
+
+// orphan reports whether no Subscription refers to what is installed. With a policy Opgate repairs that.
+func (o *observed) orphan() bool {
+	return o.installed != "" && !slices.ContainsFunc(o.subs, func(s unstructured.Unstructured) bool {
+		name, _, _ := unstructured.NestedString(s.Object, "status", "installedCSV")
+		return name == o.installed
+	})
 }
 
 // observe reads a namespace.
