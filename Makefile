@@ -83,7 +83,8 @@ test-long: mutation ## Run the long forms of generated tests, and the mutation c
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./rules/backstop -args -cases=3000
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
 	$(call with-assets,--olm) cd e2e; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long
+		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long; \
+		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 8h ./explore -run '^TestExplore$$' -args -walks=200 -seed=1
 
 .PHONY: mutation
 mutation: ## Replace each rule's judge by "allow", and fail if no test notices
@@ -126,7 +127,7 @@ with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
 # the process of the test, and so with the race detector; in the others Opgate is a process of its own.
 E2E = e2e/loop e2e/gate e2e/conversion
-INSTALL = tools/install e2e/install e2e/node bench/scale
+INSTALL = tools/install e2e/install e2e/explore e2e/node bench/scale
 CLUSTERS = $(E2E) e2e/dependency $(INSTALL)
 
 .PHONY: matrix

@@ -1,0 +1,155 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/e2e/olm"
+)
+
+var (
+	walks   = flag.Int("walks", 3, "number of walks")
+	seed    = flag.Uint64("seed", 0, "seed of the first walk, each later one has the next (default: those of the test)")
+	length  = flag.Int("actions", 20, "number of actions of a walk")
+	shrinks = flag.Int("shrink", 0, "replay a walk that fails at most so many times, to find the shortest sequence")
+	limit   = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
+	keep    = flag.String("keep", "", "directory for scripts of walks that fail")
+	known   = flag.Bool("known", false, "play also the scripts that are known to fail")
+)
+
+// seeds are those of the walks that always run.
+var seeds = []uint64{9, 11, 12}
+
+// TestExplore plays walks that seeds choose.
+func TestExplore(t *testing.T) {
+	t.Parallel()
+	x := start(t)
+	chosen := slices.Clone(seeds)
+	if *seed != 0 || *walks != len(seeds) {
+		chosen = nil
+		for i := range *walks {
+			chosen = append(chosen, max(*seed, 1)+uint64(i)) //nolint:gosec // not negative
+		}
+	}
+	tests := map[string]func(*testing.T){}
+	for _, s := range chosen {
+		tests[fmt.Sprintf("seed=%d", s)] = func(t *testing.T) { x.explore(t, s) }
+	}
+	harness.Together(t, tests)
+}
+
+// explore plays the walk of a seed, and shrinks it if it fails.
+func (x *explorer) explore(t *testing.T, seed uint64) {
+	script := generate(seed, *length)
+	err := x.play(t.Context(), script, t.Logf)
+	if err == nil {
+		return
+	}
+	t.Errorf("%v\nreplay it with: go test ./explore -run '^TestExplore$' -args -walks=1 -seed=%d -actions=%d", err, seed, *length)
+	if *shrinks > 0 {
+		script = shrink(script, *shrinks, func(shorter []action) bool {
+			again := x.play(t.Context(), shorter, func(string, ...any) {})
+			if again != nil {
+				err = again
+			}
+			return again != nil
+		})
+	}
+	t.Errorf("the script is\n%s", format(script))
+	if *keep != "" {
+		name := filepath.Join(*keep, fmt.Sprintf("seed-%d.txt", seed))
+		comment := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n"
+		if err := os.WriteFile(name, []byte(comment+format(script)), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestReplay plays the scripts of testdata.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := start(t)
+	tests := map[string]func(*testing.T){}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txt")
+		tests[name] = func(t *testing.T) {
+			if reason := knownFailures[name]; reason != "" && !*known {
+				t.Skip(reason)
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script, err := parse(string(text))
+			if err == nil {
+				err = x.play(t.Context(), script, t.Logf)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	harness.Together(t, tests)
+}
+
+// knownFailures are scripts that fail, with the reason.
+var knownFailures = map[string]string{
+	"newest-of-list":            "a list without the head of the channel installs nothing",
+	"channel-corrected":         "the status of a policy names one of several reasons",
+	"version-forbidden":         "mustnothave of a version keeps the others from being installed",
+	"approval-restored":         "a Subscription stays Manual when the policy is deleted",
+	"approval-restored-mayhave": "a Subscription stays Manual when the policy is deleted",
+}
+
+// start starts a cluster with OLM, its catalog, and Opgate with the loop.
+func start(t *testing.T) *explorer {
+	t.Helper()
+	x := &explorer{OLMEnv: &harness.OLMEnv{Env: harness.StartWithoutGate(t)}, turns: make(chan struct{}, atOnce)}
+	var err error
+	if x.Gate, err = x.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
+		t.Fatal(err)
+	}
+	if x.OLM, err = olm.Start(t.Context(), x.Cluster, olm.Options{Packages: []olm.Package{graph}, Log: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.OLM.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if x.address, err = x.catalogAddress(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// catalogAddress is where the catalog is served. Each walk has a CatalogSource of its own for it.
+func (x *explorer) catalogAddress(ctx context.Context) (string, error) {
+	source, err := x.Clients[cluster.Admin].Of(harness.Named("CatalogSource", cluster.OLMNamespace, "")).Get(ctx, olm.Catalog, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	address, _, _ := unstructured.NestedString(source.Object, "spec", "address")
+	if address == "" {
+		return "", errors.New("the catalog has no address: " + strconv.Quote(olm.Catalog))
+	}
+	return address, nil
+}
