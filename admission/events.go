@@ -31,7 +31,7 @@ func storedOperatorPolicy(req *request[json.RawMessage, json.RawMessage]) stored
 	var head struct {
 		Metadata olm.ObjectMeta `json:"metadata"`
 	}
-	if json.Unmarshal(*req.OldObject, &head) != nil {
+	if req.OldObject == nil || json.Unmarshal(*req.OldObject, &head) != nil {
 		return stored{} // an event needs the UID
 	}
 	return stored{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), &head.Metadata}

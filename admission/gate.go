@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/admission/olmidentity"
@@ -289,8 +290,9 @@ func (g *Gate) mutateOperatorPolicy(ctx context.Context, _ *snapshot.Snapshot, r
 	if sub := &p.policy.Spec.Subscription; !rules.DependsOnCluster(p.policy) { // as for a Subscription
 		g.offered(sub.Name, olm.Catalog{Namespace: sub.SourceNamespace, Name: sub.Source})
 	}
-	changes := append(rules.NormalizeOperatorPolicy(p.policy, p.old), g.markLookups(ctx, req, &p)...)
-	return rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: changes}
+	v := rules.Verdict{Object: rules.OperatorPolicyObject(p.policy), Changes: rules.NormalizeOperatorPolicy(p.policy, p.old)}
+	v.Changes = append(v.Changes, g.markLookups(ctx, req, &p)...)
+	return v
 }
 
 func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
@@ -300,11 +302,13 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
 		Package: g.offered, Copied: s.Copied, Grants: g.grants})
+	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
+	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
 	if v.Decision == rules.Allow {
 		g.judgeLookups(ctx, req, &p, &v)
 	}
-	if concerns := rules.NewOperatorPolicy(p.policy).Concerns(); v.Decision == rules.Allow && req.stores() && concerns != "" {
-		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), p.policy, !req.update())
+	if v.Decision == rules.Allow && req.stores() && concerns != "" {
+		g.awaited(s, snapshot.OperatorPolicies, snapshot.InNamespace(concerns), written, !update)
 	}
 	return v
 }

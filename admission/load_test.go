@@ -56,6 +56,23 @@ func greedy(t testing.TB, values, questions int) *unstructured.Unstructured {
 	return u
 }
 
+// greedyLookups is an OperatorPolicy that becomes many values, and of which the author's rights take as many questions as are asked.
+func greedyLookups(t testing.TB, values, questions int) *unstructured.Unstructured {
+	t.Helper()
+	var versions []string
+	for i := range questions {
+		versions = append(versions, fmt.Sprintf(`"{{ fromConfigMap \"other\" \"x%d\" \"v\" }}"`, i))
+	}
+	u := &unstructured.Unstructured{}
+	text := fmt.Sprintf(`{"apiVersion":"policy.open-cluster-management.io/v1beta2","kind":"OperatorPolicy","metadata":{"name":"greedy","namespace":"tenant"},`+
+		`"spec":{"remediationAction":"enforce","complianceType":"musthave","upgradeApproval":"None","subscription":{"name":"etcd","namespace":"tenant",`+
+		`"config":{"tolerations":[%s{}]}},"versions":[%s]}}`, strings.Repeat("{},", values), strings.Join(versions, ","))
+	if err := u.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
 // unhurried sends reviews to a handler with the longest timeout that counts, so that none is late on a slow machine.
 func unhurried(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,6 +144,43 @@ func TestP4LoadOfATenant(t *testing.T) {
 	}
 	close(server.done)
 	tenant.Wait()
+}
+
+// TestP4LookupsOfATenant has a tenant keep reviews of OperatorPolicies, whose templates look up objects, waiting for the API server.
+func TestP4LookupsOfATenant(t *testing.T) {
+	const reviews, values, questions = 8, 2_000, 10
+	for _, path := range []string{PathMutateOperatorPolicies, PathValidateOperatorPolicies} {
+		t.Run(path, func(t *testing.T) {
+			server := busyServer{asked: make(chan struct{}, 2*reviews*questions), done: make(chan struct{})}
+			registry := prometheus.NewRegistry()
+			options := optionsOf(Options{Store: storeOf(t), Authorizer: server, Authenticated: byAPIServer})
+			options.Budget = inflight.NewBudget(registry)
+			gate, err := New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handler := unhurried(gate.Handlers()[path])
+			old := greedyLookups(t, 1, 1)
+			old.SetUID("a")
+			body := reviewOf(t, "tenant", false, old, raw(t, greedyLookups(t, values, questions)))
+			var tenant sync.WaitGroup
+			for range reviews {
+				tenant.Go(func() {
+					if answer := post(t, handler, body); path == PathValidateOperatorPolicies && !strings.Contains(reasonsOf(answer), "operatorpolicy/lookup") {
+						t.Errorf("an OperatorPolicy whose author's rights are not known is answered %+v", answer)
+					}
+				})
+			}
+			for range reviews * questions {
+				<-server.asked
+			}
+			if reserved := int(valueOf(t, registry, "opgate_requests_inflight_bytes", "")); reserved > reviews*len(body) {
+				t.Errorf("%d bytes are reserved for %d reviews of %d that wait for answers", reserved, reviews, len(body))
+			}
+			close(server.done)
+			tenant.Wait()
+		})
+	}
 }
 
 // TestP4Questions wants a Policy whose rights take too many questions to be refused without any, and each question to be asked once.

@@ -10,7 +10,7 @@ import (
 
 // markLookups marks an OperatorPolicy whose author has the right to get what its templates look up. Without a mark, they look up what is in the
 // policy's own namespace only. What Opgate writes is the template of a Policy, of which the author was verified; what others wrote into
-// the same object before was not.
+// the same object before was not. The policy is dropped before rights are asked about.
 func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies) []rules.Change {
 	op, old, key := p.policy, p.old, g.key()
 	lookups := rules.Lookups(op)
@@ -29,15 +29,32 @@ func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, js
 			return nil
 		}
 	default:
-		if missing := g.missing(ctx, req.caller(), rules.LookupNeeds(lookups)); missing.refuses() {
+		change, needs := rules.MarkChange(op.Annotations, mark), rules.LookupNeeds(lookups)
+		p.drop(req)
+		if missing := g.missing(ctx, req.caller(), needs); missing.refuses() {
 			return nil
 		}
+		return change
 	}
 	return rules.MarkChange(op.Annotations, mark)
 }
 
+// drop releases the policies, and the memory that is reserved for judging them (threat O44), but for what an event on the stored one needs.
+func (p *decodedPolicies) drop(req *request[json.RawMessage, json.RawMessage]) {
+	old := p.old
+	*p = decodedPolicies{}
+	req.drop()
+	if old == nil {
+		return
+	}
+	head, err := json.Marshal(map[string]any{"metadata": map[string]any{"namespace": old.Namespace, "name": old.Name, "uid": old.UID}})
+	if err == nil {
+		req.OldObject = (*json.RawMessage)(&head)
+	}
+}
+
 // judgeLookups refuses an OperatorPolicy whose author may not get what its templates look up (threat O47). Templates that do not change were
-// judged for their own author; a user who changes the mark needs the rights of that author.
+// judged for their own author; a user who changes the mark needs the rights of that author. The policy is dropped before these are asked about.
 func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies, v *rules.Verdict) {
 	op, old := p.policy, p.old
 	lookups := rules.Lookups(op)
@@ -52,7 +69,9 @@ func (g *Gate) judgeLookups(ctx context.Context, req *request[json.RawMessage, j
 		v.TooManyLookups(len(lookups))
 		return
 	}
-	missing := g.missing(ctx, req.caller(), rules.LookupNeeds(lookups))
+	needs := rules.LookupNeeds(lookups)
+	p.drop(req)
+	missing := g.missing(ctx, req.caller(), needs)
 	for i, need := range missing.needs {
 		v.Lacking(need, missing.unknown[i])
 	}

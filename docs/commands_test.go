@@ -95,6 +95,7 @@ var commands = []struct {
 	{document: "docs/install.md", begins: "kubectl patch customresourcedefinition", tests: []string{"TestUninstall"}},
 	{document: "docs/install.md", begins: "kubectl delete clusterserviceversions",
 		why: "TestUninstall deletes the same kinds one at a time"},
+	{document: "docs/install.md", begins: "kubectl delete configmaps", tests: []string{"TestDocumentedRemoval"}},
 	{document: "docs/install.md", begins: "kubectl delete clusterrole opgate-backstop", tests: []string{"TestUninstall"}},
 	{document: "docs/install.md", begins: "kubectl create rolebinding policy-authors", tests: []string{"TestReadme"}},
 	{document: "docs/install.md", begins: "kubectl create clusterrolebinding constraint-authors", tests: []string{"TestReadme"}},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/jsonsize"
@@ -110,6 +111,16 @@ func (p *InstallPlan) Installed(csv string) bool {
 	return p.Spec.Approved && p.Status.Phase == PhaseComplete && slices.ContainsFunc(p.Status.Steps, func(s Step) bool {
 		return s.WritesCSV(csv) && s.Resolving == csv && (s.Status == "Created" || s.Status == "Present")
 	})
+}
+
+// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time before it writes the
+// steps, of which the ClusterServiceVersion is the first, and times have seconds.
+const runTolerance = 10 * time.Second
+
+// RanAt reports whether a completed plan may have created an object. Only the API server sets when objects were created.
+func (p *InstallPlan) RanAt(created string) bool {
+	ended, err := time.Parse(time.RFC3339, string(p.Status.InstalledAt))
+	return err == nil && created >= p.Metadata.CreationTimestamp && created <= ended.Add(runTolerance).UTC().Format(time.RFC3339)
 }
 
 // StepProperties returns the bundle properties in the step that writes a ClusterServiceVersion.

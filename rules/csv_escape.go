@@ -18,9 +18,9 @@ type Escape struct {
 }
 
 // JudgeEscape judges a stored ClusterServiceVersion as admission judges the step of a plan by which OLM writes it, in any phase of that
-// plan. Outcomes: known is false if no approved plan contains it: it bypassed OLM, which failurePolicy Fail refuses while Opgate is down,
-// or OLM has pruned the plan, and with it a possible override; it is also false for copies, virtual operators and objects that are being
-// deleted. Otherwise reasons is empty if admission would have allowed it, with or without a warning.
+// plan. Outcomes: known is false if no approved plan contains it: a user, or OLM, has deleted the plan, and with it a possible override, so
+// that reasons has what is denied whatever the plan was (threat O57); it is also false, without reasons, for copies, virtual operators and
+// objects that are being deleted. Otherwise reasons is empty if admission would have allowed it, with or without a warning.
 func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 	if csv.Metadata.Labels.CopiedFrom != "" || virtualOperator(csv) || csv.Metadata.DeletionTimestamp != "" {
 		return nil, false
@@ -37,16 +37,27 @@ func JudgeEscape(csv *olm.CSV, ns *Namespace) (reasons []Escape, known bool) {
 			steps = append(steps, step)
 		}
 	}
-	if len(steps) == 0 {
-		return nil, false
+	v, budget, gone := Verdict{}, constraint.NewBudget(nil), ""
+	if len(steps) > 0 {
+		in.judgeSteps(exactOrAll(steps), budget, &v)
+	} else {
+		gone = "; the InstallPlan that brought it was deleted"
+		in.ByOLM = true
+		c := in.described(csv)
+		c.bypassesOLM = false // its catalog is not known
+		judgeBypassingOLM(&in, c, nil, &v)
+		for _, f := range ns.Constraints().Judge(c.bundle(ns), ns.ForConstraints(), budget) {
+			v.recordConstraint(RuleCSVConstraint, "this ClusterServiceVersion", &f)
+		}
 	}
-	v := Verdict{}
-	in.judgeSteps(exactOrAll(steps), constraint.NewBudget(nil), &v)
 	v = v.sorted()
 	for _, r := range v.Reasons {
-		reasons = append(reasons, Escape{Source: r.from, Generation: ns.GenerationOf(r.from), Deny: r.Decision == Deny, Message: r.Message})
+		if gone != "" && r.Decision != Deny {
+			continue // the plan might have shown what it waits for, such as its catalog
+		}
+		reasons = append(reasons, Escape{Source: r.from, Generation: ns.GenerationOf(r.from), Deny: r.Decision == Deny, Message: r.Message + gone})
 	}
-	return reasons, true
+	return reasons, len(steps) > 0
 }
 
 // Decidable reports whether all inputs of JudgeEscape are known. Admission holds until then; a check of stored objects can wait.

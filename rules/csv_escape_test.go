@@ -59,13 +59,18 @@ func TestA4Escapes(t *testing.T) {
 			known: true,
 		},
 		{
-			name: "the plan, and any override, is pruned", policy: other,
+			name: "attack: the plan, and any override, is deleted", policy: other, refused: true, generation: 3,
+		},
+		{
+			name: "control: the plan is deleted, and the version is allowed", policy: allowed,
 		},
 		{
 			name: "a plan that is not approved has its name", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, unapproved)},
+			refused: true, generation: 3,
 		},
 		{
 			name: "a plan lists its name and brings nothing", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec, onlyInSpec)},
+			refused: true, generation: 3,
 		},
 		{
 			name: "a copy", policy: other, plans: []*olm.InstallPlan{installing(t, etcdSpec)},
@@ -94,7 +99,7 @@ func TestA4Escapes(t *testing.T) {
 			if !c.refused {
 				return
 			}
-			if r := reasons[0]; r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny || !strings.Contains(r.Message, "(csv/policy)") {
+			if r := reasons[0]; strings.Contains(r.Message, "the InstallPlan that brought it was deleted") == known || r.Source != c.policy.ref() || r.Generation != c.generation || !r.Deny || !strings.Contains(r.Message, "(csv/policy)") {
 				t.Errorf("reason is %+v", r)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -82,8 +83,10 @@ func LookupNeeds(lookups []lookup.Lookup) []Need {
 	return needs
 }
 
+// lookupNeed copies what a Lookup has: that is part of the text of the template, which is not kept while rights are asked about.
 func lookupNeed(l lookup.Lookup, rule RuleID, field string) Need {
-	right := Right{Verb: "get", Group: l.Group, Resource: l.Resource(), Namespace: l.Namespace, Name: l.Name}
+	right := Right{Verb: "get", Group: strings.Clone(l.Group), Resource: strings.Clone(l.Resource()),
+		Namespace: strings.Clone(l.Namespace), Name: strings.Clone(l.Name)}
 	object := l.Kind
 	switch {
 	case l.Kind == lookup.Any:

@@ -90,7 +90,7 @@ func (n *Namespace) replacementBy(c *planCSV) Replacement {
 func (n *Namespace) planThatInstalled(csv string) string {
 	found := ""
 	for _, plan := range n.plans {
-		if !plan.Installed(csv) {
+		if !plan.Installed(csv) || n.Planted(plan, csv) {
 			continue
 		}
 		if found != "" {

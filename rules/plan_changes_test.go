@@ -54,12 +54,23 @@ func TestPlanThatInstalled(t *testing.T) {
 		}
 		return p
 	}
+	at := func(time string) func(*olm.InstallPlan) {
+		return func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-24T" + time + "Z" }
+	}
+	since := func(time string, adopted bool) *InstallRecord {
+		return &InstallRecord{Since: "2026-11-24T" + time + "Z", Operators: []RecordedOperator{{Package: "etcd", CSV: "etcd.v1", Adopted: adopted}}}
+	}
 	for _, c := range []struct {
-		name  string
-		plans []*olm.InstallPlan
-		want  string
+		name   string
+		plans  []*olm.InstallPlan
+		record *InstallRecord
+		want   string
 	}{
 		{name: "none"},
+		{name: "attack: planted before the record began, and the only one left", plans: []*olm.InstallPlan{plan("a", at("10:00:00"))}, record: since("10:00:01", false)},
+		{name: "attack: planted before the record began", plans: []*olm.InstallPlan{plan("a", at("10:00:00")), plan("b", at("10:00:05"))}, record: since("10:00:01", false), want: "b"},
+		{name: "control: in the second in which the record began", plans: []*olm.InstallPlan{plan("a", at("10:00:01"))}, record: since("10:00:01", false), want: "a"},
+		{name: "control: what it installed was adopted", plans: []*olm.InstallPlan{plan("a", at("10:00:00"))}, record: since("10:00:01", true), want: "a"},
 		{name: "one", plans: []*olm.InstallPlan{plan("a", nil)}, want: "a"},
 		{name: "one that found it", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Status = "Present" })}, want: "a"},
 		{name: "a second one that claims it", plans: []*olm.InstallPlan{plan("a", nil), plan("b", nil)}},
@@ -69,7 +80,7 @@ func TestPlanThatInstalled(t *testing.T) {
 		{name: "for another bundle", plans: []*olm.InstallPlan{plan("a", func(p *olm.InstallPlan) { p.Status.Steps[0].Resolving = "vault.v1" })}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans}).planThatInstalled("etcd.v1"); got != c.want {
+			if got := NewNamespace("shop", NamespaceContents{Exists: true, Plans: c.plans, Record: c.record}).planThatInstalled("etcd.v1"); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -44,6 +44,8 @@ type InstallRecord struct {
 	Operators []RecordedOperator `json:"operators"`
 	// Group is the last OperatorGroup beside these; nil if nothing has been installed, or no single one was known then.
 	Group *RecordedGroup `json:"group,omitempty"`
+	// Since is when the API server created the ConfigMap, as RFC 3339 in UTC: since then something governs the namespace.
+	Since string `json:"-"`
 }
 
 // RecordedOperator is an operator that is installed, or was before its ClusterServiceVersion was deleted.
@@ -121,6 +123,13 @@ func (n *Namespace) Recorded(csv string) *RecordedOperator {
 		return nil
 	}
 	return &operators[i]
+}
+
+// Planted reports whether a plan may be a tenant's, so that it is no evidence of what installed a ClusterServiceVersion: it is older than the
+// record, and what it claims was installed after the record began (threats O19, O49).
+func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
+	r := n.Recorded(csv)
+	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
 }
 
 // recordedGroup returns the recorded OperatorGroup; nil if none is.

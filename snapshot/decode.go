@@ -335,7 +335,8 @@ func addPod(to *rules.Cluster, _ string, value any) {
 func decodeRecords(raw []byte) (any, Subject, error) {
 	var object struct {
 		Metadata struct {
-			Name string `json:"name"`
+			Name              string `json:"name"`
+			CreationTimestamp string `json:"creationTimestamp"`
 		} `json:"metadata"`
 		Data map[string]string `json:"data"`
 	}
@@ -348,6 +349,7 @@ func decodeRecords(raw []byte) (any, Subject, error) {
 		if err != nil {
 			return nil, concerns, err
 		}
+		installed.Since = object.Metadata.CreationTimestamp
 		return installed, concerns, nil
 	}
 	if object.Metadata.Name != catalog.RecordsName {

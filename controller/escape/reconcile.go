@@ -81,7 +81,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	next := record{UID: head.UID, Namespace: key.Namespace, Name: key.Name}
 	switch {
-	case !known: // its plan was deleted
+	case !known && recorded: // its plan was deleted
 		next.Reasons = slices.DeleteFunc(slices.Clone(old.Reasons), func(why reason) bool { return ns.GenerationOf(why.guard()) != why.Generation })
 	case recorded:
 		next.Reasons = reasonsOf(escapes, func(g rules.PolicyRef, generation int64) bool {

@@ -38,6 +38,9 @@ type Controller struct {
 	queue manager.Queue[string]
 }
 
+// labelInstalled is the value of rules.RecordLabel, by which an administrator finds all records.
+const labelInstalled = "installed"
+
 // New returns a Controller. AddTo adds it to a manager.
 func New(o Options) (*Controller, error) {
 	if o.Store == nil || o.Namespace == "" || o.Writes == nil {
@@ -83,7 +86,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{"app.kubernetes.io/managed-by": "opgate", rules.RecordLabel: "installed"}}, Data: map[string]string{rules.RecordKey: encoded}}
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "opgate", rules.RecordLabel: labelInstalled}}, Data: map[string]string{rules.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
 	}

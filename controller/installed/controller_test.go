@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,16 @@ func TestReconcile(t *testing.T) {
 	}
 	if label := s.stored.Labels[rules.RecordLabel]; label != "installed" || s.stored.Name != "opgate-installed-shop" {
 		t.Errorf("it is written as %+v", s.stored.ObjectMeta)
+	}
+}
+
+// TestDocumentedRemoval: the command of the manual that ends records selects what Opgate writes.
+func TestDocumentedRemoval(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if command := "kubectl delete configmaps --namespace opgate-system -l " + rules.RecordLabel + "=" + labelInstalled; !strings.Contains(string(manual), command+"\n") {
+		t.Errorf("docs/install.md has no command %s", command)
 	}
 }

@@ -25,6 +25,12 @@ func TestA5PlanLendsItsName(t *testing.T) {
 		"A6: installed contents are exchanged":                             contentsExchanged,
 		"the account of a plan writes other contents while it runs":        accountWritesOthers,
 		"the account of a plan writes what was approved before the policy": approvedBefore,
+		"P1: a planted plan, and contents of it":                           attackP1,
+		"E2: the installed version is deleted":                             attackE2,
+		"P2: a group without its account":                                  attackP2,
+		"E5: a group for all namespaces":                                   attackE5,
+		"K1: a property that is made by itself":                            attackK1,
+		"I1: templates read what Opgate may read":                          attackI1,
 	})
 }
 

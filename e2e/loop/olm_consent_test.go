@@ -63,9 +63,9 @@ const rebuilt = "rebuilt"
 
 // loopConsent is about policies that want an upgrade reviewed for what it changes, on the real OLM.
 func loopConsent(t *testing.T) {
-	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, []olm.Package{
+	e := startLoopOLM(t, cluster.GateOptions{Loop: true, Reports: true}, append(changingPackages(),
 		growing("vessel", "vesseloperator", false, "*"), growing("anchor", "anchoroperator", true, "*"),
-	}, func(e *harness.Env) {
+	), func(e *harness.Env) {
 		for _, install := range []func(context.Context) error{e.InstallReports, e.GrantReports} {
 			if err := install(t.Context()); err != nil {
 				t.Fatal(err)
@@ -79,6 +79,10 @@ func loopConsent(t *testing.T) {
 	e.Together(t, map[string]func(*testing.T, *harness.OLMEnv){
 		"in the catalog": func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "vessel", "vesseloperator") },
 		"by image":       func(t *testing.T, e *harness.OLMEnv) { upgradeReviewed(t, e, "anchor", "anchoroperator") },
+		"C1 rights for an account of another namespace": attackC1,
+		"C2 a role that was prepared":                   attackC2,
+		"C3 pods that run as another account":           attackC3,
+		"C4 a Secret with the token of another account": attackC4,
 	})
 	t.Run("a ConfigMap is edited after the approval", func(t *testing.T) { editedAfterApproval(t, e) })
 }

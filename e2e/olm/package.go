@@ -61,6 +61,8 @@ type Package struct {
 	Release func(version string, p *Package)
 	// Deprecated are the deprecations in the catalog. Default: none.
 	Deprecated Deprecations
+	// Account is the ServiceAccount of the operator's pods. Default: that of the namespace, "default".
+	Account string
 	// Pods is the outcome of the operator's pods once it is installed. Default: Running.
 	Pods Outcome
 	// Bundles are the manifests of versions whose bundles were made elsewhere, by version and file name, in YAML. Default: none.
@@ -215,7 +217,7 @@ func (p Package) deployment(release string) operatorsv1alpha1.StrategyDeployment
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Spec: corev1.PodSpec{ServiceAccountName: p.Account, Containers: []corev1.Container{{
 					Name: "operator", Image: "registry.invalid/" + name + ":v" + release,
 				}}},
 			},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -345,16 +344,6 @@ func (r *reader) installedCSV(ctx context.Context, replaces *rules.Replacement) 
 	return raw, nil
 }
 
-// runTolerance is how much later than the plan says it was installed an object of it may be created: OLM notes the time before it writes the
-// steps, of which the ClusterServiceVersion is the first, and times have seconds.
-const runTolerance = 10 * time.Second
-
-// ranAt reports whether a completed plan ran at a time. Only the API server sets when objects were created.
-func ranAt(plan *olm.InstallPlan, created string) bool {
-	ended, err := time.Parse(time.RFC3339, string(plan.Status.InstalledAt))
-	return err == nil && created >= plan.Metadata.CreationTimestamp && created <= ended.Add(runTolerance).UTC().Format(time.RFC3339)
-}
-
 // brought returns the installed ClusterServiceVersion and the other objects of its bundle as the plan that installed
 // it has them, without the definitions, or why these are not known. Only OLM writes plans in a governed namespace.
 func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv json.RawMessage) (all []json.RawMessage, missing string, err error) {
@@ -377,7 +366,7 @@ func (r *reader) brought(ctx context.Context, replaces *rules.Replacement, csv j
 	if !plan.Installed(replaces.From) {
 		return nil, "", fmt.Errorf("read InstallPlan %s: %w", key, errStale)
 	}
-	if !ranAt(plan, createdOf(csv)) {
+	if !plan.RanAt(createdOf(csv)) {
 		return all, fmt.Sprintf("InstallPlan %s did not run when it was installed", text.Name(key.String())), nil
 	}
 	before := &reader{Source: r.Source, namespace: r.namespace, plan: plan}

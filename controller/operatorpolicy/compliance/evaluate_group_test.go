@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/rules"
 )
 
 func targeting(text string) func(*policyv1beta2.OperatorGroupTemplate) {
@@ -194,6 +195,12 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 	}
 }
 
+// recordedGroup records an OperatorGroup, which is deleted by now, for one namespace and with an account.
+func recordedGroup(in *Input) {
+	in.Namespace = rules.NewNamespace("shop", rules.NamespaceContents{Record: &rules.InstallRecord{
+		Namespace: "shop", Group: &rules.RecordedGroup{Spec: []byte(`{"targetNamespaces":["shop"],"serviceAccountName":"installer"}`)}}})
+}
+
 func targetsStatus(names ...string) map[string]any {
 	return map[string]any{"namespaces": anySlice(names)}
 }
@@ -218,6 +225,16 @@ func TestEvaluateGroupObjects(t *testing.T) {
 			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
 			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
 			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer", "upgradeStrategy": "Default", "staticProvidedAPIs": true},
+		}},
+		{"P2, E5: as the deleted one is recorded", []given{enforced, present, recordedGroup}, map[string]any{
+			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "generateName": "shop-"},
+			"spec":     map[string]any{"targetNamespaces": []any{"shop"}, "serviceAccountName": "installer"},
+		}},
+		{"P2: as the policy says, as the account that is recorded", []given{enforced, present, policyGroup(targeting(`["a"]`)), recordedGroup}, map[string]any{
+			"apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+			"metadata": map[string]any{"namespace": "shop", "name": "scoped"},
+			"spec":     map[string]any{"targetNamespaces": []any{"a"}, "serviceAccountName": "installer"},
 		}},
 		{"made before it was known what is supported", []given{enforced, present, channelModes(ownNamespace), group("shop-x7", nil, generated), mine}, map[string]any{
 			"spec": targets("shop"),

@@ -1,6 +1,7 @@
 package compliance
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,14 +106,18 @@ func (e *evaluation) differentGroup(group *OperatorGroup, differences []differen
 func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 	o := Object{Namespace: e.wanted.namespace, Name: noName}
 	metadata := map[string]any{"namespace": o.Namespace}
-	var spec map[string]any
-	note := ""
+	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
 	if e.wanted.group != nil {
 		o.Name = e.wanted.group.name
-		metadata["name"], spec = o.Name, e.wanted.group.spec
+		metadata["name"], spec = o.Name, maps.Clone(e.wanted.group.spec)
+		if account := recorded[serviceAccountName]; account != nil && spec[serviceAccountName] == nil {
+			spec[serviceAccountName], note = account, fmt.Sprintf(" with serviceAccountName %s of the one that was deleted", text.Quote(fmt.Sprint(account)))
+		}
 	} else {
 		metadata["generateName"] = o.Namespace + "-"
-		spec, note = e.defaultGroup()
+		if spec, note = recorded, " with the spec of the one that was deleted"; spec == nil {
+			spec, note = e.defaultGroup()
+		}
 	}
 	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing", "the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
@@ -140,6 +145,22 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 			"metadata": metadata, "spec": spec},
 		Done: done, Failed: f.because("created"),
 	}}, true
+}
+
+// serviceAccountName is the field of a group with the account that OLM installs as.
+const serviceAccountName = "serviceAccountName"
+
+// recordedGroup returns the spec of the group that was deleted beside what is installed, nil if none is recorded. A user who may delete
+// groups must not make Opgate create one for more namespaces, or without the account that OLM installs as (threat O55).
+func (e *evaluation) recordedGroup() (spec map[string]any) {
+	record := e.Namespace.Record()
+	if record == nil || record.Group == nil {
+		return nil
+	}
+	if err := json.Unmarshal(record.Group.Spec, &spec); err != nil {
+		panic(err) // it was decoded when the record was read
+	}
+	return spec
 }
 
 // defaultGroup returns the spec of the group that is created if the policy names none: for all namespaces, or

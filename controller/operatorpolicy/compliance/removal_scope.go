@@ -231,16 +231,17 @@ func (s *scope) shared(crd *Object) bool {
 }
 
 // createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and one
-// of the package's ClusterServiceVersions, and the definition was created between the plan and its completion. The step's status
-// does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
+// of the package's ClusterServiceVersions, and the definition was created while it ran. The step's status does not show it: OLM repeats
+// steps, and then finds existing objects that it has created itself.
 func (s *scope) createdFor(crd *Object) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
 		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
-			crd.Created < plan.Metadata.CreationTimestamp || crd.Created > string(plan.Status.InstalledAt) {
+			!plan.RanAt(crd.Created) {
 			return false
 		}
 		return slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
-			return step.WritesDefinition() && step.Resource.Name == crd.Name && s.resolves(plan, step.Resolving)
+			return step.WritesDefinition() && step.Resource.Name == crd.Name && !s.Namespace.Planted(plan, step.Resolving) &&
+				s.resolves(plan, step.Resolving)
 		})
 	})
 }

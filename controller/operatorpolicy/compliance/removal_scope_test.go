@@ -9,6 +9,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // short returns the finding of a type as Reason: message.
@@ -196,6 +197,11 @@ func TestRemovalOfDefinitions(t *testing.T) {
 	}
 }
 
+// installRecord records etcd 0.9.4 as installed, since a time.
+func installRecord(since string, adopted bool) *rules.InstallRecord {
+	return &rules.InstallRecord{Namespace: "shop", Since: since, Operators: []rules.RecordedOperator{{Package: "etcd", CSV: "etcd.v0.9.4", Adopted: adopted}}}
+}
+
 // TestB4ForeignDefinitionStays covers definitions with OLM's label that the operator did not create.
 func TestB4ForeignDefinitionStays(t *testing.T) {
 	const kept = "CustomResourceDefinitionKept: the CustomResourceDefinition etcds.example.com is kept, " +
@@ -224,8 +230,24 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"it was deleted and made again by another user": {
-			edit: func(s *site) { s.crds[0].Created = "2026-11-21T09:00:31Z" },
+			edit: func(s *site) { s.crds[0].Created = "2026-11-21T09:00:41Z" },
 			want: kept,
+		},
+		"its own goes, created after the time that OLM notes before it writes": {
+			edit: func(s *site) { s.crds[0].Created = "2026-11-21T09:00:35Z" },
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
+		},
+		"attack: the plan was planted before the record of what is installed began": {
+			edit: func(s *site) { s.record = installRecord("2026-11-21T09:00:01Z", false) },
+			want: kept,
+		},
+		"control: the plan is older than the record, and what it installed was adopted": {
+			edit: func(s *site) { s.record = installRecord("2026-11-21T09:00:01Z", true) },
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
+		},
+		"control: the plan was created under the record": {
+			edit: func(s *site) { s.record = installRecord("2026-11-21T09:00:00Z", false) },
+			want: "CustomResourceDefinitionPresent: the CustomResourceDefinition etcds.example.com is present and will be deleted",
 		},
 		"the plan has not ended": {
 			edit: func(s *site) { s.plans[0].Status.Phase = olm.PhaseInstalling },

@@ -23,6 +23,7 @@ type site struct {
 	subscriptions []Subscription
 	csvs          []CSV
 	plans         []*olm.InstallPlan
+	record        *rules.InstallRecord
 	crds          []Object
 	deployments   map[string]Deployment
 	now           time.Time
@@ -144,7 +145,7 @@ func forbidding(versions ...string) func(*site) {
 
 func (s *site) input() *Input {
 	policy := rules.NewOperatorPolicy(s.policy)
-	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans}
+	contents := rules.NamespaceContents{Policies: []*rules.OperatorPolicy{policy}, Plans: s.plans, Record: s.record}
 	for _, sub := range s.subscriptions {
 		of := &olm.Subscription{Metadata: olm.ObjectMeta{Namespace: sub.Namespace, Name: sub.Name}, Spec: olm.SubscriptionSpec{Package: sub.Package}}
 		of.Status.InstalledCSV, of.Status.CurrentCSV = sub.InstalledCSV, sub.CurrentCSV

@@ -77,7 +77,7 @@ func (in *Input) wanted() (*wanted, []string) {
 		if !emptySelector(selector) {
 			w.group.spec["selector"] = selector
 		}
-		put(w.group.spec, "serviceAccountName", group.ServiceAccountName)
+		put(w.group.spec, serviceAccountName, group.ServiceAccountName)
 		put(w.group.spec, "upgradeStrategy", group.UpgradeStrategy)
 		if static := read[*bool](&r, "spec.operatorGroup.staticProvidedAPIs", group.StaticProvidedAPIs); static != nil {
 			w.group.spec["staticProvidedAPIs"] = *static
