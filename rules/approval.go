@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/opgate/opgate/internal/text"
@@ -17,6 +18,15 @@ const (
 	// HoldUngoverned leaves the approval to users.
 	HoldUngoverned UngovernedMode = "hold"
 )
+
+// UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
+// policy.
+const UngovernedAnnotation = "opgate.io/ungoverned"
+
+// UngovernedIn returns the mode in a namespace with some annotations. An unknown value counts as HoldUngoverned.
+func UngovernedIn(annotations map[string]string, otherwise UngovernedMode) UngovernedMode {
+	return cmp.Or(UngovernedMode(annotations[UngovernedAnnotation]), otherwise)
+}
 
 // ApprovalInput is the input of JudgeApproval.
 type ApprovalInput struct {
