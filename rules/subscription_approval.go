@@ -152,7 +152,8 @@ func (n *Namespace) awaitsApproval() bool {
 
 const (
 	judgedFirst = "it has to judge each plan first"
-	approvedFor = "; what is allowed is approved for it as long as annotation " + RequestedApprovalAnnotation + " says " + olm.ApprovalAutomatic
+	approvedFor = "; what is allowed is approved for it as long as annotation " + RequestedApprovalAnnotation +
+		" says " + olm.ApprovalAutomatic
 )
 
 // changeApproval sets installPlanApproval, and records what was requested if that differs. The source is that of the
@@ -165,7 +166,8 @@ func changeApproval(s *olm.Subscription, requested, want, source, because string
 	if source != "" {
 		what += " by " + source
 	}
-	set := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want, Message: sentence(what, RuleSubscriptionApproval, because)}
+	set := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want,
+		Message: sentence(what, RuleSubscriptionApproval, because)}
 	note := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathRequested, Value: requested}
 	switch {
 	case requested == want && s.Metadata.Annotations.RequestedApproval == "":
@@ -229,7 +231,8 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 		if spec := &in.Subscription.Spec; spec.Package == "" && spec.Source == "" && have == "" {
 			return have // there may be no spec to change, and the API server refuses it
 		}
-		v.Changes = append(v.Changes, changeApproval(in.Subscription, olm.ApprovalAutomatic, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)...)
+		v.Changes = append(v.Changes, changeApproval(in.Subscription, olm.ApprovalAutomatic, olm.ApprovalManual,
+			source.String(), judgedFirst+approvedFor)...)
 		return olm.ApprovalManual
 	}
 	f := approvalFinding(have, olm.ApprovalManual, judgedFirst)

@@ -121,7 +121,8 @@ func pendingPlans(state *cluster.State) []pendingPlan {
 			}
 			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Decision: verdict.Decision.String(), decision: verdict.Decision,
-				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict), Notes: []string{}}
+				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict),
+				Notes: []string{}}
 			p.Outdated = !slices.ContainsFunc(ns.Subscriptions(), func(s *olm.Subscription) bool { return s.Status.InstallPlan.Name == p.Name })
 			if verdict.Decision == rules.Allow {
 				p.Notes = leftToUsers(state, plan)

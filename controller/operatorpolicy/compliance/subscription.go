@@ -105,7 +105,8 @@ func (e *evaluation) differentSubscription(differences []difference) (Finding, [
 	if !e.enforced {
 		return f, nil
 	}
-	return f, []Action{{Verb: Update, Live: sub.Content, Object: e.remembering(sub, corrected(sub.Content, differences)), Done: e.updated(), Failed: f.because("enforced")}}
+	changed := e.remembering(sub, corrected(sub.Content, differences))
+	return f, []Action{{Verb: Update, Live: sub.Content, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
 }
 
 // remembering returns a Subscription with a changed installPlanApproval and what it was before, unless the policy has

@@ -9,8 +9,8 @@ import (
 )
 
 // suspended modifies an outcome while the dependencies of the policy's Policy are not met (R-DP-4): findings are
-// reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual approval, since an Automatic one would
-// make OLM write plans that are refused.
+// reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual
+// approval, since an Automatic one would make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
 	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: dependency.ReasonDependencyPending,
