@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -140,8 +141,24 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 	if c.Disposition == Allowed {
 		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
 	}
-	return c.Disposition == Ungoverned && in.Ungoverned == ApproveUngoverned &&
+	return c.Disposition == Ungoverned && in.Ungoverned == ApproveUngoverned && in.Namespace.removal(c.Package) == "" &&
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
+}
+
+// removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is upgraded
+// meanwhile. It is "" for none.
+func (n *Namespace) removal(pkg string) string {
+	for _, p := range n.governing(pkg) {
+		if !p.Enforced || !p.MustNotHave || p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
+			continue
+		}
+		for _, c := range n.installed {
+			if match, _ := p.Forbids(c.CSV, c.Version, c.Catalog); match && c.Package == pkg {
+				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
+			}
+		}
+	}
+	return ""
 }
 
 // leftToUser reports whether every Subscription to a package waits for a user; false if there is none.
@@ -190,6 +207,8 @@ func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
 	switch {
 	case c.Disposition == Allowed && in.idle(c) != "":
 		why = in.idle(c)
+	case c.Disposition == Ungoverned && in.Namespace.removal(c.Package) != "":
+		why = in.Namespace.removal(c.Package)
 	case c.Disposition == Required:
 		why = text.Name(c.By[0]) + ", which requires it, is held"
 	case len(in.Namespace.subscribers(c.Package)) == 0:

@@ -129,6 +129,9 @@ func TestJudgeApproval(t *testing.T) {
 		"a version that is not forbidden, where people decide": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding}, ungoverned: HoldUngoverned,
 			subscriptions: subscriptions{asked("vault")}, blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and operators that no " +
 				"policy wants are left to people here (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
+		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*OperatorPolicy{forbidding}, subscriptions: subscriptions{asked("vault")},
+			csvs:    []Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
+			blocked: "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
 		"a version that is forbidden": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{forbidding},
 			subscriptions: subscriptions{asked("vault")}, blocked: "(plan/mustnothave)"},
 		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, informing},

@@ -119,7 +119,7 @@ func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
 	e.Approve(t, cluster.Tenant, plan)
 	e.WaitForCSV(t, manual, harness.Etcd2)
 	upgrade := e.WaitForPlan(t, manual, harness.Etcd4)
-	waitForPolicy(t, e, allowing, has(harness.Etcd2), says("InstallPlanCompliant", harness.Etcd4+" is held: OperatorPolicy "))
+	waitForPolicy(t, e, allowing, has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is held: OperatorPolicy "))
 	e.Remove(t, allowing)
 	waitForRequest(t, e, manual, "Manual", "")
 	harness.WantField(t, e.Get(t, harness.InstallPlans, manual, upgrade.GetName()), `false`, "spec", "approved")
