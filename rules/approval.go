@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -17,6 +19,15 @@ const (
 	// HoldUngoverned leaves the approval to users.
 	HoldUngoverned UngovernedMode = "hold"
 )
+
+// UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
+// policy.
+const UngovernedAnnotation = "opgate.io/ungoverned"
+
+// UngovernedIn returns the mode in a namespace with some annotations. An unknown value counts as HoldUngoverned.
+func UngovernedIn(annotations map[string]string, otherwise UngovernedMode) UngovernedMode {
+	return cmp.Or(UngovernedMode(annotations[UngovernedAnnotation]), otherwise)
+}
 
 // ApprovalInput is the input of JudgeApproval.
 type ApprovalInput struct {
@@ -78,7 +89,7 @@ func JudgeApproval(in ApprovalInput) Approval {
 		}
 	}
 	alongRequired(j.csvs, queue, func(i, _ int) bool {
-		if wanted[i] || a.Verdict.CSVs[i].Disposition > Required {
+		if c := &a.Verdict.CSVs[i]; wanted[i] || c.Disposition > Allowed || c.Disposition == Allowed && in.idle(c) != "" {
 			return false
 		}
 		wanted[i] = true
@@ -128,22 +139,47 @@ func (n *Namespace) requiresManual() bool {
 	}) {
 		return true
 	}
-	byHand := func(s *olm.Subscription) bool { return !wantsAutomatic(s) }
-	return slices.ContainsFunc(n.subscriptions, turnedManual) && !slices.ContainsFunc(n.subscriptions, byHand)
+	return slices.ContainsFunc(n.subscriptions, turnedManual) && !slices.ContainsFunc(n.subscriptions, waitsForUser)
 }
+
+// waitsForUser reports whether a Subscription is Manual because its user wants to approve.
+func waitsForUser(s *olm.Subscription) bool { return !wantsAutomatic(s) }
 
 // turnedManual reports whether a Subscription is Manual only because Opgate changed it.
 func turnedManual(s *olm.Subscription) bool {
 	return s.Spec.InstallPlanApproval == olm.ApprovalManual && wantsAutomatic(s)
 }
 
-// wants reports whether a policy wants a CSV itself. Overlapping or invalid policies do not act, approving included; they still refuse.
+// wants reports whether a CSV is wanted for itself. Overlapping or invalid policies do not act, approving included; they
+// still refuse. A policy that only allows leaves it to users to approve for a Subscription that they made Manual.
 func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 	if c.Disposition == Allowed {
-		return in.idle(c) == ""
+		return in.idle(c) == "" && (in.Namespace.managed(c.Package) || !in.leftToUser(c.Package))
 	}
-	return c.Disposition == Ungoverned && in.Ungoverned == ApproveUngoverned &&
+	return c.Disposition == Ungoverned && in.Ungoverned == ApproveUngoverned && in.Namespace.removal(c.Package) == "" &&
 		slices.ContainsFunc(in.Namespace.subscribers(c.Package), wantsAutomatic)
+}
+
+// removal returns, as text, which installed CSV of a package a policy removes, and with it the Subscription: nothing is upgraded
+// meanwhile. It is "" for none.
+func (n *Namespace) removal(pkg string) string {
+	for _, p := range n.governing(pkg) {
+		if !p.Enforced || !p.MustNotHave || p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
+			continue
+		}
+		for _, c := range n.installed {
+			if match, _ := p.Forbids(c.CSV, c.Version, c.Catalog); match && c.Package == pkg {
+				return text.Name(c.CSV) + ", which is installed, is removed by " + p.Source()
+			}
+		}
+	}
+	return ""
+}
+
+// leftToUser reports whether every Subscription to a package waits for a user; false if there is none.
+func (in *ApprovalInput) leftToUser(pkg string) bool {
+	subscribers := in.Namespace.subscribers(pkg)
+	return len(subscribers) > 0 && !slices.ContainsFunc(subscribers, wantsAutomatic)
 }
 
 // idle returns why the policies that allow a CSV do not act, or "".
@@ -179,18 +215,43 @@ func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
 }
 
 func (in *ApprovalInput) blocker(c *CSVVerdict) Blocker {
-	b := Blocker{CSV: c.CSV}
-	switch {
-	case len(c.Because) > 0:
-		b.Why = c.Because[0]
-	case c.Disposition == Allowed:
-		b.Why = text.Name(c.CSV) + " is held: " + in.idle(c)
-	case len(in.Namespace.subscribers(c.Package)) == 0:
-		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and nothing that is allowed requires it"
-	case in.Ungoverned != ApproveUngoverned:
-		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and operators without a policy are left to people here (ungoverned: hold)"
-	default:
-		b.Why = text.Name(c.CSV) + " is held: no policy governs package " + text.Name(c.Package) + ", and its Subscription asks for Manual approval"
+	if len(c.Because) > 0 {
+		return Blocker{CSV: c.CSV, Why: c.Because[0]}
 	}
-	return b
+	why := in.Namespace.standing(c)
+	switch {
+	case c.Disposition == Allowed && in.idle(c) != "":
+		why = in.idle(c)
+	case c.Disposition == Ungoverned && in.Namespace.removal(c.Package) != "":
+		why = in.Namespace.removal(c.Package)
+	case c.Disposition == Required:
+		why = text.Name(c.By[0]) + ", which requires it, is held"
+	case len(in.Namespace.subscribers(c.Package)) == 0:
+		why += ", and nothing that is allowed requires it"
+	case in.leftToUser(c.Package):
+		why += ", and its Subscription asks for Manual approval, so that a user has to approve it"
+	default:
+		why += ", and operators that no policy wants are left to people here (ungoverned: " + string(HoldUngoverned) + ")"
+		if judge := in.Namespace.judgeText(); judge != "" {
+			why += "; its Subscription is Manual, since " + judge
+		}
+	}
+	return Blocker{CSV: c.CSV, Why: text.Name(c.CSV) + " is held: " + why}
+}
+
+// standing returns what policies say of a CSV that none of them refuses.
+func (n *Namespace) standing(c *CSVVerdict) string {
+	for _, p := range n.governing(c.Package) {
+		switch {
+		case !p.Enforced:
+		case p.MustNotHave:
+			return p.Source() + " does not forbid it"
+		default:
+			return p.Source() + " allows it"
+		}
+	}
+	if len(n.governing(c.Package)) > 0 {
+		return "no enforced policy governs package " + text.Name(c.Package)
+	}
+	return "no policy governs package " + text.Name(c.Package)
 }

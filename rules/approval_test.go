@@ -30,6 +30,13 @@ func TestJudgeApproval(t *testing.T) {
 	completed := CompletedOperatorPolicy(incomplete.Object, incomplete.Object, nil)
 	second := operatorPolicy("vault", nil)
 	second.Name = "vault-too"
+	allowing := policyFor("vault", func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MayHave, []string{"vault.v0.1.9"} })
+	forbidding := policyFor("vault", func(s *spec) { s.ComplianceType, s.Versions = policyv1beta2.MustNotHave, []string{"vault.v0.2.0"} })
+	asked := func(pkg string) *olm.Subscription {
+		s := follows(pkg, "Manual")
+		s.Metadata.Annotations.RequestedApproval = olm.ApprovalAutomatic
+		return s
+	}
 	type subscriptions = []*olm.Subscription
 	for name, c := range map[string]struct {
 		plan          *olm.InstallPlan
@@ -103,6 +110,30 @@ func TestJudgeApproval(t *testing.T) {
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 		"overlapping policies approve nothing (R-AP-2)": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, NewOperatorPolicy(second)},
 			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "overlap"},
+		"an allow-list, for Automatic": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{asked("vault")}, want: true},
+		"an allow-list, for a user who said Manual": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{follows("vault", "Manual")},
+			blocked:       "vault.v0.1.9 is held: OperatorPolicy policies/vault allows it, and its Subscription asks for Manual approval, so that a user has to approve it"},
+		"an allow-list, for a dependency": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), policies: []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{asked("etcd")}, want: true},
+		"a dependency of what waits for a user": {plan: pendingPlan("vault 0.1.9 etcd", "etcd 0.9.4"), policies: []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "etcd.v0.9.4 is held: vault.v0.1.9, which requires it, is held"},
+		"what requires an allowed one of a user": {plan: pendingPlan("vault 0.1.9", "etcd 0.9.4 vault"), policies: []*OperatorPolicy{allowing},
+			subscriptions: subscriptions{follows("vault", "Manual"), asked("etcd")}, want: true},
+		"a version that is not forbidden, for Automatic": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding},
+			subscriptions: subscriptions{asked("vault")}, want: true},
+		"a version that is not forbidden, for Manual": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding},
+			subscriptions: subscriptions{follows("vault", "Manual")}, blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and its " +
+				"Subscription asks for Manual approval, so that a user has to approve it"},
+		"a version that is not forbidden, where people decide": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{forbidding}, ungoverned: HoldUngoverned,
+			subscriptions: subscriptions{asked("vault")}, blocked: "vault.v0.1.9 is held: OperatorPolicy policies/vault does not forbid it, and operators that no " +
+				"policy wants are left to people here (ungoverned: hold); its Subscription is Manual, since each plan has to be judged by OperatorPolicy policies/vault first"},
+		"an upgrade of what is removed": {plan: pendingPlan("vault 0.3.0"), policies: []*OperatorPolicy{forbidding}, subscriptions: subscriptions{asked("vault")},
+			csvs:    []Installed{{CSV: "vault.v0.2.0", Package: "vault", Version: "0.2.0", Catalog: olm.Catalog{Namespace: "olm", Name: "operatorhubio-catalog"}}},
+			blocked: "vault.v0.2.0, which is installed, is removed by OperatorPolicy policies/vault"},
+		"a version that is forbidden": {plan: pendingPlan("vault 0.2.0"), policies: []*OperatorPolicy{forbidding},
+			subscriptions: subscriptions{asked("vault")}, blocked: "(plan/mustnothave)"},
 		"a policy that only informs does not overlap": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault, informing},
 			subscriptions: subscriptions{follows("vault", "Manual")}, want: true},
 	} {

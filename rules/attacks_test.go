@@ -230,7 +230,7 @@ func TestStricterApprovalWins(t *testing.T) {
 		sub := subscriptionTo("etcd")
 		sub.Spec.InstallPlanApproval = olm.ApprovalAutomatic
 		v := JudgeSubscription(SubscriptionInput{Subscription: sub, Namespace: ns, Mode: MutateApproval})
-		if len(v.Changes) != 1 || v.Changes[0].Value != olm.ApprovalManual {
+		if len(v.Changes) != 2 || v.Changes[0].Value != olm.ApprovalManual {
 			t.Errorf("policies %q: changes %+v", names, v.Changes)
 		}
 	}

@@ -185,7 +185,9 @@ func TestBinding(t *testing.T) {
 		"a cluster that is not known yet":   {NamespaceContents{Exists: true, Constraints: constraint.NewSet([]*constraint.Definition{certified}, constraint.Cluster{})}, sub("Automatic", ""), `[]`},
 		"not while a plan waits":            {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")}}, sub("Manual", "Automatic"), `[]`},
 		"by hand is not given back":         {nobody, sub("Manual", ""), `[]`},
-		"a policy decides":                  {governed, sub("Automatic", ""), `[]`},
+		"a neighbour's user approves the plan": {NamespaceContents{Exists: true, Constraints: under(curated), Plans: []*olm.InstallPlan{pendingPlan("etcd 0.9.2")},
+			Subscriptions: []*olm.Subscription{sub("Manual", "")}}, sub("Manual", "Automatic"), `[{"op":"add","path":"/spec/installPlanApproval","value":"Automatic"},{"op":"remove","path":"/metadata/annotations/opgate.io~1requested-approval"}]`},
+		"a policy decides": {governed, sub("Automatic", ""), `[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch, err := json.Marshal(Patch(ApprovalChanges(c.sub, NewNamespace("shop", c.contents))))

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"strings"
+
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
@@ -67,8 +69,11 @@ func (v *Verdict) recordReview(id RuleID, p *OperatorPolicy, hold bool, f findin
 		v.record(id, p, f)
 		return
 	}
-	v.warn(Reason{Rule: id, Source: p.Source(), Field: f.field, from: p.ref(),
-		Message: sentence(f.what+" by "+p.Source()+", which only warns of that", id, f.accepted)})
+	what := f.what + " by " + p.Source() + ", which only warns of that"
+	if held, would := strings.CutSuffix(f.what, " is held"); would {
+		what = held + " passes with a warning by " + p.Source()
+	}
+	v.warn(Reason{Rule: id, Source: p.Source(), Field: f.field, from: p.ref(), Message: sentence(what, id, f.accepted)})
 }
 
 // reviewChange returns the findings of a policy on what a ClusterServiceVersion of a plan changes, and records consent by which it passes.
@@ -85,8 +90,11 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 	held, warned := p.consent.classes(policyv1beta2.ConsentHold, first), p.consent.classes(policyv1beta2.ConsentWarn, first)
 	set, unknown := ns.changeOf(plan, c)
 	if unknown != "" {
+		if len(held) > 0 {
+			unknown += "; waits until the contents of this InstallPlan are known"
+		}
 		return []review{{id: RulePlanContents, hold: len(held) > 0, finding: finding{decision: Hold,
-			what: name + ", of which it is not known what it changes, is held", accepted: unknown + "; waits until the contents of this InstallPlan are known" + ends}}}
+			what: name + ", of which it is not known what it changes, is held", accepted: unknown + ends}}}
 	}
 	heldText, warnedText := set.Summary(held), set.Summary(warned)
 	if heldText == "" && warnedText == "" {
@@ -108,13 +116,14 @@ func reviewChange(ns *Namespace, plan *olm.InstallPlan, c *planCSV, p *OperatorP
 	}
 	var found []review
 	for _, part := range []struct {
-		text string
-		hold bool
-	}{{heldText, true}, {warnedText, false}} {
+		text   string
+		hold   bool
+		accept string
+	}{{heldText, true, "accept "}, {warnedText, false, "to end the warning, accept "}} {
 		if part.text != "" {
 			found = append(found, review{id: RulePlanConsent, hold: part.hold, finding: finding{decision: Hold, what: name + " is held",
 				// The digest comes first, since a status cuts long messages.
-				accepted: "accept " + digest + " in " + acceptedPath + ", or annotate the plan with " + ConsentAnnotation + "; " + verb +
+				accepted: part.accept + digest + " in " + acceptedPath + ", or annotate the plan with " + ConsentAnnotation + "; " + verb +
 					text.Truncate(text.Escape(part.text), maxSummary) + ends}})
 		}
 	}

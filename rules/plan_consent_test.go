@@ -133,7 +133,7 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "a class that only warns", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))}, changes: known,
-			says: []string{"etcd.v0.9.2 is held by OperatorPolicy policies/etcd, which only warns of that (plan/consent): accept " + digest,
+			says: []string{"etcd.v0.9.2 passes with a warning by OperatorPolicy policies/etcd (plan/consent): to end the warning, accept " + digest,
 				"; it changes permissions: cluster-wide: * on secrets; images: registry.example"},
 		},
 		{
@@ -194,7 +194,7 @@ func TestConsent(t *testing.T) {
 		},
 		{
 			name: "unknown contents where changes only warn", policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{}))},
-			says: []string{"which only warns of that (plan/contents): its contents are not read yet"},
+			says: []string{"passes with a warning by OperatorPolicy policies/etcd (plan/contents): its contents are not read yet"},
 		},
 		{
 			name: "a first installation", policies: []*OperatorPolicy{policyFor("etcd", reviewing(holdPermissions))}, first: true, silent: true,
@@ -207,7 +207,7 @@ func TestConsent(t *testing.T) {
 		{
 			name: "a first installation that is warned of", first: true, changes: first,
 			policies: []*OperatorPolicy{policyFor("etcd", reviewing(policyv1beta2.Consent{Permissions: hold, FirstInstall: warn}))},
-			says:     []string{"which only warns of that (plan/consent): accept ", "; its first installation brings permissions"},
+			says:     []string{"passes with a warning by OperatorPolicy policies/etcd (plan/consent): to end the warning, accept ", "; its first installation brings permissions"},
 		},
 		{
 			name: "a first installation does not review what is ignored", first: true, changes: first, want: Hold, rule: RulePlanConsent,

@@ -116,11 +116,20 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 		judgeOwnerConflict(&in, &v)
 		judgeHeldPlans(&in, &v)
 	}
-	approval := judgeApproval(&in, policies, &v)
+	approval, decider := judgeApproval(&in, policies, &v)
 	if sub.Spec.StartingCSV != "" && approval != olm.ApprovalManual {
+		advice := "Manual keeps it"
+		if decider != nil {
+			advice = "spec.versions of " + decider.Source() + " can keep it"
+		}
 		v.warn(Reason{Rule: RuleSubscriptionContradiction, Field: "spec.startingCSV", Message: sentence(
 			"spec.startingCSV "+text.Quote(sub.Spec.StartingCSV)+" does not pin anything while spec.installPlanApproval is "+olm.ApprovalAutomatic,
-			RuleSubscriptionContradiction, "OLM goes on to the newest version; Manual keeps it")})
+			RuleSubscriptionContradiction, "OLM goes on to the newest version; "+advice)})
+	}
+	if v.Decision != Allow {
+		for i := range v.Changes {
+			v.Changes[i].Message = "" // nothing is stored
+		}
 	}
 	return v.sorted()
 }

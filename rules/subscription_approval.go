@@ -1,9 +1,10 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 )
@@ -23,15 +24,29 @@ const (
 	DenyApproval ApprovalMode = "deny"
 )
 
-// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before Opgate changed it to Manual
-// although no policy governs its package: the loop approves for it what is allowed, and restores the value when nothing
-// judges plans of the namespace any more. Users who want to approve themselves remove it.
+// RequestedApprovalAnnotation holds the installPlanApproval of a Subscription before Opgate changed it: if it is
+// Automatic the loop approves for it what is allowed. The value is restored when no policy needs another one. Users who
+// want to approve themselves remove it.
 const RequestedApprovalAnnotation = "opgate.io/requested-approval"
 
-// wantsAutomatic reports whether a Subscription would be Automatic if Opgate had not changed it.
-func wantsAutomatic(s *olm.Subscription) bool {
-	return s.Spec.InstallPlanApproval != olm.ApprovalManual || s.Metadata.Annotations.RequestedApproval == olm.ApprovalAutomatic
+// RequestedApproval returns the installPlanApproval of a Subscription before Opgate changed it, by what it is now and by
+// the annotation.
+func RequestedApproval(have, noted string) string {
+	switch {
+	case noted == olm.ApprovalAutomatic || noted == olm.ApprovalManual:
+		return noted
+	case have == olm.ApprovalManual:
+		return olm.ApprovalManual
+	}
+	return olm.ApprovalAutomatic
 }
+
+func requestedApproval(s *olm.Subscription) string {
+	return RequestedApproval(s.Spec.InstallPlanApproval, s.Metadata.Annotations.RequestedApproval)
+}
+
+// wantsAutomatic reports whether a Subscription would be Automatic if Opgate had not changed it.
+func wantsAutomatic(s *olm.Subscription) bool { return requestedApproval(s) == olm.ApprovalAutomatic }
 
 const (
 	resyncRequestedAtAnnotation = "opgate.io/resync-requested-at"
@@ -78,36 +93,42 @@ func (n *Namespace) firstApplicable() (source PolicyRef, applies bool) {
 	return constraintRef(applicable[0]), true
 }
 
-// decides reports whether an enforcing policy determines installPlanApproval of a Subscription.
-func (n *Namespace) decides(pkg string) bool {
-	for _, p := range n.governing(pkg) {
-		if p.Enforced {
-			return true
-		}
-	}
-	return false
+// managed reports whether an enforced policy determines installPlanApproval of Subscriptions to a package.
+func (n *Namespace) managed(pkg string) bool {
+	return slices.ContainsFunc(n.governing(pkg), func(p *OperatorPolicy) bool { return p.Enforced && p.manages() })
 }
 
-// ApprovalChanges returns the changes that a stored Subscription needs because a Constraint, or a policy for another
-// package, has to judge each plan of the namespace: Manual, or the requested value if nothing judges plans any more. If
-// a policy decides there are none.
+// manages reports whether Subscriptions to the package are as the policy wants them. A policy that only allows or
+// forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone.
+func (p *OperatorPolicy) manages() bool {
+	return !p.MustNotHave && (p.Object == nil || p.Object.Spec.ComplianceType != policyv1beta2.MayHave)
+}
+
+// ApprovalChanges returns the changes that a stored Subscription needs that no policy manages: Manual, if something has
+// to judge each plan of the namespace or what is installed must not be upgraded now, else what it requested.
 func ApprovalChanges(s *olm.Subscription, ns *Namespace) []Change {
-	if ns.decides(s.Spec.Package) {
+	if ns.managed(s.Spec.Package) {
 		return nil
 	}
 	if !ns.Exists() || ns.Constraints().Cluster().Version == "" {
 		return nil // what applies may change once that is known, which is soon
 	}
+	have, requested := s.Spec.InstallPlanApproval, requestedApproval(s)
 	source, found := ns.firstJudge()
-	switch {
-	case found && s.Spec.InstallPlanApproval != olm.ApprovalManual:
-		return holdApproval(s, source)
-	case !found && turnedManual(s) && !ns.awaitsApproval() && !ns.incomplete():
-		return []Change{
-			{Rule: RuleSubscriptionApproval, Path: pathApproval, Value: olm.ApprovalAutomatic,
-				Message: sentence("spec.installPlanApproval was changed back to "+olm.ApprovalAutomatic, RuleSubscriptionApproval, "nothing has to judge plans here any more")},
-			{Rule: RuleSubscriptionApproval, Path: pathRequested, Remove: true},
+	for _, p := range ns.governing(s.Spec.Package) {
+		if mode, _ := p.Approval(ns); !found && p.Enforced && !p.Incomplete && mode == olm.ApprovalManual {
+			source, found = p.ref(), true
 		}
+	}
+	waits := ns.awaitsApproval() && !slices.ContainsFunc(ns.subscriptions, waitsForUser)
+	switch {
+	case found && have != olm.ApprovalManual:
+		return changeApproval(s, requested, olm.ApprovalManual, source.String(), judgedFirst+approvedFor)
+	case !found && have != requested && (turnedManual(s) || have == olm.ApprovalAutomatic) &&
+		(requested == olm.ApprovalManual || !waits && !ns.incomplete()):
+		changes := changeApproval(s, requested, requested, "", "no policy and no Constraint needs another value any more")
+		changes[0].Message = strings.Replace(changes[0].Message, " was changed ", " was changed back ", 1)
+		return changes
 	}
 	return nil
 }
@@ -129,51 +150,72 @@ func (n *Namespace) awaitsApproval() bool {
 	})
 }
 
-// holdApproval changes a Subscription to Manual, and records that it did not request that.
-func holdApproval(s *olm.Subscription, source PolicyRef) []Change {
-	changes := []Change{{Rule: RuleSubscriptionApproval, Source: source.String(), Path: pathApproval, Value: olm.ApprovalManual,
-		Message: sentence("spec.installPlanApproval was changed from "+text.Quote(s.Spec.InstallPlanApproval)+" to "+olm.ApprovalManual+" by "+source.String(),
-			RuleSubscriptionApproval, "it has to judge each plan first; what is allowed is approved for it as long as annotation "+RequestedApprovalAnnotation+" says "+olm.ApprovalAutomatic)}}
-	note := Change{Rule: RuleSubscriptionApproval, Source: source.String(), Path: pathRequested, Value: olm.ApprovalAutomatic}
-	if !s.Metadata.Annotations.Present {
-		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: olm.ApprovalAutomatic}
+const (
+	judgedFirst = "it has to judge each plan first"
+	approvedFor = "; what is allowed is approved for it as long as annotation " + RequestedApprovalAnnotation +
+		" says " + olm.ApprovalAutomatic
+)
+
+// changeApproval sets installPlanApproval, and records what was requested if that differs. The source is that of the
+// change, empty for none.
+func changeApproval(s *olm.Subscription, requested, want, source, because string) []Change {
+	what := "spec.installPlanApproval was changed from " + text.Quote(s.Spec.InstallPlanApproval) + " to " + want
+	if s.Spec.InstallPlanApproval == "" {
+		what = "spec.installPlanApproval was set to " + want
 	}
-	return append(changes, note)
+	if source != "" {
+		what += " by " + source
+	}
+	set := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathApproval, Value: want,
+		Message: sentence(what, RuleSubscriptionApproval, because)}
+	note := Change{Rule: RuleSubscriptionApproval, Source: source, Path: pathRequested, Value: requested}
+	switch {
+	case requested == want && s.Metadata.Annotations.RequestedApproval == "":
+		return []Change{set}
+	case requested == want:
+		note.Value, note.Remove = nil, true
+	case !s.Metadata.Annotations.Present:
+		note.Path, note.Value = pathAnnotations, map[string]string{RequestedApprovalAnnotation: requested}
+	}
+	return []Change{set, note}
 }
 
 // judgeApproval computes installPlanApproval from all enforcing policies (one that requires Manual is enough) or, if none decides, from the
-// Constraints; it records how another value is handled, and returns the value that will be stored.
-func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict) string {
+// Constraints; it records how another value is handled. It returns the value that will be stored, and the policy that
+// decided; nil if none did.
+func judgeApproval(in *SubscriptionInput, policies []*OperatorPolicy, v *Verdict) (stored string, decider *OperatorPolicy) {
 	have := in.Subscription.Spec.InstallPlanApproval
-	var decider *OperatorPolicy
 	var want, because string
 	for _, p := range policies {
 		mode, why := p.Approval(in.Namespace)
-		if !p.Enforced {
+		switch {
+		case !p.Enforced:
 			if mode == olm.ApprovalManual && have != mode {
 				v.record(RuleSubscriptionApproval, p, approvalFinding(have, mode, why))
 			}
-			continue
-		}
-		if decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual {
+		case mode == olm.ApprovalAutomatic && !p.manages():
+		case decider == nil || want == olm.ApprovalAutomatic && mode == olm.ApprovalManual:
 			decider, want, because = p, mode, why
 		}
 	}
 	switch {
 	case decider == nil:
-		return judgeUngovernedApproval(in, v)
+		return judgeUngovernedApproval(in, v), nil
 	case have == want:
-		return have
+		return have, decider
 	case in.Mode == MutateApproval:
-		v.Changes = append(v.Changes, Change{
-			Rule: RuleSubscriptionApproval, Source: decider.Source(), Path: pathApproval, Value: want,
-			Message: sentence(fmt.Sprintf("spec.installPlanApproval was changed from %s to %s by %s", text.Quote(have), want, decider.Source()),
-				RuleSubscriptionApproval, because),
-		})
-		return want
+		requested := olm.ApprovalAutomatic // a user who writes Automatic requests it, whatever the note of before
+		if have == olm.ApprovalManual {
+			requested = requestedApproval(in.Subscription)
+		}
+		if !in.Namespace.managed(in.Subscription.Spec.Package) {
+			because += approvedFor
+		}
+		v.Changes = append(v.Changes, changeApproval(in.Subscription, requested, want, decider.Source(), because)...)
+		return want, decider
 	}
 	v.record(RuleSubscriptionApproval, decider, approvalFinding(have, want, because))
-	return have
+	return have, decider
 }
 
 // judgeUngovernedApproval makes a Subscription without a deciding policy Manual if something has to judge each plan of
@@ -189,20 +231,25 @@ func judgeUngovernedApproval(in *SubscriptionInput, v *Verdict) string {
 		if spec := &in.Subscription.Spec; spec.Package == "" && spec.Source == "" && have == "" {
 			return have // there may be no spec to change, and the API server refuses it
 		}
-		v.Changes = append(v.Changes, holdApproval(in.Subscription, source)...)
+		v.Changes = append(v.Changes, changeApproval(in.Subscription, olm.ApprovalAutomatic, olm.ApprovalManual,
+			source.String(), judgedFirst+approvedFor)...)
 		return olm.ApprovalManual
 	}
-	f := approvalFinding(have, olm.ApprovalManual, "it has to judge each plan first")
+	f := approvalFinding(have, olm.ApprovalManual, judgedFirst)
 	f.accepted += "; with annotation " + RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed"
 	v.recordAs(RuleSubscriptionApproval, source, true, f)
 	return have
 }
 
 func approvalFinding(have, want, because string) finding {
+	what := "spec.installPlanApproval " + text.Quote(have)
+	if have == "" {
+		what = "leaving out spec.installPlanApproval, which means " + olm.ApprovalAutomatic + ","
+	}
 	return finding{
 		decision: Deny,
 		field:    "spec.installPlanApproval",
-		what:     "spec.installPlanApproval " + text.Quote(have) + " is not allowed",
+		what:     what + " is not allowed",
 		accepted: "write " + want + ", since " + because,
 	}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strings"
 	"testing"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -55,7 +56,7 @@ func TestD2JudgedNamespaces(t *testing.T) {
 			if changes := ApprovalChanges(turned, ns); (len(changes) == 0) != c.keeps {
 				t.Errorf("one that waits gets %v, want it to go on: %t", changes, c.keeps)
 			}
-			// The package with a policy that allows every version waits as well, without a note: its policy decides.
+			// The package with a policy that allows every version waits as well.
 			if mode, _ := everything.Approval(ns); (mode == olm.ApprovalManual) != c.waits {
 				t.Errorf("a policy that allows every version wants %s", mode)
 			}
@@ -69,5 +70,99 @@ func TestD2WithoutSpec(t *testing.T) {
 	v := JudgeSubscription(SubscriptionInput{Subscription: &olm.Subscription{}, Namespace: ns, Mode: MutateApproval})
 	if len(v.Changes) > 0 {
 		t.Errorf("it is changed by %v", v.Changes)
+	}
+}
+
+// TestRequestedApprovalIsKept shows what becomes of installPlanApproval of a stored Subscription to a package with a
+// policy: one that only allows or forbids never makes Manual Automatic, and what was asked for is given back.
+func TestRequestedApprovalIsKept(t *testing.T) {
+	edited := func(compliance policyv1beta2.ComplianceType, names ...string) *OperatorPolicy {
+		return policyFor("etcd", func(s *spec) { s.ComplianceType, s.Versions = compliance, names })
+	}
+	mayhave, musthave, mustnothave := policyv1beta2.MayHave, policyv1beta2.MustHave, policyv1beta2.MustNotHave
+	for name, c := range map[string]struct {
+		policy       *OperatorPolicy
+		have, noted  string
+		want, leaves string
+	}{
+		"an allow-list makes Automatic wait":     {edited(mayhave, "etcd.v1"), "Automatic", "", "Manual", "Automatic"},
+		"an allow-list makes what is unset wait": {edited(mayhave, "etcd.v1"), "", "", "Manual", "Automatic"},
+		"an allow-list leaves Manual alone":      {edited(mayhave, "etcd.v1"), "Manual", "", "Manual", ""},
+		"one of every version does":              {edited(mayhave), "Manual", "", "Manual", ""},
+		"it leaves Automatic alone":              {edited(mayhave), "Automatic", "", "Automatic", ""},
+		"it gives back Automatic":                {edited(mayhave), "Manual", "Automatic", "Automatic", ""},
+		"a forbidden version makes it wait":      {edited(mustnothave, "etcd.v1"), "Automatic", "", "Manual", "Automatic"},
+		"a forbidden version leaves Manual":      {edited(mustnothave, "etcd.v1"), "Manual", "", "Manual", ""},
+		"a managed one is its policy's":          {edited(musthave), "Automatic", "Manual", "Automatic", "Manual"},
+		"without a policy Automatic is back":     {nil, "Manual", "Automatic", "Automatic", ""},
+		"without a policy Manual is back":        {nil, "Automatic", "Manual", "Manual", ""},
+		"another value is a user's":              {nil, "Manual", "later", "Manual", "later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contents := NamespaceContents{Exists: true, Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})}
+			if c.policy != nil {
+				contents.Policies = []*OperatorPolicy{c.policy}
+			}
+			s := subscriptionTo("etcd")
+			s.Spec.InstallPlanApproval = c.have
+			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
+			contents.Subscriptions = []*olm.Subscription{s}
+			ns := NewNamespace("shop", contents)
+			if have, noted := changed(s, ApprovalChanges(s, ns)); have != c.want || noted != c.leaves {
+				t.Errorf("it becomes %q, noted %q, want %q and %q", have, noted, c.want, c.leaves)
+			}
+			if c.policy == nil || c.policy.manages() || c.noted != "" {
+				return
+			}
+			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
+			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves {
+				t.Errorf("written, it becomes %q, noted %q, want %q and %q", have, noted, c.want, c.leaves)
+			}
+		})
+	}
+}
+
+// changed returns installPlanApproval and the note of a Subscription after some changes.
+func changed(s *olm.Subscription, changes []Change) (approval, noted string) {
+	approval, noted = s.Spec.InstallPlanApproval, s.Metadata.Annotations.RequestedApproval
+	for _, c := range changes {
+		switch {
+		case c.Path == pathApproval:
+			approval = c.Value.(string)
+		case c.Remove:
+			noted = ""
+		case c.Path == pathAnnotations:
+			noted = c.Value.(map[string]string)[RequestedApprovalAnnotation]
+		default:
+			noted = c.Value.(string)
+		}
+	}
+	return approval, noted
+}
+
+// TestManagedApproval shows what is noted when a user writes a Subscription that a musthave policy manages.
+func TestManagedApproval(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit               func(*spec)
+		have, noted        string
+		want, leaves, says string
+	}{
+		"Manual is noted":         {nil, "Manual", "", "Automatic", "Manual", "changed from \"Manual\" to Automatic"},
+		"Manual is noted once":    {nil, "Manual", "Manual", "Automatic", "Manual", "changed from \"Manual\" to Automatic"},
+		"Automatic is given back": {nil, "Manual", "Automatic", "Automatic", "", "changed from \"Manual\" to Automatic"},
+		"Automatic is noted":      {versions("etcd.v1"), "Automatic", "Manual", "Manual", "Automatic", "changed from \"Automatic\" to Manual"},
+		"what was not written is set": {versions("etcd.v1"), "", "", "Manual", "Automatic", "spec.installPlanApproval was set to Manual by " +
+			"OperatorPolicy policies/etcd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := subscriptionTo("etcd")
+			s.Spec.InstallPlanApproval = c.have
+			s.Metadata.Annotations = olm.Annotations{Present: c.noted != "", RequestedApproval: c.noted}
+			ns := NewNamespace("shop", NamespaceContents{Policies: []*OperatorPolicy{policyFor("etcd", c.edit)}})
+			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
+			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves || !strings.Contains(v.Changes[0].Message, c.says) {
+				t.Errorf("it becomes %q, noted %q, want %q and %q: %v", have, noted, c.want, c.leaves, v.WarningTexts())
+			}
+		})
 	}
 }

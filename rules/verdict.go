@@ -66,6 +66,11 @@ type Change struct {
 	Message string
 }
 
+// Preview returns the message of a change that is not made.
+func (c *Change) Preview() string {
+	return strings.NewReplacer(" was changed ", " would be changed ", " was set to ", " would be set to ").Replace(c.Message)
+}
+
 // maxListed bounds the names that a message lists.
 const maxListed = 10
 

@@ -30,11 +30,13 @@ func head(labels, annotations stream.Fields, more stream.Fields) stream.Fields {
 var none = stream.Fields{}
 
 var (
-	keptOfSubscription = head(stream.Fields{managedMark: nil}, stream.Fields{managedMark: nil, rules.PolicyFieldsAnnotation: nil}, stream.Fields{
-		"spec": {stream.Any: nil},
-		"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "conditions": nil,
-			"lastUpdated": nil},
-	})
+	keptOfSubscription = head(stream.Fields{managedMark: nil},
+		stream.Fields{managedMark: nil, rules.PolicyFieldsAnnotation: nil, rules.RequestedApprovalAnnotation: nil},
+		stream.Fields{
+			"spec": {stream.Any: nil},
+			"status": {"installedCSV": nil, "currentCSV": nil, "state": nil, "installPlanRef": {"name": nil}, "conditions": nil,
+				"lastUpdated": nil},
+		})
 	keptOfOperatorGroup = head(none, none, stream.Fields{
 		"spec":   {stream.Any: nil},
 		"status": {"namespaces": nil},

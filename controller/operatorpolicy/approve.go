@@ -91,8 +91,5 @@ func consentTexts(consents []rules.Consent) []string {
 
 // ungoverned returns the mode of the namespace's annotation, else that of the options. An unknown value counts as hold.
 func (r *reconciler) ungoverned(current *snapshot.Snapshot, namespace string) rules.UngovernedMode {
-	if mode := current.NamespaceAnnotations(namespace)[UngovernedAnnotation]; mode != "" {
-		return rules.UngovernedMode(mode)
-	}
-	return r.Ungoverned
+	return rules.UngovernedIn(current.NamespaceAnnotations(namespace), r.Ungoverned)
 }

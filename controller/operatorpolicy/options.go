@@ -46,10 +46,6 @@ type Options struct {
 	Now func() time.Time
 }
 
-// UngovernedAnnotation of a namespace sets, with approve or hold, what to do there with operators without a
-// policy.
-const UngovernedAnnotation = "opgate.io/ungoverned"
-
 func (o *Options) complete() error {
 	if o.Store == nil || o.Packages == nil || o.Metrics == nil || o.Writes == nil || o.Now == nil {
 		return errors.New("operatorpolicy controller options: Store, Packages, Metrics, Writes and Now are required")

@@ -70,7 +70,7 @@ func TestO3ApprovalBecomesManual(t *testing.T) {
 			if got := approvalOf(e.Stored(t, manual)); got != "Manual" {
 				t.Errorf("%s: approval is %q", name, got)
 			}
-			if !strings.Contains(result.Stderr, "Warning: subscription "+namespace+"/etcd: spec.installPlanApproval was changed from ") {
+			if !strings.Contains(result.Stderr, "Warning: subscription "+namespace+"/etcd: spec.installPlanApproval was ") {
 				t.Errorf("%s: there is no warning of the change\n%s", name, result.Stderr)
 			}
 		}

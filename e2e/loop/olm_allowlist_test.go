@@ -6,6 +6,7 @@ import (
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // allowList is about a mayhave policy: a tenant asks for the operator, the loop approves what is allowed, and nothing else is written.
@@ -35,8 +36,8 @@ spec:
 		says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is not allowed"))
 	sub := e.Get(t, harness.Subscriptions, namespace, "etcd")
 	harness.WantField(t, sub, `"Manual"`, "spec", "installPlanApproval") // by admission
-	if marks := len(sub.GetAnnotations()); marks != 0 {
-		t.Errorf("the Subscription has annotations %v, want none", sub.GetAnnotations())
+	if marks := len(sub.GetAnnotations()); marks != 1 || sub.GetAnnotations()[rules.RequestedApprovalAnnotation] != "Automatic" {
+		t.Errorf("the Subscription has annotations %v, want only what it asked for", sub.GetAnnotations())
 	}
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd4), harness.Etcd4, "(plan/version)")
 

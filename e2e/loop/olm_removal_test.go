@@ -1,14 +1,17 @@
 package loop
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
 	"github.com/opgate/opgate/e2e/olm"
+	"github.com/opgate/opgate/rules"
 )
 
 // storyRemoval is story 6: what a policy has installed, another version of it removes, by the default with all that is not data,
@@ -60,7 +63,6 @@ func storyRemovalOfVersion(t *testing.T, e *harness.OLMEnv) {
 	e.Apply(t, p)
 	e.Sync(t)
 	e.Subscribe(t, namespace, "etcd", harness.Etcd0, "Automatic")
-	e.Approve(t, cluster.Tenant, e.WaitForPlan(t, namespace, harness.Etcd0))
 	e.WaitForCSV(t, namespace, harness.Etcd0)
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd0))
 	e.WantApprovalRefused(t, cluster.Admin, e.WaitForPlan(t, namespace, harness.Etcd2), harness.Etcd2, "(plan/mustnothave)")
@@ -71,4 +73,70 @@ func storyRemovalOfVersion(t *testing.T, e *harness.OLMEnv) {
 	e.WantNames(t, harness.ClusterServiceVersions, namespace)
 	e.WantNames(t, harness.Subscriptions, namespace)
 	e.WantNames(t, harness.OperatorGroups, namespace, namespace) // not the policy's
+}
+
+// storyForbiddenVersion is story 7 for teams that go on: what is not forbidden is approved for those who asked for
+// Automatic, without a hand, and they get that back when no policy needs Manual any more. Who said Manual keeps it.
+func storyForbiddenVersion(t *testing.T, e *harness.OLMEnv) {
+	automatic, manual := e.NewNamespace(t), e.NewNamespace(t)
+	forbidding := func(namespace, csv string) *unstructured.Unstructured {
+		p := harness.WithField(harness.GroupedPolicy(namespace, "etcd", csv), "mustnothave", "spec", "complianceType")
+		unstructured.RemoveNestedField(p.Object, "spec", "operatorGroup")
+		return p
+	}
+	p := forbidding(automatic, harness.Etcd0)
+	e.Apply(t, p)
+	e.Sync(t)
+	e.Subscribe(t, automatic, "etcd", "", "Automatic")
+	waitForRequest(t, e, automatic, "Manual", "Automatic")
+	e.OperatorGroup(t, automatic)
+	e.WaitForCSV(t, automatic, harness.Etcd4)
+	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd4), says("InstallPlanCompliant=True InstallPlanNotApplicable", "not what the policy means"))
+
+	e.Remove(t, p)
+	waitForRequest(t, e, automatic, "Automatic", "")
+	e.Apply(t, forbidding(automatic, harness.Etcd0)) // the Subscription is older than this one
+	waitForRequest(t, e, automatic, "Manual", "Automatic")
+	managed := harness.WithField(harness.GroupedPolicy(automatic, "etcd"), "etcd-managed", "metadata", "name")
+	unstructured.RemoveNestedField(managed.Object, "spec", "operatorGroup")
+	e.Remove(t, p)
+	e.Apply(t, managed) // it allows every version
+	waitForRequest(t, e, automatic, "Automatic", "")
+	e.Edit(t, managed, fmt.Sprintf(`{"spec":{"versions":[%q]}}`, harness.Etcd4))
+	waitForRequest(t, e, automatic, "Manual", "Automatic")
+	e.Remove(t, managed)
+	waitForRequest(t, e, automatic, "Automatic", "")
+
+	allowing := harness.WithField(harness.GroupedPolicy(manual, "etcd"), "mayhave", "spec", "complianceType")
+	unstructured.RemoveNestedField(allowing.Object, "spec", "operatorGroup")
+	e.Apply(t, allowing)
+	e.Sync(t)
+	e.OperatorGroup(t, manual)
+	e.Subscribe(t, manual, "etcd", harness.Etcd2, "Manual")
+	plan := e.WaitForPlan(t, manual, harness.Etcd2)
+	waitForPolicy(t, e, allowing, is(compliant), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd2+" is held: OperatorPolicy "+
+		cluster.PolicyNamespace+"/"+allowing.GetName()+" allows it, and its Subscription asks for Manual approval, so that a user has to approve it"))
+	e.Approve(t, cluster.Tenant, plan)
+	e.WaitForCSV(t, manual, harness.Etcd2)
+	upgrade := e.WaitForPlan(t, manual, harness.Etcd4)
+	waitForPolicy(t, e, allowing, has(harness.Etcd2), says("InstallPlanCompliant=True InstallPlanRequiresApproval", harness.Etcd4+" is held: OperatorPolicy "))
+	e.Remove(t, allowing)
+	waitForRequest(t, e, manual, "Manual", "")
+	harness.WantField(t, e.Get(t, harness.InstallPlans, manual, upgrade.GetName()), `false`, "spec", "approved")
+}
+
+// waitForRequest waits until the Subscription to etcd has an installPlanApproval, and the note of what it asked for.
+func waitForRequest(t *testing.T, e *harness.OLMEnv, namespace, want, noted string) {
+	t.Helper()
+	e.Eventually(t, "installPlanApproval "+want+" noted "+noted, func(ctx context.Context) error {
+		sub, err := e.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(namespace).Get(ctx, "etcd", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		approval, _, _ := unstructured.NestedString(sub.Object, "spec", "installPlanApproval")
+		if note := sub.GetAnnotations()[rules.RequestedApprovalAnnotation]; approval != want || note != noted {
+			return fmt.Errorf("it is %q noted %q", approval, note)
+		}
+		return nil
+	})
 }

@@ -40,6 +40,7 @@ func loopOperators(t *testing.T) {
 		"story 6, removal":                                         storyRemoval,
 		"story 6, removal of definitions and plans":                storyRemovalOfAll,
 		"story 7, removal of a version":                            storyRemovalOfVersion,
+		"story 7, a forbidden version and its neighbours":          storyForbiddenVersion,
 		"an operator that is installed for all namespaces already": existingInstallation,
 		"A7 a stranger's operator for all namespaces":              strangersInstallation,
 		"an operator that supports its own namespace only":         ownNamespaceOnly,

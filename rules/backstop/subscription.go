@@ -22,23 +22,20 @@ func (p *program) addSubscriptions() {
 		except: "variables.olm",
 		message: "'subscription ' + variables.name + ': spec.installPlanApproval ' + strings.quote(string(" + approval +
 			")) + ' is not allowed' + " + by("variables.rules.filter(r, "+judging+")[0][2]", rules.RuleSubscriptionApproval) +
-			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first' + (variables.rules.exists(r, r[0] == " +
-			subscribed + ") ? '' : '; with annotation " + rules.RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic +
-			" Opgate approves what is allowed')",
+			" + 'write " + olm.ApprovalManual + ", since the policy has to judge each plan first; with annotation " +
+			rules.RequestedApprovalAnnotation + ": " + olm.ApprovalAutomatic + " Opgate approves what is allowed'",
 		fallback: "spec.installPlanApproval is not allowed: write " + olm.ApprovalManual,
 	})
 }
 
 const (
-	subscribed          = "object.?spec.?name.orValue('')"
 	approval            = "object.?spec.?installPlanApproval.orValue('')"
 	notManual           = approval + " != '" + olm.ApprovalManual + "'"
 	changedSubscription = "(request.operation == 'CREATE' || object.?spec != oldObject.?spec)"
 )
 
-// mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual. Where no policy decides on the
-// package it notes that the Subscription asked for Automatic, as the webhook does. It runs before webhooks, so that
-// these see what it has written.
+// mutating returns the MutatingAdmissionPolicy, which makes Subscriptions Manual and notes that they asked for
+// Automatic, as the webhook does. It runs before webhooks, so that these see what it has written.
 func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
 	manual := shard("m", byNamespace, lines(t.manual))
 	conditions := []admissionv1.MatchCondition{{Name: "not-manual", Expression: changedSubscription + " && " + notManual +
@@ -66,9 +63,8 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 			MatchConditions: conditions,
 			Variables:       manual.variables,
 			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "[" + manual.values("") + "].map(decided, !has(object.spec) || size(decided) == 0 ? [] : " +
-					"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] + (" +
-					subscribed + " in decided ? [] : " + note + "))[0]"}}},
+				Expression: "!has(object.spec) || " + manual.value() + " == '' ? [] : " +
+					"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] + " + note}}},
 		},
 	}
 	return policy, &admissionv1.MutatingAdmissionPolicyBinding{

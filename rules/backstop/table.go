@@ -41,8 +41,7 @@ type table struct {
 	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
 	// if the names are not enough.
 	data map[string][]string
-	// manual are, by namespace with a policy that judges plans, the packages on which a policy decides. All
-	// Subscriptions there are Manual.
+	// manual are the namespaces with a policy that judges plans. All Subscriptions there are Manual.
 	manual map[string][]string
 
 	// accounts are, by governed namespace, those of Input.Accounts.
@@ -80,7 +79,11 @@ func newTable(in *Input) *table {
 			used[check] = true
 		}
 	}
-	t.addManual(kept)
+	for namespace, rows := range t.rows {
+		if slices.ContainsFunc(rows, judges) {
+			t.manual[namespace] = []string{"*"}
+		}
+	}
 	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
 	maps.DeleteFunc(t.accounts, func(namespace string, _ []string) bool { return len(t.rows[namespace]) == 0 })
 	slices.Sort(t.left)
@@ -104,16 +107,6 @@ func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
 		mark = "-"
 	}
 	return e
-}
-
-// addManual adds the packages of entries in namespaces with rows that make Subscriptions Manual.
-func (t *table) addManual(entries []*entry) {
-	for _, e := range entries {
-		namespace, pkg := e.namespace(), word(e.policy.Package)
-		if slices.ContainsFunc(t.rows[namespace], judges) && !slices.Contains(t.manual[namespace], pkg) {
-			t.manual[namespace] = append(t.manual[namespace], pkg)
-		}
-	}
 }
 
 // judges reports whether a row is of a policy that has to judge each plan.

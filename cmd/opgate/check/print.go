@@ -98,7 +98,7 @@ func findings(j *judgement) []finding {
 	for _, c := range j.verdict.Changes {
 		if c.Message != "" {
 			// Nothing is changed here.
-			list = append(list, finding{c.Rule, "", strings.Replace(c.Message, " was changed ", " would be changed ", 1)})
+			list = append(list, finding{c.Rule, "", c.Preview()})
 		}
 	}
 	for _, w := range j.verdict.Warnings {

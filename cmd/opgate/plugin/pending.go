@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -34,7 +35,8 @@ The JSON output, and the same in YAML, is a list of
 
   {"namespace", "name", "created", "outdated", "decision": "Allow"|"Hold"|"Deny",
    "operators": [{"csv", "package", "version", "disposition"}],
-   "reasons": [{"rule", "source", "message"}], "warnings": ["..."]}
+   "reasons": [{"rule", "source", "message"}], "warnings": ["..."],
+   "notes": ["why Opgate leaves one that may be approved to users"]}
 
 Exit codes:
   0  the plans were listed, whatever their verdicts
@@ -59,6 +61,7 @@ type pendingPlan struct {
 	Operators []operator `json:"operators"`
 	Reasons   []reason   `json:"reasons"`
 	Warnings  []string   `json:"warnings"`
+	Notes     []string   `json:"notes"`
 
 	decision rules.Decision
 }
@@ -117,8 +120,12 @@ func pendingPlans(state *cluster.State) []pendingPlan {
 			}
 			verdict := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: state.Namespace(ns.Name())})
 			p := pendingPlan{Namespace: ns.Name(), Name: plan.Metadata.Name, Decision: verdict.Decision.String(), decision: verdict.Decision,
-				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict)}
+				Operators: operatorsOf(plan, &verdict), Reasons: reasonsOf(&verdict), Warnings: warningsOf(&verdict),
+				Notes: []string{}}
 			p.Outdated = !ns.IsCurrent(plan)
+			if verdict.Decision == rules.Allow {
+				p.Notes = leftToUsers(state, plan)
+			}
 			if stored := state.Snapshot.Find(snapshot.InstallPlans, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}); stored != nil {
 				p.Created = stored.CreationTimestamp.Time
 			}
@@ -126,6 +133,18 @@ func pendingPlans(state *cluster.State) []pendingPlan {
 		}
 	}
 	return plans
+}
+
+// leftToUsers returns why Opgate does not approve a plan that may be approved, in the words of its event. The option
+// --ungoverned is that of the loop, and not known.
+func leftToUsers(state *cluster.State, plan *olm.InstallPlan) []string {
+	namespace := plan.Metadata.Namespace
+	notes := []string{}
+	for _, blocker := range rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: state.Namespace(namespace),
+		Ungoverned: rules.UngovernedIn(state.Snapshot.NamespaceAnnotations(namespace), rules.ApproveUngoverned)}).Blockers {
+		notes = append(notes, blocker.Why)
+	}
+	return notes
 }
 
 // operatorsOf returns the operators of a plan. Those of one that no policy or Constraint is about have no disposition.
@@ -200,7 +219,7 @@ func (p *pendingPlan) row(wide bool, now time.Time) []cell {
 	if p.Outdated {
 		verdict.text += " (outdated)"
 	}
-	first := reason{Rule: "-", Source: "-", Message: "-"}
+	first := reason{Rule: "-", Source: "-", Message: cmp.Or(strings.Join(p.Notes, "; "), "-")}
 	rule := "-"
 	if len(p.Reasons) > 0 {
 		first = p.Reasons[0]

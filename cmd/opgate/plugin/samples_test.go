@@ -265,3 +265,50 @@ func TestWhyOfKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestLeftToUsers has why and pending say, in the words of the event, that Opgate leaves a plan that may be approved to
+// users, and which policy that is about.
+func TestLeftToUsers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(`apiVersion: policy.open-cluster-management.io/v1beta2
+kind: OperatorPolicy
+metadata: {name: etcd, namespace: policies}
+spec:
+  remediationAction: enforce
+  complianceType: mustnothave
+  subscription: {name: etcd, namespace: shop}
+  versions: [etcdoperator.v0.9.0]
+  upgradeApproval: Automatic
+---
+apiVersion: operators.coreos.com/v1alpha1
+kind: Subscription
+metadata: {name: etcd, namespace: shop}
+spec: {name: etcd, channel: stable, source: hub, sourceNamespace: olm, installPlanApproval: Manual}
+status: {currentCSV: etcdoperator.v0.9.4, installPlanRef: {name: install-x7, namespace: shop}}
+---
+apiVersion: operators.coreos.com/v1alpha1
+kind: InstallPlan
+metadata: {name: install-x7, namespace: shop}
+spec: {approval: Manual, approved: false, generation: 1, clusterServiceVersionNames: [etcdoperator.v0.9.4]}
+status:
+  phase: RequiresApproval
+  catalogSources: []
+  bundleLookups:
+    - identifier: etcdoperator.v0.9.4
+      path: quay.io/example/etcd
+      replaces: ""
+      catalogSourceRef: {namespace: olm, name: hub}
+      properties: '{"properties":[{"type":"olm.package","value":{"packageName":"etcd","version":"0.9.4"}}]}'
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, _ := serve(t, file)
+	const want = "etcdoperator.v0.9.4 is held: OperatorPolicy policies/etcd does not forbid it, and its Subscription asks for Manual approval, " +
+		"so that a user has to approve it"
+	for _, args := range [][]string{{"why", "installplan", "shop/install-x7"}, {"pending", "-o", "wide"}, {"pending", "-o", "json"}} {
+		out, code := run(t, command(args[0]), append(args[1:], "--kubeconfig", kubeconfig)...)
+		if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "Allow") {
+			t.Errorf("%v: exit code %d, %q is not in\n%s", args, code, want, out)
+		}
+	}
+}

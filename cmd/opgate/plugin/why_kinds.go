@@ -67,7 +67,7 @@ func whyPlan(q *question, _ []byte) (*answer, error) {
 	case stale != "" && verdict.Decision != rules.Allow:
 		a.Notes = append(a.Notes, rules.StaleAdvice(plan, stale))
 	case plan.Status.Phase == olm.PhaseRequiresApproval && verdict.Decision == rules.Allow:
-		a.Notes = append(a.Notes, "it may be approved: kubectl opgate approve "+displayKey(q.key))
+		a.Notes = append(leftToUsers(q.state, plan), "it may be approved: kubectl opgate approve "+displayKey(q.key))
 	}
 	return a, nil
 }
@@ -83,7 +83,7 @@ func whySubscription(q *question, raw []byte) (*answer, error) {
 	a := answered(&verdict, []operator{})
 	for _, c := range verdict.Changes {
 		if c.Message != "" {
-			a.Warnings = append(a.Warnings, strings.Replace(c.Message, " was changed ", " would be changed ", 1))
+			a.Warnings = append(a.Warnings, c.Preview())
 		}
 	}
 	governed := false

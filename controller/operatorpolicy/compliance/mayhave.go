@@ -6,12 +6,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/olm"
 )
 
 // mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are compared and
-// reported, and their absence is Compliant. The only write is the one that admission makes as well: a Subscription that is older than the
-// policy becomes Manual, since OLM would write plans that are refused.
+// reported, and their absence is Compliant. It writes nothing.
 func (e *evaluation) mayhave() Outcome {
 	if existing := e.existingInstallation(); existing != nil {
 		out := e.existing(existing)
@@ -34,9 +32,6 @@ func (e *evaluation) mayhave() Outcome {
 		return out
 	}
 	out.Findings = slices.Concat(out.Findings, []Finding{e.catalogSource()}, e.deprecations(), []Finding{e.minorChannel()}, e.subscriptionConditions())
-	if mode, _ := e.Rules.Approval(e.Namespace); e.enforced && mode == olm.ApprovalManual {
-		out.Actions = madeToWait(e.subscription)
-	}
 	return out
 }
 

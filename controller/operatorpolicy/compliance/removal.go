@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,9 +89,16 @@ func (s *scope) plansKept(plans []item) Finding {
 	if len(plans) == 0 {
 		return f
 	}
-	subject, verb := noun(kindInstallPlan, plans)
 	f.Reason, f.Related = "InstallPlanNotApplicable", nil
-	f.Message = subject + verb + "kept, since " + keptIf(true, "installPlans")
+	var clauses []string
+	for notMeant, what := range []string{"kept, since " + keptIf(true, "installPlans"), "not what the policy means"} {
+		alike := slices.DeleteFunc(slices.Clone(plans), func(i item) bool { return i.notMeant != (notMeant == 1) })
+		if len(alike) > 0 {
+			subject, verb := noun(kindInstallPlan, alike)
+			clauses = append(clauses, subject+verb+what)
+		}
+	}
+	f.Message = strings.Join(clauses, "; ")
 	for _, plan := range plans[:min(len(plans), maxListed)] {
 		f.Related = append(f.Related, s.related(kindInstallPlan, plan.Object, policyv1beta2.Compliant, relatedNotHandled))
 	}

@@ -43,6 +43,8 @@ type item struct {
 	hasFinalizers bool
 	// unrecorded reports that only the Subscription or the ClusterServiceVersion shows that it must be deleted.
 	unrecorded bool
+	// notMeant plans surely install nothing that the policy means.
+	notMeant bool
 }
 
 // newItem returns an object that must be deleted, unless keep says why it is retained.

@@ -25,32 +25,34 @@ func PlanObject(plan *olm.InstallPlan) Object {
 func (s *scope) judgePlans() []item {
 	var items []item
 	for _, plan := range s.Namespace.Plans() {
-		ours, keep := s.judgePlan(plan)
+		ours, meant, keep := s.judgePlan(plan)
 		if !ours {
 			continue
 		}
 		next := newItem(PlanObject(plan), keep)
+		next.notMeant = !meant
 		next.hasFinalizers = true // the snapshot does not contain finalizers
 		items = append(items, next)
 	}
 	return items
 }
 
-// judgePlan reports whether a plan installs something of the package, and why it must be retained nevertheless.
-func (s *scope) judgePlan(plan *olm.InstallPlan) (ours bool, keep string) {
+// judgePlan reports whether a plan installs something of the package, whether the policy may mean that, and why it must
+// be retained nevertheless.
+func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string) {
 	if plan.Metadata.Namespace != s.namespace {
-		return false, ""
+		return false, false, ""
 	}
 	csvs := rules.JudgePlan(rules.PlanInput{Plan: plan, Namespace: s.Namespace}).CSVs
 	if len(csvs) == 0 {
-		keep = "what it installs is not known"
+		meant, keep = true, "what it installs is not known"
 	}
 	ours = slices.ContainsFunc(plan.Spec.CSVNames, s.installs)
 	for _, c := range csvs {
-		match, _ := s.Rules.Forbids(c.CSV, c.Version, planCatalog(plan, c.CSV))
+		match, known := s.Rules.Forbids(c.CSV, c.Version, planCatalog(plan, c.CSV))
 		switch {
 		case c.Package == "":
-			keep = "the package of " + text.Name(c.CSV) + " in it is not known"
+			meant, keep = true, "the package of "+text.Name(c.CSV)+" in it is not known"
 			continue
 		case c.Package != s.pkg:
 			keep = "it also installs " + text.Name(c.CSV)
@@ -58,9 +60,9 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours bool, keep string) {
 		case !match:
 			keep = "the policy does not surely mean " + text.Name(c.CSV) + " in it"
 		}
-		ours = true
+		ours, meant = true, meant || match || !known
 	}
-	return ours, keep
+	return ours, meant, keep
 }
 
 // installs reports whether a name is that of a ClusterServiceVersion of the package.

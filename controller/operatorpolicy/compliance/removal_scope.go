@@ -199,11 +199,11 @@ func (s *scope) judgeCRDs() []item {
 		recorded := s.onRecord(kindCustomResourceDefinition, &crd)
 		why := ""
 		switch {
+		case s.narrowed && s.hasUnmeant():
+			why = "the operator that stays installed needs it"
 		case keep != "":
 		case s.shared(&crd):
 			why = "another installation in this cluster uses it"
-		case s.narrowed && s.hasUnmeant():
-			why = "the operator that stays installed needs it"
 		case !recorded && next.removalState == going && !s.createdFor(&crd):
 			why = "no InstallPlan in namespace " + s.namespace + " shows that OLM created it for the operator"
 		case s.narrowed && !recorded && !s.hasMeant():

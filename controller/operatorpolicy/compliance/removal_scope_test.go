@@ -334,8 +334,8 @@ func TestRemovalOfPlans(t *testing.T) {
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, "ClusterServiceVersion etcd.v0.9.4"},
 		"are kept when all else is gone": {installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")))),
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, ""},
-		"are kept whatever version the policy means": {installed(forbidding("etcd.v0.9.2")),
-			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, ""},
+		"of another version are not what the policy means": {installed(forbidding("etcd.v0.9.2")),
+			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is not what the policy means", ""},
 		"of other operators are not the policy's to keep": {installed(nothing, plans(aPlan("other", 1, grafana))),
 			"NoInstallPlansFound: no InstallPlans of the operator are in namespace shop", ""},
 	} {

@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,7 +108,26 @@ func (e *evaluation) differentSubscription(differences []difference) (Finding, [
 	if !e.enforced {
 		return f, nil
 	}
-	return f, []Action{{Verb: Update, Live: sub.Content, Object: corrected(sub.Content, differences), Done: e.updated(), Failed: f.because("enforced")}}
+	changed := e.remembering(sub, corrected(sub.Content, differences))
+	return f, []Action{{Verb: Update, Live: sub.Content, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
+}
+
+// remembering returns a Subscription with a changed installPlanApproval and what it was before, unless the policy has
+// created it. The value is restored when no policy needs another one.
+func (e *evaluation) remembering(s *Subscription, changed map[string]any) map[string]any {
+	have, _ := object(s.Content, "spec")["installPlanApproval"].(string)
+	want := object(changed, "spec")["installPlanApproval"]
+	annotations := maps.Clone(object(changed, "metadata", "annotations"))
+	noted, _ := annotations[rules.RequestedApprovalAnnotation].(string)
+	requested := rules.RequestedApproval(have, noted)
+	switch {
+	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Object), requested == want && noted == "":
+		return changed
+	case requested == want:
+		delete(annotations, rules.RequestedApprovalAnnotation)
+		return with(changed, annotations, "metadata", "annotations")
+	}
+	return with(changed, requested, "metadata", "annotations", rules.RequestedApprovalAnnotation)
 }
 
 func (e *evaluation) updated() Finding {

@@ -4,16 +4,15 @@ import (
 	"cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
 // suspended modifies an outcome while the dependencies of the policy's Policy are not met (R-DP-4): findings are
-// reported, and nothing is created, changed or removed. Subscriptions are switched to manual approval, since an Automatic one would
-// make OLM write plans that are refused.
+// reported, and nothing is created, changed or removed. Subscriptions that the policy manages are switched to manual
+// approval, since an Automatic one would make OLM write plans that are refused.
 func (e *evaluation) suspended(out Outcome) Outcome {
 	out.Actions, out.Intervention, out.After = nil, nil, 0
 	out.Findings = append(out.Findings, Finding{Type: TypeDependencies, Status: metav1.ConditionFalse, Reason: dependency.ReasonDependencyPending,
@@ -23,21 +22,18 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 		return out
 	}
 	for i := range e.Subscriptions {
-		if s := &e.Subscriptions[i]; s.Package == e.wanted.name {
-			out.Actions = append(out.Actions, madeToWait(s)...)
+		if s := &e.Subscriptions[i]; s.Package == e.wanted.name && e.Policy.Spec.ComplianceType == policyv1beta2.MustHave {
+			out.Actions = append(out.Actions, e.madeToWait(s)...)
 		}
 	}
 	return out
 }
 
-func madeToWait(s *Subscription) []Action {
-	path := []string{"spec", "installPlanApproval"}
-	if mode, _, _ := unstructured.NestedString(s.Content, path...); mode == olm.ApprovalManual {
-		return nil
+func (e *evaluation) madeToWait(s *Subscription) []Action {
+	spec := object(s.Content, "spec")
+	if spec == nil || spec["installPlanApproval"] == olm.ApprovalManual {
+		return nil // without a spec OLM ignores it
 	}
-	object := runtime.DeepCopyJSON(s.Content)
-	if err := unstructured.SetNestedField(object, olm.ApprovalManual, path...); err != nil {
-		return nil // it has no spec, so OLM ignores it
-	}
-	return []Action{{Verb: Update, Object: object, Live: s.Content}}
+	waiting := with(s.Content, olm.ApprovalManual, "spec", "installPlanApproval")
+	return []Action{{Verb: Update, Object: e.remembering(s, waiting), Live: s.Content}}
 }

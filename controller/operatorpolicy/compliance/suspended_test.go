@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/dependency"
 )
 
@@ -85,5 +86,47 @@ func TestSuspendedAndInvalid(t *testing.T) {
 	status, _ := Finish(in, Evaluate(in), 0)
 	if status.Compliant != policyv1beta2.NonCompliant {
 		t.Errorf("it is %s", status.Compliant)
+	}
+}
+
+// TestRequestedApproval covers what is noted when a policy changes installPlanApproval of a Subscription.
+func TestRequestedApproval(t *testing.T) {
+	with := func(approval string, noted ...string) given {
+		return subscription("etcd", func(s *Subscription) {
+			s.Content = liveSubscription(s)
+			s.Content["spec"].(map[string]any)["installPlanApproval"] = approval
+			for _, value := range noted {
+				s.Content["metadata"].(map[string]any)["annotations"] = map[string]any{rules.RequestedApprovalAnnotation: value, "a": "b"}
+			}
+		})
+	}
+	created := func(in *Input) {
+		s := &in.Subscriptions[0]
+		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.UID, CreatedByPolicy: new(true)}}
+		related.Object.Kind, related.Object.Metadata.Name = kindSubscription, s.Name
+		in.Policy.Status.RelatedObjects = append(in.Policy.Status.RelatedObjects, related)
+	}
+	for name, tc := range map[string]struct {
+		given []given
+		want  any
+	}{
+		"a list makes Automatic wait":            {[]given{listed("etcd.v1.2.0"), with("Automatic")}, "Automatic"},
+		"a list makes what is unset wait":        {[]given{listed("etcd.v1.2.0"), with("")}, "Automatic"},
+		"Manual is made Automatic":               {[]given{with("Manual")}, "Manual"},
+		"Automatic is given back":                {[]given{with("Manual", "Automatic")}, nil},
+		"Manual is given back":                   {[]given{listed("etcd.v1.2.0"), with("Automatic", "Manual")}, nil},
+		"what waits goes on":                     {[]given{listed("etcd.v1.2.0"), with("Manual", "Automatic")}, "Automatic"},
+		"what the policy has created has no own": {[]given{listed("etcd.v1.2.0"), with("Automatic"), created}, nil},
+		"a suspended policy makes it wait":       {[]given{pending, with("Automatic")}, "Automatic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := Evaluate(input(append([]given{ready, enforced}, tc.given...)...))
+			if len(out.Actions) != 1 {
+				t.Fatalf("the actions are %v, want one", out.Actions)
+			}
+			if got := object(out.Actions[0].Object, "metadata", "annotations")[rules.RequestedApprovalAnnotation]; got != tc.want {
+				t.Errorf("noted is %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
