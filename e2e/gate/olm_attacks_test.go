@@ -90,8 +90,10 @@ func attackE2(t *testing.T, e *harness.OLMEnv) {
 	namespace := e.NewNamespace(t)
 	e.OperatorGroup(t, namespace)
 	lets(t, e, namespace, "delete-csv", []string{csvResource}, "delete")
-	e.Put(t, harness.WithField(harness.OLMPolicy(namespace, "None"), "etcdoperator.v0.9.0", "spec", "subscription", "startingCSV"))
+	p := e.Put(t, harness.WithField(harness.OLMPolicy(namespace, "None"), "etcdoperator.v0.9.0", "spec", "subscription", "startingCSV"))
 	e.WaitForCSV(t, namespace, "etcdoperator.v0.9.0")
+	// Otherwise the loop would delete the plan, since it is not what the policy starts with.
+	e.Edit(t, p, `{"spec":{"subscription":{"startingCSV":null}}}`)
 	upgrade := e.WaitForPlan(t, namespace, "etcdoperator.v0.9.2")
 	waitForRecord(t, e, namespace, "etcdoperator.v0.9.0")
 	e.WantApprovalRefused(t, cluster.Tenant, upgrade, "the upgrade of etcdoperator.v0.9.0 to etcdoperator.v0.9.2", "(plan/upgrade)")

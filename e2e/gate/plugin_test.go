@@ -103,7 +103,7 @@ func TestPlugin(t *testing.T) {
 	opgate(t, e, "", 0, "why", "installplan", namespace+"/forbidden")
 	e.Sync(t)
 	opgate(t, e, "", 0, "approve", namespace+"/forbidden")
-	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden", "by opgate-approve")
+	harness.WantTexts(t, opgate(t, e, "", 0, "history", "etcd", "-n", namespace).Stdout, "forbidden", "through opgate-approve")
 	harness.WantTexts(t, opgate(t, e, "", 0, "why", "operatorpolicy", "policies/"+policy.GetName()).Stdout, "(operatorpolicy/pending)", namespace+"/allowed")
 	opgate(t, e, "", 2, "why", "installplan", namespace+"/missing")
 }

@@ -139,7 +139,12 @@ func lostLink(t *testing.T, e *harness.OLMEnv) {
 		t.Error("status.subscriptionInterventionTime is not set")
 	}
 	waitForPolicy(t, e, p, is(compliant), has(harness.Etcd2), says("SubscriptionCompliant=True SubscriptionMatches"))
-	harness.WantField(t, e.Get(t, harness.Subscriptions, namespace, "etcd"), `"`+harness.Etcd2+`"`, "status", "installedCSV")
+	e.Eventually(t, "OLM links them", func(ctx context.Context) error { // as soon as the loop has made it resolve again
+		if got, _, _ := unstructured.NestedString(e.Get(t, harness.Subscriptions, namespace, "etcd").Object, "status", "installedCSV"); got != harness.Etcd2 {
+			return fmt.Errorf("status.installedCSV is %q", got)
+		}
+		return nil
+	})
 	if after := e.Get(t, harness.ClusterServiceVersions, namespace, harness.Etcd2).GetUID(); after != before {
 		t.Errorf("the ClusterServiceVersion was made anew: %s, before %s", after, before)
 	}

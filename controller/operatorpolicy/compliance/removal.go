@@ -29,7 +29,10 @@ func removal(in *Input) Outcome {
 	csv := r.remove(kindClusterServiceVersion, TypeClusterServiceVersion, s.csvItems)
 	plans := s.judgePlans()
 	plan := s.plansKept(plans)
-	if behavior.InstallPlans == policyv1beta2.RemovalDelete {
+	if behavior.InstallPlans != policyv1beta2.RemovalDelete { // a plan that runs is no record yet: OLM would repeat it for ever
+		plans = slices.DeleteFunc(plans, func(i item) bool { return !i.runs || !i.removalState.remains() })
+	}
+	if behavior.InstallPlans == policyv1beta2.RemovalDelete || len(plans) > 0 {
 		plan = r.remove(kindInstallPlan, TypeInstallPlan, plans)
 	}
 	crd := r.remove(kindCustomResourceDefinition, TypeCustomResourceDefinition, crds)

@@ -45,6 +45,8 @@ type item struct {
 	unrecorded bool
 	// notMeant plans surely install nothing that the policy means.
 	notMeant bool
+	// runs is set for a plan that OLM executes.
+	runs bool
 }
 
 // newItem returns an object that must be deleted, unless keep says why it is retained.

@@ -294,6 +294,12 @@ func TestB4ForeignDefinitionStays(t *testing.T) {
 	}
 }
 
+// executed returns a plan that OLM executes.
+func executed(plan *olm.InstallPlan) *olm.InstallPlan {
+	plan.Spec.Approved, plan.Status.Phase = true, olm.PhaseInstalling
+	return plan
+}
+
 func TestRemovalOfPlans(t *testing.T) {
 	grafana := aCSV("grafana", "1.0.0")
 	clean := func(s *site) { s.subscriptions, s.csvs = nil, nil; deleteAll(s); definitionsRecorded(s) }
@@ -334,6 +340,12 @@ func TestRemovalOfPlans(t *testing.T) {
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, "ClusterServiceVersion etcd.v0.9.4"},
 		"are kept when all else is gone": {installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")))),
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is " + kept, ""},
+		"that run go, since OLM would repeat them": {
+			installed(nothing, plans(aPlan("install-etcd", 1, aCSV("etcd", "0.9.4")), executed(aPlan("running", 2, aCSV("etcd", "0.9.5"))))),
+			"InstallPlanPresent: the InstallPlan shop/running is present and will be deleted", "InstallPlan running"},
+		"that run for another operator too are kept": {
+			installed(nothing, plans(executed(aPlan("both", 1, aCSV("etcd", "0.9.4"), grafana)))),
+			"InstallPlanNotApplicable: the InstallPlan shop/both is " + kept, ""},
 		"of another version are not what the policy means": {installed(forbidding("etcd.v0.9.2")),
 			"InstallPlanNotApplicable: the InstallPlan shop/install-etcd is not what the policy means", ""},
 		"of other operators are not the policy's to keep": {installed(nothing, plans(aPlan("other", 1, grafana))),
