@@ -28,7 +28,6 @@ var (
 	shrinks = flag.Int("shrink", 0, "replay a walk that fails at most so many times, to find the shortest sequence")
 	limit   = flag.Duration("deadline", time.Minute, "time to meet the invariants, on a machine of usual speed")
 	keep    = flag.String("keep", "", "directory for scripts of walks that fail")
-	known   = flag.Bool("known", false, "play also the scripts that are known to fail")
 )
 
 // seeds are those of the walks that always run.
@@ -91,9 +90,6 @@ func TestReplay(t *testing.T) {
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		tests[name] = func(t *testing.T) {
-			if reason := knownFailures[name]; reason != "" && !*known {
-				t.Skip(reason)
-			}
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -108,15 +104,6 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	harness.Together(t, tests)
-}
-
-// knownFailures are scripts that fail, with the reason.
-var knownFailures = map[string]string{
-	"newest-of-list":            "a list without the head of the channel installs nothing",
-	"channel-corrected":         "the status of a policy names one of several reasons",
-	"version-forbidden":         "mustnothave of a version keeps the others from being installed",
-	"approval-restored":         "a Subscription stays Manual when the policy is deleted",
-	"approval-restored-mayhave": "a Subscription stays Manual when the policy is deleted",
 }
 
 // start starts a cluster with OLM, its catalog, and Opgate with the loop.
