@@ -343,6 +343,9 @@ func (w *walk) checkEnd(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{"installPlanApproval", "channel", "startingCSV"} {
+		if name == "installPlanApproval" && w.adopted && w.askedManual && wrote[name] != "Manual" {
+			continue // Automatic, written where a policy had made it Automatic, changes nothing that the gate could see
+		}
 		if got, _, _ := unstructured.NestedString(s.Object, "spec", name); got != wrote[name] && (name == "installPlanApproval" || !w.adopted) {
 			return fmt.Errorf("the Subscription has %s %q, its user wrote %q", name, got, wrote[name])
 		}

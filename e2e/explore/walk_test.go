@@ -48,6 +48,8 @@ type walk struct {
 	waits [][2]time.Time
 	// removing is whether a policy may have removed the user's Subscription, adopted whether one may have changed it.
 	removing, adopted bool
+	// askedManual is whether the user's Subscription has ever asked for Manual.
+	askedManual bool
 
 	mu         sync.Mutex
 	history    []moment
@@ -130,6 +132,9 @@ func (w *walk) take(ctx context.Context, a action) error {
 	for _, f := range w.state.enforced(false) {
 		w.removing = w.removing || f["complianceType"] == mustnothave
 		w.adopted = w.adopted || f["complianceType"] == musthave
+	}
+	if a.kind == subscription {
+		w.askedManual = a.verb != remove && (w.askedManual || a.fields["installPlanApproval"] == "Manual")
 	}
 	return w.violation()
 }
