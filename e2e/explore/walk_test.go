@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/opgate/opgate/e2e/cluster"
 	"github.com/opgate/opgate/e2e/harness"
@@ -150,7 +152,14 @@ func (w *walk) write(ctx context.Context, a action) error {
 		if a.verb == remove {
 			err = client.Of(u).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
 		} else {
-			_, err = client.Of(u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+			// The API server cannot patch, as the backstop asks for, what was defined some seconds ago.
+			early := func(err error) bool {
+				return strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions")
+			}
+			err = retry.OnError(wait.Backoff{Duration: time.Second, Steps: 60}, early, func() error {
+				_, err := client.Of(u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+				return err
+			})
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
