@@ -38,6 +38,8 @@ func TestBackstopOLM(t *testing.T) {
 	s.Gate = nil
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	s.Remove(t, forbidden)
+	waitForMutation(t, s.Env, inline, "etcd")
+	waitForMutation(t, s.Env, image, "redis")
 	t.Run("operator", func(t *testing.T) {
 		t.Run("in the catalog", func(t *testing.T) {
 			t.Parallel()
@@ -51,6 +53,21 @@ func TestBackstopOLM(t *testing.T) {
 		})
 	})
 	wantOLMNeverRefused(t, e, len(before))
+}
+
+// waitForMutation waits until the API server changes Subscriptions by itself: it reads the MutatingAdmissionPolicy apart from the
+// ValidatingAdmissionPolicy, which refuses Automatic before that.
+func waitForMutation(t *testing.T, e *harness.Env, namespace, pkg string) {
+	t.Helper()
+	manifest := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"name":"` + pkg + `","namespace":"` + namespace +
+		`"},"spec":{"name":"` + pkg + `","source":"any","sourceNamespace":"olm","installPlanApproval":"Automatic"}}`
+	harness.Eventually(t, "the API server makes Subscriptions Manual", func(ctx context.Context) error {
+		result, err := e.Kubectl(ctx, cluster.Tenant, manifest, "create", "--dry-run=server", "-o", "jsonpath={.spec.installPlanApproval}", "-f", "-")
+		if err == nil && result.Stdout != "Manual" {
+			err = fmt.Errorf("it answers %s%s", result.Stdout, result.Stderr)
+		}
+		return err
+	})
 }
 
 // mayHave is a policy that allows one version of an operator, and does not install it.
