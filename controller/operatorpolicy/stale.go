@@ -63,6 +63,16 @@ func (m *removals) before(current *snapshot.Snapshot, plan *olm.InstallPlan) boo
 	return false
 }
 
+// failed drops the last plan of a namespace that was recorded: it is not deleted.
+func (m *removals) failed(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.of[namespace]; len(last.lists) > 0 {
+		last.lists = last.lists[:len(last.lists)-1]
+		m.of[namespace] = last
+	}
+}
+
 // forget drops what is known of a namespace in which nothing is approved.
 func (m *removals) forget(namespace string) {
 	m.mu.Lock()
@@ -112,6 +122,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 		if apply.Outdated(err) {
 			return true, "", 0, nil
 		}
+		r.removals.failed(key.Namespace)
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,
