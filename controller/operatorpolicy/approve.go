@@ -24,7 +24,7 @@ type approvals struct {
 	held []hold
 	// stale is set if a plan has changed since it was judged, or was deleted. Its event enqueues the namespace.
 	stale bool
-	// after is the delay until a stale plan may be deleted; 0 for none.
+	// after is the delay until a stale plan may be deleted, or another approved; 0 for none.
 	after time.Duration
 	// lagging is set if the API server itself still judges by earlier policies.
 	lagging bool
@@ -36,8 +36,10 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 	defer metrics.end()
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
+	settles := r.known.settles(ns.Name(), r.Now())
 	for _, plan := range ns.Plans() {
-		judged := rules.JudgeApproval(rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode})
+		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode}
+		judged := rules.JudgeApproval(in)
 		if !judged.IsCandidate {
 			continue
 		}
@@ -52,6 +54,8 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 			a.Stale, all.after = stays, earlier(all.after, after)
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
+		} else if settles > 0 && onlyUngoverned(in) {
+			a.Reasons, all.after = []rules.Reason{{Message: "a policy was deleted moments ago, and may be created again"}}, earlier(all.after, settles)
 		} else {
 			err := r.writer.Approve(ctx, plan)
 			switch {
@@ -78,6 +82,13 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		r.lags.end(ns.Name())
 	}
 	return all, errors.Join(errs...)
+}
+
+// onlyUngoverned reports whether a plan is approved only because a part of it has no policy.
+func onlyUngoverned(in rules.ApprovalInput) bool {
+	in.Ungoverned = rules.HoldUngoverned
+	judged := rules.JudgeApproval(in)
+	return !judged.Should()
 }
 
 // consentTexts returns the consents by which a plan was approved, for the log.

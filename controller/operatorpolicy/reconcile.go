@@ -39,7 +39,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
-	for _, gone := range r.known.replace(namespace, ns.Policies()) {
+	for _, gone := range r.known.replace(namespace, ns.Policies(), r.Now()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
 	if !rules.MayHaveCandidates(ns) {

@@ -31,7 +31,7 @@ func TestBackstopOLM(t *testing.T) {
 	inline, image := s.NewNamespace(t), s.NewNamespace(t)
 	s.Put(t, mayHave(inline, "etcd", "etcdoperator.v0.9.2"))
 	s.Put(t, mayHave(image, "redis", "redisoperator.v1.0.0"))
-	s.policy = s.Put(t, harness.OperatorPolicy(s.namespace)) // the last, so those before are in force with it
+	s.policy = s.Put(t, mayHave(s.namespace, "etcd", harness.AllowedCSV)) // the last, so those before are in force with it
 	forbidden := s.Put(t, harness.InstallPlan(s.namespace, "forbidden", harness.ForbiddenVersion))
 	harness.Eventually(t, "the API server refuses", s.approvable(s.namespace, "forbidden", false))
 	s.abandon(t)
