@@ -84,6 +84,16 @@ func Kubectl(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, 
 	return result.Stdout
 }
 
+// Afterwards runs kubectl as the admin when a test ends, so that the test can run again on the same cluster.
+func Afterwards(t testing.TB, c *cluster.Cluster, args ...string) {
+	t.Cleanup(func() {
+		result, err := c.Kubectl(context.Background(), cluster.Admin, "", args...)
+		if err != nil || result.ExitCode != 0 {
+			t.Errorf("kubectl %s: %s %v", strings.Join(args, " "), result.Stderr, err)
+		}
+	})
+}
+
 // WantRefused runs kubectl as a user and expects the API server to refuse, with all of the texts in its answer.
 func WantRefused(t testing.TB, c *cluster.Cluster, user cluster.User, stdin string, args []string, says ...string) {
 	t.Helper()
