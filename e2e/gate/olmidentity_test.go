@@ -62,7 +62,6 @@ func impostor(t *testing.T, e *harness.Env, home, target string) *harness.Client
 		return nil
 	})
 	harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create", "serviceaccount", harness.OLMAccount)
-	harness.Afterwards(t, e.Cluster, "-n", home, "delete", "serviceaccount", harness.OLMAccount)
 	for name, role := range map[string]string{"lend": "opgate-e2e-tenant", "lend-csv": "opgate-e2e-project-owner"} {
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", target, "create", "rolebinding", name, "--clusterrole="+role, "--serviceaccount="+home+":"+harness.OLMAccount)
 	}
@@ -180,6 +179,7 @@ func TestA1ForeignNamespace(t *testing.T) {
 	e.Put(t, harness.OperatorPolicy(namespace))
 	e.Sync(t)
 	impostor := impostor(t, e, harness.OpenShiftNamespace, namespace)
+	harness.Afterwards(t, e.Cluster, "-n", harness.OpenShiftNamespace, "delete", "serviceaccount", harness.OLMAccount)
 	wantTheftsRefused(t, e, impostor, namespace, waiting.GetName(), "")
 	if got := e.Stored(t, waiting).Object["status"].(map[string]any)["phase"]; got != "RequiresApproval" {
 		t.Errorf("the plan is in phase %v", got)
@@ -250,7 +250,6 @@ func TestA1NamespaceAppearsLater(t *testing.T) {
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", "-n", home, "delete", "serviceaccount", harness.OLMAccount)
 		wantIdentity(t, e, "serviceaccount-missing", "service account "+home+"/"+harness.OLMAccount+" of OLM does not exist")
 		harness.Kubectl(t, e.Cluster, cluster.Tenant, "", "-n", home, "create", "serviceaccount", harness.OLMAccount)
-	harness.Afterwards(t, e.Cluster, "-n", home, "delete", "serviceaccount", harness.OLMAccount)
 		wantIdentity(t, e, "trusted", "")
 		allowed(t, byToken(t, e, home))
 	})
