@@ -57,6 +57,30 @@ func TestScenariosCoverRules(t *testing.T) {
 	}
 }
 
+// TestScenariosShowOutcomes checks that no rule refuses in another way than it says.
+func TestScenariosShowOutcomes(t *testing.T) {
+	scenarios, err := scenario.Load(scenarioDir, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, s := range scenarios {
+		named := ruleIn.FindAllStringSubmatch(s.Message, -1)
+		if len(named) != 1 { // a verdict is as severe as its worst reason
+			continue
+		}
+		shown++
+		if r := rules.RuleOf(rules.RuleID(named[0][1])); !slices.Contains(r.Outcomes, rules.Outcome(s.Decision)) {
+			t.Errorf("%s: the decision is %s, but %s says %s", s.Name, s.Decision, r.ID, r.Outcomes)
+		}
+	}
+	if shown < len(rules.Rules()) {
+		t.Errorf("only %d scenarios show an outcome", shown)
+	}
+}
+
+var ruleIn = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
+
 var threatID = regexp.MustCompile(`^[OG][0-9]+$`)
 
 // TestScenariosNameThreats checks that each threat that scenarios are to show has one.

@@ -8,8 +8,8 @@ import (
 // RuleCatalogSourceConstraint is on Constraints on CatalogSources.
 const RuleCatalogSourceConstraint RuleID = "catalogsource/constraint"
 
-var catalogSourceConstraint = Rule{RuleCatalogSourceConstraint, OutcomeDeny,
-	"a CatalogSource does not satisfy a Constraint on CatalogSources, or (Hold) whether it does is not known"}
+var catalogSourceConstraint = Rule{ID: RuleCatalogSourceConstraint, Outcomes: denyOrHold,
+	Summary: "a CatalogSource does not satisfy a Constraint on CatalogSources, or whether it does is not known"}
 
 // CatalogSourceInput is the input of JudgeCatalogSource.
 type CatalogSourceInput struct {

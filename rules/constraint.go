@@ -28,20 +28,20 @@ const (
 )
 
 var (
-	constraintField = Rule{RuleConstraintField, OutcomeDeny,
-		"a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
-	constraintSyntax = Rule{RuleConstraintSyntax, OutcomeDeny,
-		"spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
-	constraintSize = Rule{RuleConstraintSize, OutcomeDeny,
-		"a Constraint is too large, too deep or too long"}
-	constraintRule = Rule{RuleConstraintRule, OutcomeDeny,
-		"a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"}
-	constraintProperty = Rule{RuleConstraintProperty, OutcomeDeny,
-		"a property of a Constraint, of a type that OLM knows, has a value of another shape"}
-	constraintIneffective = Rule{RuleConstraintIneffective, OutcomeWarn,
-		"something in a Constraint cannot have the effect that its author will expect"}
-	constraintViolated = Rule{RuleConstraintViolated, OutcomeWarn,
-		"an installed operator does not satisfy the Constraint"}
+	constraintField = Rule{ID: RuleConstraintField, Outcomes: deny,
+		Summary: "a field of a Constraint is unknown, is set twice, or has a value that is not valid"}
+	constraintSyntax = Rule{ID: RuleConstraintSyntax, Outcomes: deny,
+		Summary: "spec.constraints or spec.properties of a Constraint is not the JSON that it should be"}
+	constraintSize = Rule{ID: RuleConstraintSize, Outcomes: deny,
+		Summary: "a Constraint is too large, too deep or too long"}
+	constraintRule = Rule{ID: RuleConstraintRule, Outcomes: deny,
+		Summary: "a rule of a Constraint is not a CEL expression of type bool, may cost too much, or names an invalid version range"}
+	constraintProperty = Rule{ID: RuleConstraintProperty, Outcomes: deny,
+		Summary: "a property of a Constraint, of a type that OLM knows, has a value of another shape"}
+	constraintIneffective = Rule{ID: RuleConstraintIneffective, Outcomes: warn,
+		Summary: "something in a Constraint cannot have the effect that its author will expect"}
+	constraintViolated = Rule{ID: RuleConstraintViolated, Outcomes: warn,
+		Summary: "an installed operator does not satisfy the Constraint"}
 )
 
 // ConstraintInput is the input of JudgeConstraint.

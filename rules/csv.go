@@ -18,14 +18,14 @@ const (
 )
 
 var (
-	csvConstraint = Rule{RuleCSVConstraint, OutcomeDeny,
-		"a ClusterServiceVersion, written directly or as a step of a plan, does not satisfy a Constraint, or (Hold) may not"}
-	csvPolicy = Rule{RuleCSVPolicy, OutcomeDeny,
-		"a ClusterServiceVersion, written directly or as a step of a plan, is not one that a policy allows, or (Hold) may not be"}
-	csvFrozen = Rule{RuleCSVFrozen, OutcomeDeny,
-		"a governed ClusterServiceVersion is changed by another user than OLM"}
-	csvVirtualOperator = Rule{RuleCSVVirtualOperator, OutcomeDeny,
-		"a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
+	csvConstraint = Rule{ID: RuleCSVConstraint, Outcomes: anyOutcome,
+		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, does not satisfy a Constraint, or may not"}
+	csvPolicy = Rule{ID: RuleCSVPolicy, Outcomes: denyOrHold, Backstop: true,
+		Summary: "a ClusterServiceVersion, written directly or as a step of a plan, is not one that a policy allows, or may not be"}
+	csvFrozen = Rule{ID: RuleCSVFrozen, Outcomes: deny, Backstop: true,
+		Summary: "a governed ClusterServiceVersion is changed by another user than OLM"}
+	csvVirtualOperator = Rule{ID: RuleCSVVirtualOperator, Outcomes: deny,
+		Summary: "a virtual operator, by which cluster properties reach OLM's resolver, is written by another user than Opgate"}
 )
 
 // CSVInput is the input of JudgeCSV.

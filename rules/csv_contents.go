@@ -8,8 +8,8 @@ import (
 // RuleCSVContents is on contents that were exchanged after they were judged.
 const RuleCSVContents RuleID = "csv/contents"
 
-var csvContents = Rule{RuleCSVContents, OutcomeDeny,
-	"OLM writes a ClusterServiceVersion with other contents than those that were read for its plan, such as from a ConfigMap that was edited"}
+var csvContents = Rule{ID: RuleCSVContents, Outcomes: denyOrWarn,
+	Summary: "OLM writes a ClusterServiceVersion with other contents than those that were read for its plan, such as from a ConfigMap that was edited"}
 
 // judgeStepContents compares what OLM writes with what was read for the plan, which is what a user has consented to. What was
 // not read at all is held by plan/contents.

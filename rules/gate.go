@@ -10,15 +10,15 @@ const (
 )
 
 var (
-	gateNotReady = Rule{RuleGateNotReady, OutcomeHold,
-		"the gate has not read all policies and operators, or verified OLM's identity, yet, a few seconds after its start"}
-	gateUnreadable = Rule{RuleGateUnreadable, OutcomeDeny,
-		"the review, or the object in it, cannot be read"}
-	gateUnexpected = Rule{RuleGateUnexpected, OutcomeDeny,
-		"the API server asks about an operation or a subresource that this version of the gate does not know"}
-	gateOLMIdentity = Rule{RuleGateOLMIdentity, OutcomeHold,
-		"the write has OLM's user name, but the account is not trusted as OLM's, or it has the form of OLM's, by a user that is not configured as OLM: " +
+	gateNotReady = Rule{ID: RuleGateNotReady, Outcomes: hold,
+		Summary: "the gate has not read all policies and operators, or verified OLM's identity, yet, a few seconds after its start"}
+	gateUnreadable = Rule{ID: RuleGateUnreadable, Outcomes: deny,
+		Summary: "the review, or the object in it, cannot be read"}
+	gateUnexpected = Rule{ID: RuleGateUnexpected, Outcomes: deny,
+		Summary: "the API server asks about an operation or a subresource that this version of the gate does not know"}
+	gateOLMIdentity = Rule{ID: RuleGateOLMIdentity, Outcomes: hold,
+		Summary: "the write has OLM's user name, but the account is not trusted as OLM's, or it has the form of OLM's, by a user that is not configured as OLM: " +
 			"it is judged like any other write"}
-	gateInternal = Rule{RuleGateInternal, OutcomeHold,
-		"the gate panicked while it judged; its log has the stack"}
+	gateInternal = Rule{ID: RuleGateInternal, Outcomes: hold,
+		Summary: "the gate panicked while it judged; its log has the stack"}
 )

@@ -20,20 +20,20 @@ const (
 )
 
 var (
-	operatorGroupSecond = Rule{RuleOperatorGroupSecond, OutcomeDeny,
-		"a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"}
-	operatorGroupScope = Rule{RuleOperatorGroupScope, OutcomeDeny,
-		"an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"}
-	operatorGroupServiceAccount = Rule{RuleOperatorGroupServiceAccount, OutcomeDeny,
-		"the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where something is enforced"}
-	operatorGroupUpgradeStrategy = Rule{RuleOperatorGroupUpgradeStrategy, OutcomeDeny,
-		"an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as TechPreviewUnsafeFailForward"}
-	operatorGroupConstraint = Rule{RuleOperatorGroupConstraint, OutcomeDeny,
-		"an OperatorGroup does not satisfy a Constraint on OperatorGroups, or (Hold) whether it does is not known"}
-	operatorGroupOverride = Rule{RuleOperatorGroupOverride, OutcomeWarn,
-		"a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
-	operatorGroupSeveralTargets = Rule{RuleOperatorGroupSeveralTargets, OutcomeWarn,
-		"an OperatorGroup names several target namespaces, which OLM advises against"}
+	operatorGroupSecond = Rule{ID: RuleOperatorGroupSecond, Outcomes: deny,
+		Summary: "a namespace where something is enforced gets a second OperatorGroup, with which OLM installs and upgrades nothing there"}
+	operatorGroupScope = Rule{ID: RuleOperatorGroupScope, Outcomes: deny, Override: true,
+		Summary: "an OperatorGroup gives the operators of a namespace where something is enforced their rights in further namespaces"}
+	operatorGroupServiceAccount = Rule{ID: RuleOperatorGroupServiceAccount, Outcomes: deny, Override: true,
+		Summary: "the ServiceAccount as which OLM installs is removed from an OperatorGroup, or replaced, where something is enforced"}
+	operatorGroupUpgradeStrategy = Rule{ID: RuleOperatorGroupUpgradeStrategy, Outcomes: deny, Override: true,
+		Summary: "an OperatorGroup where something is enforced gets another upgradeStrategy than the default, such as TechPreviewUnsafeFailForward"}
+	operatorGroupConstraint = Rule{ID: RuleOperatorGroupConstraint, Outcomes: denyOrHold,
+		Summary: "an OperatorGroup does not satisfy a Constraint on OperatorGroups, or whether it does is not known"}
+	operatorGroupOverride = Rule{ID: RuleOperatorGroupOverride, Outcomes: warn,
+		Summary: "a refused OperatorGroup is written by a user with the RBAC verb override, for the reason given"}
+	operatorGroupSeveralTargets = Rule{ID: RuleOperatorGroupSeveralTargets, Outcomes: warn,
+		Summary: "an OperatorGroup names several target namespaces, which OLM advises against"}
 )
 
 // OperatorGroupInput is the input of JudgeOperatorGroup.
@@ -66,7 +66,7 @@ func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 	if !in.ByOpgate {
 		for _, rule := range groupChecks {
 			if f := rule.judge(&in); !f.silent() {
-				recordForNamespace(&v, in.Namespace, rule.id, f)
+				recordForNamespace(&v, in.Namespace, rule.ID, f)
 			}
 		}
 	}
@@ -85,13 +85,13 @@ func JudgeOperatorGroup(in OperatorGroupInput) Verdict {
 
 // groupChecks are the rules on what an OperatorGroup changes, in reading order.
 var groupChecks = []struct {
-	id    RuleID
+	Rule
 	judge func(in *OperatorGroupInput) finding
 }{
-	{RuleOperatorGroupSecond, secondGroup},
-	{RuleOperatorGroupScope, widenedGroup},
-	{RuleOperatorGroupServiceAccount, unattenuatedGroup},
-	{RuleOperatorGroupUpgradeStrategy, unsafeUpgrades},
+	{operatorGroupSecond, secondGroup},
+	{operatorGroupScope, widenedGroup},
+	{operatorGroupServiceAccount, unattenuatedGroup},
+	{operatorGroupUpgradeStrategy, unsafeUpgrades},
 }
 
 // orOverride is what allows a change of an OperatorGroup besides a policy.

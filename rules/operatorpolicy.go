@@ -14,7 +14,8 @@ import (
 // RulePolicyUnreadable is about the governing OperatorPolicy, not about the judged object.
 const RulePolicyUnreadable RuleID = "policy/unreadable"
 
-var policyUnreadable = Rule{RulePolicyUnreadable, OutcomeHold, "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
+var policyUnreadable = Rule{ID: RulePolicyUnreadable, Outcomes: hold, Override: true, Backstop: true,
+	Summary: "the governing policy holds template text or a value that cannot be read, so nothing it governs is let through"}
 
 // OperatorPolicy is one prepared for judging, so that its spec is parsed once and not for each request. It is immutable.
 type OperatorPolicy struct {
@@ -164,27 +165,35 @@ func (p *OperatorPolicy) judgesPlans() bool {
 	return p.Enforced && !p.Incomplete && p.Package != "" && manual
 }
 
+// judgedPart is a part of a policy for which its plans have to be judged.
+type judgedPart struct {
+	is func(*OperatorPolicy) bool
+	// because says what it is.
+	because string
+	// named is set if it depends on nothing but the name of a ClusterServiceVersion.
+	named bool
+}
+
+// judgedParts are all of them: with one, in any namespace, OLM must not approve by itself. A field that may hold plans
+// stands here and nowhere else.
+var judgedParts = []judgedPart{
+	{func(p *OperatorPolicy) bool { return p.faults != "" }, "the policy cannot be read", false},
+	{func(p *OperatorPolicy) bool { return p.Pending != "" }, "the policy waits for what it depends on", false},
+	{func(p *OperatorPolicy) bool { return len(p.versions.entries) > 0 }, "spec.versions is set", true},
+	{func(p *OperatorPolicy) bool { return p.versionRange != nil }, "spec.versionRange is set", false},
+	{func(p *OperatorPolicy) bool { return p.MustNotHave }, "the policy is mustnothave", false},
+	{func(p *OperatorPolicy) bool { return !p.ApproveUpgrades }, "spec.upgradeApproval is not Automatic", false},
+	{func(p *OperatorPolicy) bool { return p.HoldDeprecated }, "spec.deprecated is Hold", false},
+	{func(p *OperatorPolicy) bool { return p.consent.holds() }, "spec.consent holds changes", false},
+	{func(p *OperatorPolicy) bool { return p.catalogImages.holds() }, "spec.catalog holds plans", false},
+}
+
 // wantsManual reports whether the policy alone, in any namespace, wants installPlanApproval Manual, and why.
 func (p *OperatorPolicy) wantsManual() (because string, manual bool) {
-	switch {
-	case p.faults != "":
-		return "the policy cannot be read", true
-	case p.Pending != "":
-		return "the policy waits for what it depends on", true
-	case len(p.versions.entries) > 0:
-		return "spec.versions is set", true
-	case p.versionRange != nil:
-		return "spec.versionRange is set", true
-	case p.MustNotHave:
-		return "the policy is mustnothave", true
-	case !p.ApproveUpgrades:
-		return "spec.upgradeApproval is not Automatic", true
-	case p.HoldDeprecated:
-		return "spec.deprecated is Hold", true
-	case p.consent.holds():
-		return "spec.consent holds changes", true
-	case p.catalogImages.holds():
-		return "spec.catalog holds plans", true
+	for i := range judgedParts {
+		if judgedParts[i].is(p) {
+			return judgedParts[i].because, true
+		}
 	}
 	return "", false
 }

@@ -21,12 +21,12 @@ const (
 )
 
 var (
-	operatorPolicyField = Rule{RuleOperatorPolicyField, OutcomeDeny,
-		"a field of an OperatorPolicy has a value that is not valid"}
-	operatorPolicyUnknownField = Rule{RuleOperatorPolicyUnknownField, OutcomeDeny,
-		"a field of an OperatorPolicy is unknown, or is set twice"}
-	operatorPolicyContradiction = Rule{RuleOperatorPolicyContradiction, OutcomeDeny,
-		"two fields of an OperatorPolicy contradict each other"}
+	operatorPolicyField = Rule{ID: RuleOperatorPolicyField, Outcomes: deny,
+		Summary: "a field of an OperatorPolicy has a value that is not valid"}
+	operatorPolicyUnknownField = Rule{ID: RuleOperatorPolicyUnknownField, Outcomes: deny,
+		Summary: "a field of an OperatorPolicy is unknown, or is set twice"}
+	operatorPolicyContradiction = Rule{ID: RuleOperatorPolicyContradiction, Outcomes: deny,
+		Summary: "two fields of an OperatorPolicy contradict each other"}
 )
 
 // OperatorPolicyInput is the input of JudgeOperatorPolicy.

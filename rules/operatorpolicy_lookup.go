@@ -17,8 +17,8 @@ import (
 // RuleOperatorPolicyLookup is on the rights of the author of an OperatorPolicy, which package admission checks.
 const RuleOperatorPolicyLookup RuleID = "operatorpolicy/lookup"
 
-var operatorPolicyLookup = Rule{RuleOperatorPolicyLookup, OutcomeDeny,
-	"a template of an OperatorPolicy looks up an object that its author may not get"}
+var operatorPolicyLookup = Rule{ID: RuleOperatorPolicyLookup, Outcomes: deny,
+	Summary: "a template of an OperatorPolicy looks up an object that its author may not get"}
 
 // MaxLookups bounds what the templates of one OperatorPolicy look up, since each is a request to the API server.
 const MaxLookups = 20

@@ -11,7 +11,8 @@ import (
 // RuleOperatorPolicyNormalized is on fields with deprecated names.
 const RuleOperatorPolicyNormalized RuleID = "operatorpolicy/normalized"
 
-var operatorPolicyNormalized = Rule{RuleOperatorPolicyNormalized, OutcomeWarn, "values were copied from the earlier field name to the present one"}
+var operatorPolicyNormalized = Rule{ID: RuleOperatorPolicyNormalized, Outcomes: warn,
+	Summary: "values were copied from the earlier field name to the present one"}
 
 // configField maps one field of complianceConfig to its earlier spelling in statusConfig and to its default.
 type configField struct {

@@ -20,16 +20,16 @@ const (
 )
 
 var (
-	operatorPolicyIneffective = Rule{RuleOperatorPolicyIneffective, OutcomeWarn,
-		"something in an OperatorPolicy cannot have the effect that its author will expect"}
-	operatorPolicyOverlap = Rule{RuleOperatorPolicyOverlap, OutcomeWarn,
-		"another OperatorPolicy governs the same package in the same namespace"}
-	operatorPolicyUncovered = Rule{RuleOperatorPolicyUncovered, OutcomeWarn,
-		"an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
-	operatorPolicyPending = Rule{RuleOperatorPolicyPending, OutcomeWarn,
-		"what the OperatorPolicy does to InstallPlans that wait for approval"}
-	operatorPolicySeveralTargets = Rule{RuleOperatorPolicySeveralTargets, OutcomeWarn,
-		"the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"}
+	operatorPolicyIneffective = Rule{ID: RuleOperatorPolicyIneffective, Outcomes: warn,
+		Summary: "something in an OperatorPolicy cannot have the effect that its author will expect"}
+	operatorPolicyOverlap = Rule{ID: RuleOperatorPolicyOverlap, Outcomes: warn,
+		Summary: "another OperatorPolicy governs the same package in the same namespace"}
+	operatorPolicyUncovered = Rule{ID: RuleOperatorPolicyUncovered, Outcomes: warn,
+		Summary: "an installed ClusterServiceVersion is not one that the OperatorPolicy allows, or a Subscription that it managed is left behind"}
+	operatorPolicyPending = Rule{ID: RuleOperatorPolicyPending, Outcomes: warn,
+		Summary: "what the OperatorPolicy does to InstallPlans that wait for approval"}
+	operatorPolicySeveralTargets = Rule{ID: RuleOperatorPolicySeveralTargets, Outcomes: warn,
+		Summary: "the OperatorGroup of an OperatorPolicy names several target namespaces, which OLM advises against"}
 )
 
 // previewPolicy warns of what the policy will and will not do.

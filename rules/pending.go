@@ -10,7 +10,8 @@ import (
 // RulePlanDependencyPending holds what a suspended policy governs.
 const RulePlanDependencyPending RuleID = "plan/dependency-pending"
 
-var planDependencyPending = Rule{RulePlanDependencyPending, OutcomeHold, "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for what its Policy depends on"}
+var planDependencyPending = Rule{ID: RulePlanDependencyPending, Outcomes: hold, Override: true, Backstop: true,
+	Summary: "the OperatorPolicy of a ClusterServiceVersion of the plan, or a Constraint that applies here, waits for what its Policy depends on"}
 
 // WithDependencies returns the namespace with the graph of Policies, so that a refusal shows the full dependency chain of a suspended
 // policy. Without it a refusal names only the first Policy.

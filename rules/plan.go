@@ -14,10 +14,10 @@ const (
 )
 
 var (
-	planUnknownCSV = Rule{RulePlanUnknownCSV, OutcomeHold,
-		"the package of a ClusterServiceVersion of the plan is not known, or sources disagree about it"}
-	planPhase = Rule{RulePlanPhase, OutcomeHold,
-		"the plan is approved before OLM has written its steps and asked for approval"}
+	planUnknownCSV = Rule{ID: RulePlanUnknownCSV, Outcomes: hold, Override: true,
+		Summary: "the package of a ClusterServiceVersion of the plan is not known, or sources disagree about it"}
+	planPhase = Rule{ID: RulePlanPhase, Outcomes: hold, Backstop: true,
+		Summary: "the plan is approved before OLM has written its steps and asked for approval"}
 )
 
 // Disposition is the result for one ClusterServiceVersion of a plan.
@@ -142,10 +142,10 @@ func judgeByPolicies(in *PlanInput, c *planCSV, v *Verdict) (disposition Disposi
 	}
 	for _, p := range in.Namespace.governing(c.pkg) {
 		for _, rule := range contentChecks {
-			v.record(rule.id, p, rule.judge(c, p))
+			v.record(rule.ID, p, rule.judge(c, p))
 		}
 		for _, rule := range progressChecks {
-			v.record(rule.id, p, rule.judge(in, c, p))
+			v.record(rule.ID, p, rule.judge(in, c, p))
 		}
 		judgeConsent(in, c, p, v)
 		if p.Enforced && !p.MustNotHave {

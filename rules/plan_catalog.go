@@ -16,10 +16,10 @@ const (
 )
 
 var (
-	planCatalogDigest = Rule{RulePlanCatalogDigest, OutcomeHold,
-		"the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"}
-	planCatalogJump = Rule{RulePlanCatalogJump, OutcomeHold,
-		"an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"}
+	planCatalogDigest = Rule{ID: RulePlanCatalogDigest, Outcomes: hold, Override: true, Edit: acceptImage,
+		Summary: "the catalog of a ClusterServiceVersion of the plan runs an image that is not in the policy's catalog.accepted, or is not known, and its catalog.image is Hold"}
+	planCatalogJump = Rule{ID: RulePlanCatalogJump, Outcomes: hold, Override: true, Edit: acceptImage,
+		Summary: "an image of that catalog changed too many packages, moved a channel backwards or is for another platform, is not accepted, and the policy's catalog.jump is Hold"}
 )
 
 // JudgesByCatalogImage reports whether plans of the namespace are judged by the images that catalogs run.

@@ -15,10 +15,10 @@ const (
 )
 
 var (
-	planConsent = Rule{RulePlanConsent, OutcomeHold,
-		"a ClusterServiceVersion of the plan makes a change that spec.consent of the policy holds, and no one has consented to it"}
-	planContents = Rule{RulePlanContents, OutcomeHold,
-		"the contents of a ClusterServiceVersion of the plan are not known, and spec.consent of the policy holds changes"}
+	planConsent = Rule{ID: RulePlanConsent, Outcomes: holdOrWarn, Override: true, Edit: acceptChange,
+		Summary: "a ClusterServiceVersion of the plan makes a change that spec.consent of the policy holds, and no one has consented to it"}
+	planContents = Rule{ID: RulePlanContents, Outcomes: holdOrWarn, Override: true,
+		Summary: "the contents of a ClusterServiceVersion of the plan are not known, and spec.consent of the policy holds changes"}
 )
 
 // maxSummary bounds the text of a change in a message, in bytes.

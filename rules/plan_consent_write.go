@@ -11,8 +11,8 @@ import (
 // RulePlanConsentRight is on writes of the annotations by which users consent.
 const RulePlanConsentRight RuleID = "plan/consent-right"
 
-var planConsentRight = Rule{RulePlanConsentRight, OutcomeDeny,
-	"annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
+var planConsentRight = Rule{ID: RulePlanConsentRight, Outcomes: deny,
+	Summary: "annotation opgate.io/consent, or opgate.io/consent-by, is written by a user who may not consent, in another name, or in a form that is no consent"}
 
 // The annotations of a plan by which a user consents to what it changes.
 const (

@@ -13,7 +13,8 @@ import (
 // RulePlanConstraint is on Constraints of the cluster.
 const RulePlanConstraint RuleID = "plan/constraint"
 
-var planConstraint = Rule{RulePlanConstraint, OutcomeDeny, "a ClusterServiceVersion of the plan does not satisfy a Constraint, or (Hold) whether it does is not known"}
+var planConstraint = Rule{ID: RulePlanConstraint, Outcomes: anyOutcome, Override: true,
+	Summary: "a ClusterServiceVersion of the plan does not satisfy a Constraint, or whether it does is not known"}
 
 // maxDeprecation bounds a catalog's message, in bytes.
 const maxDeprecation = 256

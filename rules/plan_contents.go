@@ -16,31 +16,31 @@ const (
 )
 
 var (
-	planMustNotHave = Rule{RulePlanMustNotHave, OutcomeDeny,
-		"a mustnothave policy forbids a ClusterServiceVersion of the plan"}
-	planVersion = Rule{RulePlanVersion, OutcomeDeny,
-		"a ClusterServiceVersion of the plan is not in the policy's versions, or not with the digest that they list"}
-	planVersionRange = Rule{RulePlanVersionRange, OutcomeDeny,
-		"the version of a ClusterServiceVersion is outside the policy's versionRange, or (Hold) not known"}
-	planCatalog = Rule{RulePlanCatalog, OutcomeDeny,
-		"a ClusterServiceVersion comes from another catalog than the policy names, or (Hold) from one that is not known"}
+	planMustNotHave = Rule{ID: RulePlanMustNotHave, Outcomes: denyOrHold, Override: true, Backstop: true,
+		Summary: "a mustnothave policy forbids a ClusterServiceVersion of the plan"}
+	planVersion = Rule{ID: RulePlanVersion, Outcomes: deny, Override: true, Backstop: true, Edit: listVersion,
+		Summary: "a ClusterServiceVersion of the plan is not in the policy's versions, or not with the digest that they list"}
+	planVersionRange = Rule{ID: RulePlanVersionRange, Outcomes: denyOrHold, Override: true, Backstop: true, Edit: widenRange,
+		Summary: "the version of a ClusterServiceVersion is outside the policy's versionRange, or not known"}
+	planCatalog = Rule{ID: RulePlanCatalog, Outcomes: denyOrHold, Override: true, Edit: nameCatalog,
+		Summary: "a ClusterServiceVersion comes from another catalog than the policy names, or from one that is not known"}
 )
 
 // contentChecks judge the contents of a ClusterServiceVersion: all of them, in this order, for every policy of its package.
 var contentChecks = []struct {
-	id    RuleID
+	Rule
 	judge func(*planCSV, *OperatorPolicy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(c *planCSV, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
+	{policyUnreadable, func(c *planCSV, p *OperatorPolicy) finding { return unreadable(p, text.Name(c.name)) }},
 	// Forbidden operators are not installed.
-	{RulePlanMustNotHave, forbiddenCSV},
+	{planMustNotHave, forbiddenCSV},
 	// The same name from another catalog is other content (threat O6).
-	{RulePlanCatalog, foreignCSVCatalog},
+	{planCatalog, foreignCSVCatalog},
 	// Only listed versions are installed.
-	{RulePlanVersion, unlistedCSV},
+	{planVersion, unlistedCSV},
 	// Only versions in the range are installed; 1.10 comes after 1.9 (threat O11).
-	{RulePlanVersionRange, outOfRangeCSV},
+	{planVersionRange, outOfRangeCSV},
 }
 
 // matches reports whether a mustnothave policy matches this CSV; known is false if it might.

@@ -13,8 +13,8 @@ import (
 // RulePlanDeprecated is on what the catalog deprecates.
 const RulePlanDeprecated RuleID = "plan/deprecated"
 
-var planDeprecated = Rule{RulePlanDeprecated, OutcomeHold,
-	"a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"}
+var planDeprecated = Rule{ID: RulePlanDeprecated, Outcomes: hold, Override: true, Edit: allowDeprecated,
+	Summary: "a ClusterServiceVersion of the plan, its channel or its package is deprecated, or not known not to be, and the policy's deprecated is Hold"}
 
 // Packages returns a package of a catalog, of which a version is read; nil while it is not known.
 type Packages func(pkg, csv string, source olm.Catalog) *catalog.Package

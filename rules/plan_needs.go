@@ -20,14 +20,14 @@ const (
 )
 
 var (
-	planBundleConstraint = Rule{RulePlanBundleConstraint, OutcomeHold,
-		"a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"}
-	planKubeVersion = Rule{RulePlanKubeVersion, OutcomeHold,
-		"a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
-	planOpenShiftVersion = Rule{RulePlanOpenShiftVersion, OutcomeHold,
-		"a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
-	planNotUpgradeable = Rule{RulePlanNotUpgradeable, OutcomeHold,
-		"the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
+	planBundleConstraint = Rule{ID: RulePlanBundleConstraint, Outcomes: holdOrWarn, Override: true,
+		Summary: "a bundle of the plan has a constraint of its own that neither the plan, nor what is installed, nor the cluster satisfies"}
+	planKubeVersion = Rule{ID: RulePlanKubeVersion, Outcomes: holdOrWarn, Override: true,
+		Summary: "a ClusterServiceVersion of the plan needs a newer Kubernetes than the cluster has"}
+	planOpenShiftVersion = Rule{ID: RulePlanOpenShiftVersion, Outcomes: holdOrWarn, Override: true,
+		Summary: "a ClusterServiceVersion of the plan is not for an OpenShift as new as the cluster's"}
+	planNotUpgradeable = Rule{ID: RulePlanNotUpgradeable, Outcomes: holdOrWarn, Override: true,
+		Summary: "the plan replaces an operator whose OperatorCondition says that it is not upgradeable now"}
 )
 
 // judgeNeeds judges a bundle's dependencies, its cluster requirements, and the consent of the operator that it replaces. OLM's resolver has

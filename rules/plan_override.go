@@ -15,24 +15,14 @@ const (
 )
 
 var (
-	planOverride = Rule{RulePlanOverride, OutcomeWarn,
-		"a refused plan is approved by a user with the RBAC verb override, for the reason given"}
-	planOverrideReason = Rule{RulePlanOverrideReason, OutcomeDeny,
-		"annotation opgate.io/override-reason is set on a plan without an approval that needs an override"}
+	planOverride = Rule{ID: RulePlanOverride, Outcomes: warn,
+		Summary: "a refused plan is approved by a user with the RBAC verb override, for the reason given"}
+	planOverrideReason = Rule{ID: RulePlanOverrideReason, Outcomes: deny, Backstop: true,
+		Summary: "annotation opgate.io/override-reason is set on a plan without an approval that needs an override"}
 )
 
 // OverrideReasonAnnotation holds the reason of a break-glass approval (R-AP-6).
 const OverrideReasonAnnotation = "opgate.io/override-reason"
-
-// overridable are the rules that a user with the verb override may set aside: those on the contents of a plan, not those that protect
-// judged contents from changes, and those on what an OperatorGroup changes.
-var overridable = []RuleID{
-	RulePolicyUnreadable, RulePlanMustNotHave, RulePlanVersion, RulePlanVersionRange, RulePlanCatalog,
-	RulePlanChannel, RulePlanUpgrade, RulePlanUnknownCSV, RulePlanDependencyPending,
-	RulePlanConstraint, RulePlanBundleConstraint, RulePlanKubeVersion, RulePlanOpenShiftVersion, RulePlanNotUpgradeable,
-	RulePlanDeprecated, RulePlanConsent, RulePlanContents,
-	RuleOperatorGroupScope, RuleOperatorGroupServiceAccount, RuleOperatorGroupUpgradeStrategy,
-}
 
 // OverrideAsked returns the reason that an update adds in annotation opgate.io/override-reason. It must be added with the approval itself:
 // an earlier reason on the plan does not count.
@@ -73,7 +63,7 @@ func (v *Verdict) OverrideNeeds(ns *Namespace) (needs []PolicyRef, ok bool) {
 	for _, r := range v.Reasons {
 		from := []PolicyRef{r.from}
 		switch {
-		case !slices.Contains(overridable, r.Rule):
+		case !RuleOf(r.Rule).Override:
 			return nil, false
 		case r.from == PolicyRef{} || r.Rule == RulePlanUnknownCSV:
 			from = ns.sources()

@@ -13,31 +13,31 @@ const (
 )
 
 var (
-	planChannel = Rule{RulePlanChannel, OutcomeHold,
-		"the Subscription behind a ClusterServiceVersion follows another channel than the policy names"}
-	planUpgrade = Rule{RulePlanUpgrade, OutcomeHold,
-		"the plan upgrades an installed operator and the policy's upgradeApproval is None"}
+	planChannel = Rule{ID: RulePlanChannel, Outcomes: hold, Override: true, Edit: nameChannel,
+		Summary: "the Subscription behind a ClusterServiceVersion follows another channel than the policy names"}
+	planUpgrade = Rule{ID: RulePlanUpgrade, Outcomes: hold, Override: true, Edit: approveUpgrades,
+		Summary: "the plan upgrades an installed operator and the policy's upgradeApproval is None"}
 )
 
 // progressChecks judge how a plan leads to a ClusterServiceVersion, after contentChecks.
 var progressChecks = []struct {
-	id    RuleID
+	Rule
 	judge func(*PlanInput, *planCSV, *OperatorPolicy) finding
 }{
 	// What depends on something else is not installed before it (R-DP-4).
-	{RulePlanDependencyPending, func(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
+	{planDependencyPending, func(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {
 		return in.Namespace.suspended(p.Pending, p.Waits, p.Name, text.Name(c.name))
 	}},
 	// An upgrade of an installed operator is held if upgrades are not approved (threat O10).
-	{RulePlanUpgrade, heldUpgrade},
+	{planUpgrade, heldUpgrade},
 	// A version that OLM resolved from another channel is not what the policy wants.
-	{RulePlanChannel, foreignPlanChannel},
+	{planChannel, foreignPlanChannel},
 	// What the catalog deprecates gets no fixes.
-	{RulePlanDeprecated, heldDeprecated},
+	{planDeprecated, heldDeprecated},
 	// What another image of the catalog offers was not reviewed (threat O26).
-	{RulePlanCatalogDigest, heldCatalogDigest},
+	{planCatalogDigest, heldCatalogDigest},
 	// What a catalog offers after a jump may be for another cluster, or a mistake (threat O28).
-	{RulePlanCatalogJump, heldCatalogJump},
+	{planCatalogJump, heldCatalogJump},
 }
 
 func heldUpgrade(in *PlanInput, c *planCSV, p *OperatorPolicy) finding {

@@ -17,14 +17,14 @@ const (
 )
 
 var (
-	planCreate = Rule{RulePlanCreate, OutcomeDeny,
-		"an InstallPlan is created by another user than OLM in a governed namespace"}
-	planBornApproved = Rule{RulePlanBornApproved, OutcomeHold,
-		"OLM creates a plan that is already approved although a policy must judge it first"}
-	planFrozen = Rule{RulePlanFrozen, OutcomeDeny,
-		"the contents of a stored plan are changed by another user than OLM"}
-	planStatusPhase = Rule{RulePlanStatusPhase, OutcomeDeny,
-		"the phase of a plan is written by another user than OLM"}
+	planCreate = Rule{ID: RulePlanCreate, Outcomes: deny, Backstop: true,
+		Summary: "an InstallPlan is created by another user than OLM in a governed namespace"}
+	planBornApproved = Rule{ID: RulePlanBornApproved, Outcomes: hold,
+		Summary: "OLM creates a plan that is already approved although a policy must judge it first"}
+	planFrozen = Rule{ID: RulePlanFrozen, Outcomes: deny, Backstop: true,
+		Summary: "the contents of a stored plan are changed by another user than OLM"}
+	planStatusPhase = Rule{ID: RulePlanStatusPhase, Outcomes: deny, Backstop: true,
+		Summary: "the phase of a plan is written by another user than OLM"}
 )
 
 // PlanCreateInput is the input of JudgePlanCreate. The API server drops the status of new objects, so only the spec is known.
@@ -121,8 +121,10 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 
 // passesByName reports whether a policy allows a CSV by its name alone, and so with any contents.
 func (p *OperatorPolicy) passesByName(csv string) bool {
-	return !p.MustNotHave && p.faults == "" && p.Pending == "" && p.ApproveUpgrades && !p.HoldDeprecated && !p.consent.holds() && !p.catalogImages.holds() &&
-		p.Catalog.Name == "" && p.Catalog.Namespace == "" && p.versionRange == nil && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
+	if slices.ContainsFunc(judgedParts, func(part judgedPart) bool { return !part.named && part.is(p) }) {
+		return false
+	}
+	return p.Catalog == (olm.Catalog{}) && !p.versions.binds(csv) && (p.versions.lists(csv) || p.namesStart(csv))
 }
 
 // PlanUpdateInput is the input of JudgePlanUpdate.

@@ -24,18 +24,18 @@ const (
 )
 
 var (
-	policyField = Rule{RulePolicyField, OutcomeDeny,
-		"a Policy has a name or a field that is not valid"}
-	policyDependencyConflict = Rule{RulePolicyDependencyConflict, OutcomeDeny,
-		"a Policy waits for one object in two states at once"}
-	policyDependencyDuplicate = Rule{RulePolicyDependencyDuplicate, OutcomeDeny,
-		"a Policy names one object that it depends on in two API versions"}
-	policyDependencyCycle = Rule{RulePolicyDependencyCycle, OutcomeDeny,
-		"a Policy would wait for itself, through others that wait for it"}
-	policyDependencyNamespace = Rule{RulePolicyDependencyNamespace, OutcomeWarn,
-		"a dependency of a Policy names a namespace that does not count for its kind"}
-	policyTemplate = Rule{RulePolicyTemplate, OutcomeWarn,
-		"a template of a Policy cannot be applied as it is written"}
+	policyField = Rule{ID: RulePolicyField, Outcomes: deny,
+		Summary: "a Policy has a name or a field that is not valid"}
+	policyDependencyConflict = Rule{ID: RulePolicyDependencyConflict, Outcomes: deny,
+		Summary: "a Policy waits for one object in two states at once"}
+	policyDependencyDuplicate = Rule{ID: RulePolicyDependencyDuplicate, Outcomes: deny,
+		Summary: "a Policy names one object that it depends on in two API versions"}
+	policyDependencyCycle = Rule{ID: RulePolicyDependencyCycle, Outcomes: deny,
+		Summary: "a Policy would wait for itself, through others that wait for it"}
+	policyDependencyNamespace = Rule{ID: RulePolicyDependencyNamespace, Outcomes: warn,
+		Summary: "a dependency of a Policy names a namespace that does not count for its kind"}
+	policyTemplate = Rule{ID: RulePolicyTemplate, Outcomes: warn,
+		Summary: "a template of a Policy cannot be applied as it is written"}
 )
 
 // PolicyInput is the input of JudgePolicy.

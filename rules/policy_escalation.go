@@ -22,10 +22,10 @@ const (
 )
 
 var (
-	policyEscalation = Rule{RulePolicyEscalation, OutcomeDeny,
-		"a Policy has a template of a kind that its author may not create"}
-	policyDependencyAccess = Rule{RulePolicyDependencyAccess, OutcomeDeny,
-		"a Policy waits for an object in another namespace, or in none, that its author may not get"}
+	policyEscalation = Rule{ID: RulePolicyEscalation, Outcomes: deny,
+		Summary: "a Policy has a template of a kind that its author may not create"}
+	policyDependencyAccess = Rule{ID: RulePolicyDependencyAccess, Outcomes: deny,
+		Summary: "a Policy waits for an object in another namespace, or in none, that its author may not get"}
 )
 
 // Right is a right to objects of a resource: to one object or, if Name is empty, to all; in a namespace or, if that is empty, cluster-wide.

@@ -13,7 +13,8 @@ import (
 // RulePolicySetDependencyCycle is on the members of a PolicySet.
 const RulePolicySetDependencyCycle RuleID = "policyset/dependency-cycle"
 
-var policySetDependencyCycle = Rule{RulePolicySetDependencyCycle, OutcomeDeny, "a Policy would wait for itself, through a PolicySet that it is a member of"}
+var policySetDependencyCycle = Rule{ID: RulePolicySetDependencyCycle, Outcomes: deny,
+	Summary: "a Policy would wait for itself, through a PolicySet that it is a member of"}
 
 // PolicySetInput is the input of JudgePolicySet.
 type PolicySetInput struct {

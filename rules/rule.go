@@ -26,12 +26,42 @@ const (
 	OutcomeWarn Outcome = "Warn"
 )
 
-// Rule describes one rule for readers: `opgate explain`, documentation and tests.
+// Outcomes are the possible effects of a rule, the most common first.
+type Outcomes []Outcome
+
+// String returns them as a list.
+func (o Outcomes) String() string {
+	words := make([]string, len(o))
+	for i := range o {
+		words[i] = string(o[i])
+	}
+	return strings.Join(words, ",")
+}
+
+var (
+	deny       = Outcomes{OutcomeDeny}
+	hold       = Outcomes{OutcomeHold}
+	warn       = Outcomes{OutcomeWarn}
+	denyOrHold = Outcomes{OutcomeDeny, OutcomeHold}
+	denyOrWarn = Outcomes{OutcomeDeny, OutcomeWarn}
+	holdOrWarn = Outcomes{OutcomeHold, OutcomeWarn}
+	anyOutcome = Outcomes{OutcomeDeny, OutcomeHold, OutcomeWarn}
+)
+
+// Rule is all that is known of one rule apart from how it judges: commands, documentation, the table of the API server
+// and tests read it here.
 type Rule struct {
-	ID      RuleID
-	Outcome Outcome
+	ID       RuleID
+	Outcomes Outcomes
 	// Summary is one sentence: when the rule applies.
 	Summary string
+	// Override reports whether a user with the verb override may set it aside (R-AP-6). That is so for rules on what a
+	// plan brings and an OperatorGroup changes, not for those that protect judged contents from changes.
+	Override bool
+	// Backstop reports whether the API server itself holds a part of it as well (package backstop).
+	Backstop bool
+	// Edit proposes the edit of a policy that ends a refusal; nil if none does.
+	Edit Edit
 }
 
 // The rules of each kind, in reading order. A rule is declared beside the function that judges it: search for its ID. Each has a line in
@@ -77,6 +107,16 @@ var (
 
 // GateRules returns the rules by which the gate refuses before any policy is read.
 func GateRules() []Rule { return slices.Clone(gateRules) }
+
+// RuleOf returns the rule with an ID; the zero value if there is none.
+func RuleOf(id RuleID) Rule {
+	for _, r := range slices.Concat(gateRules, Rules()) {
+		if r.ID == id {
+			return r
+		}
+	}
+	return Rule{}
+}
 
 // Rules returns every rule of policies and Constraints, in reading order. The caller may keep the slice.
 func Rules() []Rule {

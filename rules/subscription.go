@@ -22,22 +22,22 @@ const (
 )
 
 var (
-	subscriptionPackage = Rule{RuleSubscriptionPackage, OutcomeDeny,
-		"spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
-	subscriptionMustNotHave = Rule{RuleSubscriptionMustNotHave, OutcomeDeny,
-		"a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
-	subscriptionCatalog = Rule{RuleSubscriptionCatalog, OutcomeDeny,
-		"spec.source or spec.sourceNamespace is not the catalog that the policy names"}
-	subscriptionChannel = Rule{RuleSubscriptionChannel, OutcomeDeny,
-		"spec.channel is not the channel that the policy names"}
-	subscriptionStartingCSV = Rule{RuleSubscriptionStartingCSV, OutcomeDeny,
-		"spec.startingCSV is not a version that the policy allows, or (Warn) without it OLM will ask for one that is not"}
-	subscriptionContradiction = Rule{RuleSubscriptionContradiction, OutcomeWarn,
-		"spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
-	subscriptionDuplicate = Rule{RuleSubscriptionDuplicate, OutcomeWarn,
-		"another Subscription in the namespace follows the same package, so OLM resolves neither"}
-	subscriptionOwnerConflict = Rule{RuleSubscriptionOwnerConflict, OutcomeWarn,
-		"another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"}
+	subscriptionPackage = Rule{ID: RuleSubscriptionPackage, Outcomes: deny,
+		Summary: "spec.name of a Subscription to a governed package is changed, so that what it installed would belong to another package"}
+	subscriptionMustNotHave = Rule{ID: RuleSubscriptionMustNotHave, Outcomes: deny,
+		Summary: "a mustnothave policy forbids the package, or the startingCSV, that the Subscription asks for"}
+	subscriptionCatalog = Rule{ID: RuleSubscriptionCatalog, Outcomes: deny,
+		Summary: "spec.source or spec.sourceNamespace is not the catalog that the policy names"}
+	subscriptionChannel = Rule{ID: RuleSubscriptionChannel, Outcomes: deny,
+		Summary: "spec.channel is not the channel that the policy names"}
+	subscriptionStartingCSV = Rule{ID: RuleSubscriptionStartingCSV, Outcomes: denyOrWarn,
+		Summary: "spec.startingCSV is not a version that the policy allows, or without it OLM will ask for one that is not"}
+	subscriptionContradiction = Rule{ID: RuleSubscriptionContradiction, Outcomes: warn,
+		Summary: "spec.startingCSV is set while upgrades are approved automatically, so the operator will not stay at that version"}
+	subscriptionDuplicate = Rule{ID: RuleSubscriptionDuplicate, Outcomes: warn,
+		Summary: "another Subscription in the namespace follows the same package, so OLM resolves neither"}
+	subscriptionOwnerConflict = Rule{ID: RuleSubscriptionOwnerConflict, Outcomes: warn,
+		Summary: "another namespace has the package installed for all namespaces, so OLM fails a second operator that owns the same APIs"}
 )
 
 // SubscriptionInput is the input of JudgeSubscription.
@@ -81,19 +81,19 @@ func (in *SubscriptionInput) path(field string) string {
 
 // subscriptionChecks run all, in this order, for every policy that governs the package.
 var subscriptionChecks = []struct {
-	id    RuleID
+	Rule
 	judge func(*SubscriptionInput, *OperatorPolicy) finding
 }{
 	// A policy that cannot be read must not let anything through (threat G5).
-	{RulePolicyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) finding { return unreadable(p, "this Subscription") }},
+	{policyUnreadable, func(_ *SubscriptionInput, p *OperatorPolicy) finding { return unreadable(p, "this Subscription") }},
 	// A forbidden package must not be subscribed to.
-	{RuleSubscriptionMustNotHave, forbiddenSubscription},
+	{subscriptionMustNotHave, forbiddenSubscription},
 	// The same name from another catalog is other content (threat O6).
-	{RuleSubscriptionCatalog, foreignCatalog},
+	{subscriptionCatalog, foreignCatalog},
 	// The channel determines which versions OLM will offer.
-	{RuleSubscriptionChannel, foreignChannel},
+	{subscriptionChannel, foreignChannel},
 	// The first version must be one that the policy would approve.
-	{RuleSubscriptionStartingCSV, foreignStart},
+	{subscriptionStartingCSV, foreignStart},
 }
 
 // JudgeSubscription decides on creating or updating a Subscription.
@@ -107,7 +107,7 @@ func JudgeSubscription(in SubscriptionInput) Verdict {
 	if !in.fromJudgedPlan() && !in.onlyTurnsManual() {
 		for _, p := range policies {
 			for _, rule := range subscriptionChecks {
-				v.record(rule.id, p, rule.judge(&in, p))
+				v.record(rule.ID, p, rule.judge(&in, p))
 			}
 		}
 		judgePackageChange(&in, &v)

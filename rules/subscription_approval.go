@@ -12,7 +12,8 @@ import (
 // RuleSubscriptionApproval is on spec.installPlanApproval.
 const RuleSubscriptionApproval RuleID = "subscription/approval"
 
-var subscriptionApproval = Rule{RuleSubscriptionApproval, OutcomeDeny, "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
+var subscriptionApproval = Rule{ID: RuleSubscriptionApproval, Outcomes: deny, Backstop: true,
+	Summary: "spec.installPlanApproval is not what the policy computes; the mutating webhook changes it, this rule refuses what is still wrong afterwards"}
 
 // ApprovalMode is how to handle a Subscription whose installPlanApproval differs from the one that its policies require.
 type ApprovalMode string

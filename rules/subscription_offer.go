@@ -18,14 +18,14 @@ const (
 )
 
 var (
-	subscriptionConstraint = Rule{RuleSubscriptionConstraint, OutcomeDeny,
-		"what a Subscription asks for does not satisfy a Constraint, or (Warn) what it will most likely bring will not"}
-	subscriptionUnknownCSV = Rule{RuleSubscriptionUnknownCSV, OutcomeWarn,
-		"the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
-	subscriptionOlderChannel = Rule{RuleSubscriptionOlderChannel, OutcomeWarn,
-		"the newest version in the channel is older than the installed one, and OLM never goes back"}
-	subscriptionUnknownChannel = Rule{RuleSubscriptionUnknownChannel, OutcomeWarn,
-		"the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
+	subscriptionConstraint = Rule{ID: RuleSubscriptionConstraint, Outcomes: denyOrWarn,
+		Summary: "what a Subscription asks for does not satisfy a Constraint, or what it will most likely bring will not"}
+	subscriptionUnknownCSV = Rule{ID: RuleSubscriptionUnknownCSV, Outcomes: warn,
+		Summary: "the catalog does not offer spec.startingCSV in the channel, so OLM would wait for it without an error"}
+	subscriptionOlderChannel = Rule{ID: RuleSubscriptionOlderChannel, Outcomes: warn,
+		Summary: "the newest version in the channel is older than the installed one, and OLM never goes back"}
+	subscriptionUnknownChannel = Rule{ID: RuleSubscriptionUnknownChannel, Outcomes: warn,
+		Summary: "the package has no channel spec.channel in the catalog, so OLM would wait for it without an error"}
 )
 
 // judgeChannel judges a Subscription by the Constraints, as far as it is known before there is a plan what it will install. What is certain

@@ -1,6 +1,7 @@
 package backstop_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/admission/scenario"
+	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -51,6 +53,7 @@ func TestScenarios(t *testing.T) {
 	if len(objects.Left) > 0 {
 		t.Fatalf("the table lacks a part of %q", objects.Left)
 	}
+	wantRules(t, objects)
 	server := newAPIServer(t, objects)
 	for i, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
@@ -66,22 +69,34 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// wantRules checks that the API server refuses by the rules that say so, and by no others.
+func wantRules(t *testing.T, objects *backstop.Objects) {
+	t.Helper()
+	text, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[rules.RuleID]bool{}
+	for _, match := range ruleIn.FindAllStringSubmatch(string(text), -1) {
+		held[rules.RuleID(match[1])] = true
+	}
+	for _, r := range rules.Rules() {
+		if held[r.ID] != r.Backstop {
+			t.Errorf("the API server holds %s: %t, but the rule says %t", r.ID, held[r.ID], r.Backstop)
+		}
+	}
+}
+
 // TestRefusalsWithoutTrace checks that the documentation names every rule by which a scenario is refused before Opgate is asked.
 func TestRefusalsWithoutTrace(t *testing.T) {
 	scenarios, err := scenario.Load(scenarioDir, scenario.Versions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../docs/backstop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## What leaves no trace\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	rule := regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
+	section := documented(t, "What leaves no trace")
 	refused := 0
 	for _, s := range scenarios {
-		for _, match := range rule.FindAllStringSubmatch(s.Backstop, -1) {
+		for _, match := range ruleIn.FindAllStringSubmatch(s.Backstop, -1) {
 			refused++
 			if !strings.Contains(section, "`"+match[1]+"`") {
 				t.Errorf("%s: docs/backstop.md does not name %s", s.Name, match[1])
@@ -92,6 +107,42 @@ func TestRefusalsWithoutTrace(t *testing.T) {
 		t.Error("no scenario is refused")
 	}
 }
+
+// TestDocumentedAsLeft checks that the documentation names every rule on objects of OLM that the API server does not hold.
+func TestDocumentedAsLeft(t *testing.T) {
+	section := documented(t, "What is left to the webhooks")
+	kinds := []string{"subscription", "plan", "csv", "catalogsource", "operatorgroup"}
+	left := 0
+	for _, r := range rules.Rules() {
+		kind, _, _ := strings.Cut(string(r.ID), "/")
+		if !slices.Contains(kinds, kind) || slices.Equal(r.Outcomes, rules.Outcomes{rules.OutcomeWarn}) {
+			continue
+		}
+		if !r.Backstop {
+			left++
+		}
+		if named := strings.Contains(section, "`"+string(r.ID)+"`"); named == r.Backstop {
+			t.Errorf("docs/backstop.md says that %s is left to the webhooks: %t, the API server holds it: %t", r.ID, named, r.Backstop)
+		}
+	}
+	if left == 0 {
+		t.Error("no rule is left")
+	}
+}
+
+// documented returns a section of docs/backstop.md.
+func documented(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/backstop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+var ruleIn = regexp.MustCompile(`\(([a-z]+/[a-z-]+)\)`)
 
 // suffix makes names of namespaces those of one scenario.
 func suffix(number int) string { return fmt.Sprintf("-%03d", number) }

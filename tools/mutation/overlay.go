@@ -55,7 +55,7 @@ func Mutated(id RuleID) bool {
 // MutatedWarning is Mutated for a rule that never refuses. The warnings of others stay: a test of one does not prove
 // that the rule refuses.
 func MutatedWarning(id RuleID) bool {
-	warns := func(r Rule) bool { return r.ID == id && r.Outcome == OutcomeWarn }
+	warns := func(r Rule) bool { return r.ID == id && slices.Equal(r.Outcomes, Outcomes{OutcomeWarn}) }
 	return id == mutant && slices.ContainsFunc(Rules(), warns) && Mutated(id)
 }
 `

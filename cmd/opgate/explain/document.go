@@ -16,7 +16,9 @@ type rule struct {
 	// group is the heading above the rule.
 	group string
 	// outcome is the documented outcome, which may name conditions: "Deny; Warn under action warn".
-	outcome                          string
+	outcome string
+	// tags are the words behind it: "; override; backstop".
+	tags                             string
 	meaning, example, remedy, sample string
 }
 
@@ -32,7 +34,7 @@ var (
 	heading   = regexp.MustCompile(`(?m)^(##|###) (.+)\n`)
 	exampleIn = regexp.MustCompile("(?s)```text\n(.*?)\n```")
 	remedyIn  = regexp.MustCompile(`(?s)\*\*What to do:\*\* (.*?)(?: Sample: \[[^]]*\]\(\.\./([^)]*)\)\.)?\s*$`)
-	outcomeIn = regexp.MustCompile(`^\*([^*]+)\.\* `)
+	outcomeIn = regexp.MustCompile(`^\*([^*]+?)((?:; override)?(?:; backstop)?)\.\* `)
 	link      = regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`)
 )
 
@@ -61,7 +63,7 @@ func all() []rule {
 
 // read takes the section of a rule apart.
 func read(known rules.Rule, group, section string) rule {
-	r := rule{Rule: known, group: group, outcome: string(known.Outcome)}
+	r := rule{Rule: known, group: group, outcome: known.Outcomes.String()}
 	section = strings.TrimSpace(section)
 	if m := remedyIn.FindStringSubmatchIndex(section); m != nil {
 		r.remedy = section[m[2]:m[3]]
@@ -75,7 +77,7 @@ func read(known rules.Rule, group, section string) rule {
 		section = strings.Replace(section, m[0], "", 1)
 	}
 	if m := outcomeIn.FindStringSubmatch(section); m != nil {
-		r.outcome = m[1]
+		r.outcome, r.tags = m[1], m[2]
 		section = section[len(m[0]):]
 	}
 	r.meaning = strings.TrimSpace(section)

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 )
 
 const root = "../../../"
+
+var outcomeWord = regexp.MustCompile(`\b(Deny|Hold|Warn)\b`)
 
 // TestEveryRuleIsExplained: every rule has a meaning and a remedy, those of policies an example and a sample that exists.
 func TestEveryRuleIsExplained(t *testing.T) {
@@ -24,8 +27,15 @@ func TestEveryRuleIsExplained(t *testing.T) {
 		if r.group == "" || r.meaning == "" || r.remedy == "" || strings.Contains(r.meaning+r.remedy, "What to do") {
 			t.Errorf("%s: group %q, meaning %q, remedy %q", r.ID, r.group, r.meaning, r.remedy)
 		}
-		if !strings.Contains(strings.ToLower(r.outcome), strings.ToLower(string(r.Outcome))) {
-			t.Errorf("%s: the outcome is %q, want it to name %s", r.ID, r.outcome, r.Outcome)
+		var outcomes rules.Outcomes
+		for _, word := range outcomeWord.FindAllString(r.outcome, -1) {
+			outcomes = append(outcomes, rules.Outcome(word))
+		}
+		if !slices.Equal(outcomes, r.Outcomes) {
+			t.Errorf("%s: the outcome is %q, want it to name %s", r.ID, r.outcome, r.Outcomes)
+		}
+		if strings.Contains(r.tags, "override") != r.Override || strings.Contains(r.tags, "backstop") != r.Backstop {
+			t.Errorf("%s: the outcome ends in %q, but override sets it aside: %t, the backstop holds it: %t", r.ID, r.tags, r.Override, r.Backstop)
 		}
 		for _, markdown := range []string{r.meaning, r.remedy, r.outcome} {
 			if strings.Contains(plain(markdown), "](") {

@@ -28,6 +28,12 @@ func printText(w io.Writer, list []rule, listed bool, width int) error {
 		section(out, "", plain(r.meaning), width)
 		section(out, "Example:", r.example, width)
 		section(out, "What to do:", plain(r.remedy), width)
+		if r.Override {
+			section(out, "Break-glass:", "A user with the verb override may set it aside, for a reason (docs/rules.md#break-glass).", width)
+		}
+		if r.Backstop {
+			section(out, "While Opgate is away:", "The API server holds at least a part of it by itself (docs/backstop.md).", width)
+		}
 		if r.sample != "" {
 			section(out, "Sample:", "opgate check "+r.sample, width)
 		}
@@ -61,9 +67,9 @@ func wrapped(text, indent string, width int) string {
 
 // overview writes a line or more for each rule, below the heading of its group.
 func overview(out io.Writer, list []rule, width int) {
-	longest := 0
+	longest, widest := 0, 0
 	for _, r := range list {
-		longest = max(longest, len(r.ID))
+		longest, widest = max(longest, len(r.ID)), max(widest, len(r.Outcomes.String()))
 	}
 	group := ""
 	for i, r := range list {
@@ -74,7 +80,7 @@ func overview(out io.Writer, list []rule, width int) {
 			group = r.group
 			fmt.Fprintln(out, group)
 		}
-		head := fmt.Sprintf("  %-*s  %-4s  ", longest, r.ID, r.Outcome)
+		head := fmt.Sprintf("  %-*s  %-*s  ", longest, r.ID, widest, r.Outcomes)
 		if width-len(head) < 2*len("Summary") { // too narrow for columns
 			fmt.Fprintln(out, strings.TrimRight(head, " "))
 			fmt.Fprint(out, wrapped(r.Summary, "    ", width))
@@ -95,13 +101,16 @@ type item struct {
 	Example string `json:"example,omitempty"`
 	Remedy  string `json:"remedy"`
 	Sample  string `json:"sample,omitempty"`
+	// Override and Backstop are those of rules.Rule.
+	Override bool `json:"override"`
+	Backstop bool `json:"backstop"`
 }
 
 func printJSON(w io.Writer, list []rule, _ bool, _ int) error {
 	items := []item{}
 	for _, r := range list {
 		items = append(items, item{Rule: string(r.ID), Group: r.group, Outcome: plain(r.outcome), Summary: r.Summary, Meaning: plain(r.meaning),
-			Example: r.example, Remedy: plain(r.remedy), Sample: r.sample})
+			Example: r.example, Remedy: plain(r.remedy), Sample: r.sample, Override: r.Override, Backstop: r.Backstop})
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -120,11 +129,11 @@ func printMarkdown(w io.Writer, list []rule, listed bool, _ int) error {
 			if r.group != group {
 				fmt.Fprintf(out, "## %s\n\n| Rule | | |\n|---|---|---|\n", r.group)
 			}
-			fmt.Fprintf(out, "| `%s` | %s | %s |\n", r.ID, r.Outcome, strings.ReplaceAll(r.Summary, "|", `\|`))
+			fmt.Fprintf(out, "| `%s` | %s | %s |\n", r.ID, r.Outcomes, strings.ReplaceAll(r.Summary, "|", `\|`))
 			group = r.group
 			continue
 		}
-		fmt.Fprintf(out, "### %s\n\n*%s.* %s\n\n", r.ID, absolute(r.outcome), absolute(r.meaning))
+		fmt.Fprintf(out, "### %s\n\n*%s%s.* %s\n\n", r.ID, absolute(r.outcome), r.tags, absolute(r.meaning))
 		if r.example != "" {
 			fmt.Fprintf(out, "```text\n%s\n```\n\n", r.example)
 		}

@@ -3,7 +3,6 @@ package plugin
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,13 +23,6 @@ type edit struct {
 	// Edit is a sentence, Command the kubectl command that makes it.
 	Edit    string `json:"edit"`
 	Command string `json:"command"`
-}
-
-// operation is one operation of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
 }
 
 // edits returns, for the reasons of a plan that an edit of one OperatorPolicy ends, that edit. Each is tried: the plan is judged with it.
@@ -62,11 +54,11 @@ func (q *question) tried(plan *olm.InstallPlan, key string, csv *rules.Replaceme
 	if kjson.UnmarshalCaseSensitivePreserveInts(q.policies[key], &policy) != nil {
 		return edit{}, false
 	}
-	propose, ok := proposals[r.Rule]
-	if !ok {
+	propose := rules.RuleOf(r.Rule).Edit
+	if propose == nil {
 		return edit{}, false
 	}
-	what, patch := propose(policy, csv, r.Message)
+	what, patch := propose(rules.EditInput{Policy: policy, CSV: csv, Message: r.Message})
 	if patch == nil {
 		return edit{}, false
 	}
@@ -102,62 +94,8 @@ func maintainedBy(policy map[string]any) string {
 	return " (Policy " + text.Name(object.GetNamespace()) + "/" + text.Name(by) + " writes it: edit its template)"
 }
 
-var digest = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
-
-// proposals are the edits that may end a reason, by its rule; a nil patch is none. What ends other reasons is not an edit of one policy.
-var proposals = map[rules.RuleID]func(policy map[string]any, csv *rules.Replacement, message string) (what string, patch []operation){
-	rules.RulePlanVersion: func(_ map[string]any, csv *rules.Replacement, _ string) (string, []operation) {
-		return "add " + text.Quote(csv.CSV) + " to spec.versions", []operation{{"add", "/spec/versions/-", csv.CSV}}
-	},
-	rules.RulePlanVersionRange: func(policy map[string]any, csv *rules.Replacement, _ string) (string, []operation) {
-		written, _, _ := unstructured.NestedString(policy, "spec", "versionRange") // another type ends in no edit
-		if csv.Version == "" || written == "" {
-			return "", nil
-		}
-		wider := written + " || " + csv.Version
-		return "spec.versionRange: " + text.Quote(wider), []operation{set("versionRange", wider)}
-	},
-	rules.RulePlanCatalog: func(_ map[string]any, csv *rules.Replacement, _ string) (string, []operation) {
-		if csv.Catalog == (olm.Catalog{}) {
-			return "", nil
-		}
-		return "spec.subscription.source: " + text.Name(csv.Catalog.Name) + " and sourceNamespace: " + text.Name(csv.Catalog.Namespace),
-			[]operation{set("subscription/source", csv.Catalog.Name), set("subscription/sourceNamespace", csv.Catalog.Namespace)}
-	},
-	rules.RulePlanChannel: func(_ map[string]any, csv *rules.Replacement, _ string) (string, []operation) {
-		if csv.Channel == "" {
-			return "", nil
-		}
-		return "spec.subscription.channel: " + text.Name(csv.Channel), []operation{set("subscription/channel", csv.Channel)}
-	},
-	rules.RulePlanUpgrade: func(map[string]any, *rules.Replacement, string) (string, []operation) {
-		return "spec.upgradeApproval: Automatic, which approves later upgrades as well", []operation{set("upgradeApproval", "Automatic")}
-	},
-	rules.RulePlanDeprecated: func(map[string]any, *rules.Replacement, string) (string, []operation) {
-		return "spec.deprecated: Allow", []operation{set("deprecated", "Allow")}
-	},
-	rules.RulePlanConsent: func(policy map[string]any, _ *rules.Replacement, message string) (string, []operation) {
-		return accept(policy, digest.FindString(message))
-	},
-}
-
-// set returns the operation that sets a field of the spec.
-func set(path, value string) operation { return operation{"add", "/spec/" + path, value} }
-
-// accept returns the edit that accepts a change.
-func accept(policy map[string]any, digest string) (what string, patch []operation) {
-	if digest == "" {
-		return "", nil
-	}
-	add := operation{"add", "/spec/consent/accepted/-", digest}
-	if accepted, _, _ := unstructured.NestedSlice(policy, "spec", "consent", "accepted"); accepted == nil {
-		add = operation{"add", "/spec/consent/accepted", []any{digest}}
-	}
-	return "add " + digest + " to spec.consent.accepted", []operation{add}
-}
-
 // apply makes operations on an object. Those on a list that does not exist have no effect.
-func apply(object map[string]any, patch []operation) {
+func apply(object map[string]any, patch []rules.PatchOperation) {
 	for _, o := range patch {
 		path := strings.Split(strings.TrimPrefix(o.Path, "/"), "/")
 		last := len(path) - 1

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/cmd/opgate/check"
+	"github.com/opgate/opgate/rules"
 )
 
 // kubernetes is the version of the cluster.
@@ -197,18 +198,27 @@ func TestWhyAgreesWithCheck(t *testing.T) {
 
 // TestEdits has the edit for each rule that one ends, and none for others.
 func TestEdits(t *testing.T) {
-	for sample, want := range map[string]string{
-		"plan-version-deny":       `add "etcdoperator.v0.9.4" to spec.versions`,
-		"plan-version-range-deny": "spec.versionRange: ",
-		"plan-catalog-deny":       "spec.subscription.source: ",
-		"plan-channel-hold":       "spec.subscription.channel: ",
-		"plan-upgrade-hold":       "spec.upgradeApproval: Automatic",
-		"plan-deprecated-hold":    "spec.deprecated: Allow",
-		"plan-consent-hold":       "to spec.consent.accepted",
-		"plan-mustnothave-deny":   "",
-		"plan-constraint-deny":    "",
-		"plan-unknown-csv-hold":   "",
-	} {
+	wanted := map[string]string{
+		"plan-catalog-digest-hold": "to spec.catalog.accepted",
+		"plan-catalog-jump-hold":   "to spec.catalog.accepted",
+		"plan-version-deny":        `add "etcdoperator.v0.9.4" to spec.versions`,
+		"plan-version-range-deny":  "spec.versionRange: ",
+		"plan-catalog-deny":        "spec.subscription.source: ",
+		"plan-channel-hold":        "spec.subscription.channel: ",
+		"plan-upgrade-hold":        "spec.upgradeApproval: Automatic",
+		"plan-deprecated-hold":     "spec.deprecated: Allow",
+		"plan-consent-hold":        "to spec.consent.accepted",
+		"plan-mustnothave-deny":    "",
+		"plan-constraint-deny":     "",
+		"plan-unknown-csv-hold":    "",
+	}
+	for _, r := range rules.Rules() {
+		sample := strings.ReplaceAll(string(r.ID), "/", "-")
+		if r.Edit != nil && wanted[sample+"-deny"]+wanted[sample+"-hold"] == "" {
+			t.Errorf("the edit of %s is not tested", r.ID)
+		}
+	}
+	for sample, want := range wanted {
 		t.Run(sample, func(t *testing.T) {
 			kubeconfig, objects := serve(t, "../../../manifests/samples/"+sample+".yaml")
 			for _, o := range objects {
