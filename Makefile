@@ -95,9 +95,9 @@ test-race: ## Run units and tests with clusters with the race detector in all pa
 	$(GOTESTSUM) --format=pkgname -- -race $(FLAGS) ./...
 	$(call with-assets,--olm) cd e2e; $(GOTESTSUM) --format=testname -- -race $(FLAGS) $(E2E:e2e/%=./%) ./dependency
 
-# go vet runs in `make lint`. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
+# go vet runs in `make lint`. Without paths and debug information clones share what is compiled, and linking takes two thirds. The timeout is for a machine several times slower than usual. As many tests with a cluster run together, over
 # all packages and all test processes of a user, as the machine carries (e2e/internal/speed); -parallel=N sets another number.
-FLAGS = -trimpath -vet=off -shuffle=on -count=1 -timeout 75m
+FLAGS = -trimpath -ldflags=-w -vet=off -shuffle=on -count=1 -timeout 75m
 
 # Packages that start goroutines, in their tests or elsewhere: they run with the race detector.
 GOROUTINES = (^|[^A-Za-z_."])go (func\b|[A-Za-z_][A-Za-z_.]*\()|\.Go\(
