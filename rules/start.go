@@ -10,7 +10,7 @@ import (
 	"github.com/opgate/opgate/rules/constraint"
 )
 
-// PolicyFieldsAnnotation, on a Subscription that a policy created, lists the optional fields of its spec that Opgate
+// PolicyFieldsAnnotation is on a Subscription that a policy created, and lists the optional fields of its spec that Opgate
 // wrote. A field of the list that is not wanted any more is removed. A Subscription without it belongs to its users.
 const PolicyFieldsAnnotation = "opgate.io/policy-fields"
 

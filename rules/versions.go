@@ -48,7 +48,7 @@ func newVersionList(entries []string) versionList {
 	l := versionList{entries: SplitVersions(entries)}
 	l.byName = make([]uint16, len(l.entries))
 	for i, entry := range l.entries {
-		l.byName[i] = uint16(i) //nolint:gosec // at most maxVersions
+		l.byName[i] = uint16(i) // at most maxVersions
 		name, digest := olm.CutDigest(entry)
 		if name == entry {
 			continue

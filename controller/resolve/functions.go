@@ -68,7 +68,7 @@ var checked = func() template.FuncMap {
 	for name, check := range checks {
 		function := standard[name]
 		if name == "printf" {
-			function = func(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+			function = fmt.Sprintf
 		}
 		functions[name] = guarded(function, check)
 	}

@@ -16,7 +16,7 @@ func TestHead(t *testing.T) {
 		"whole":                    {begin + `"object":{"uid":"1","namespace":"2"}}}`, Head{"705a", "shop"}},
 		"cut in the object":        {begin + `"object":{"a":"` + strings.Repeat("<", 1000), Head{"705a", "shop"}},
 		"cut in the user":          {begin + `"userInfo":{"groups":["a`, Head{"705a", "shop"}},
-		"cut before the namespace": {begin[:strings.Index(begin, "n\",\"namespace")], Head{"705a", ""}},
+		"cut before the namespace": {strings.SplitN(begin, "n\",\"namespace", 2)[0], Head{"705a", ""}},
 		"cut in the UID":           {`{"request":{"uid":"70`, Head{}},
 		"uid last":                 {`{"request":{"object":{"uid":"1"},"namespace":"shop","uid":"705a"}}`, Head{"705a", "shop"}},
 		"request last":             {`{"response":{"uid":"1"},"request":{"uid":"705a"}}`, Head{"705a", ""}},

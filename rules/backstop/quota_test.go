@@ -109,7 +109,7 @@ func TestD3LargePolicies(t *testing.T) {
 func TestObjectsAreBounded(t *testing.T) {
 	name := func(kind string, i int) string { return fmt.Sprintf("%s-%05d-%s", kind, i, strings.Repeat("x", 240)) }
 	namespace := func(i int) string { return fmt.Sprintf("n%05d-%s", i, strings.Repeat("x", 50)) }
-	for title, make := range map[string]func(i int) *rules.OperatorPolicy{
+	for title, policyOf := range map[string]func(i int) *rules.OperatorPolicy{
 		"long names": func(i int) *rules.OperatorPolicy {
 			return policy(name("p", i), namespace(i), name("k", i), versions(name("v", i)))
 		},
@@ -125,7 +125,7 @@ func TestObjectsAreBounded(t *testing.T) {
 			t.Parallel()
 			in := backstop.Input{Features: everything, Accounts: map[string][]string{}}
 			for i := range 12_000 {
-				in.Policies = append(in.Policies, make(i))
+				in.Policies = append(in.Policies, policyOf(i))
 				in.Accounts[namespace(i)] = []string{name("a", i), name("b", i), name("c", i), name("d", i), name("e", i)}
 			}
 			o := compile(in)

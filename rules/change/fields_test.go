@@ -69,6 +69,7 @@ func fill(v reflect.Value, depth int) {
 				fill(v.Field(i), depth-1)
 			}
 		}
+	default: // interfaces stay empty
 	}
 }
 

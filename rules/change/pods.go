@@ -36,7 +36,7 @@ func (c *Contents) setPods() error {
 	for i := range deployments {
 		raw, err := json.Marshal(&deployments[i].Spec.Template)
 		if err != nil {
-			return fmt.Errorf("Deployment %s cannot be read: %w", text.Name(deployments[i].Name), err)
+			return fmt.Errorf("the pods of Deployment %s cannot be read: %w", text.Name(deployments[i].Name), err)
 		}
 		c.pods = append(c.pods, template{deployments[i].Spec.Template, raw})
 	}

@@ -103,7 +103,7 @@ func retained(read func() any) int64 {
 	_ = read()
 	runtime.ReadMemStats(&stats)
 	if allocated := stats.TotalAlloc - before; allocated < 3*small {
-		return int64(allocated) / 8 //nolint:gosec // less than 3*small
+		return int64(allocated) / 8 // less than 3*small
 	}
 	live := liveHeap()
 	value := read()

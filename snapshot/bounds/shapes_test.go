@@ -126,9 +126,9 @@ func schemaOfType(of reflect.Type, seen []reflect.Type) (s apiextensionsv1.JSONS
 		s.Type, s.Properties = "object", map[string]apiextensionsv1.JSONSchemaProps{}
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			switch {
-			case name == "-":
-			case name == "":
+			switch name {
+			case "-":
+			case "":
 				for embedded, property := range schemaOfType(field.Type, append(seen, of)).Properties {
 					s.Properties[embedded] = property
 				}
