@@ -32,7 +32,6 @@ func stopped(t *testing.T, e *harness.LoopEnv) {
 	namespace := operatorNamespace(t, e)
 	e.Write(t, harness.OperatorPolicy(namespace))
 	e.WaitCondition(t, namespace, "ValidPolicySpec", "True", "")
-	before := validating(t, e)
 
 	holder := leaseHolder(t, e)
 	if err := first.Gate.Pause(); err != nil {
@@ -47,13 +46,14 @@ func stopped(t *testing.T, e *harness.LoopEnv) {
 	})
 	edit := &policyv1beta2.OperatorPolicy{}
 	edit.Namespace, edit.Name = cluster.PolicyNamespace, namespace
-	patch := fmt.Appendf(nil, `{"spec":{"versions":[%q]}}`, harness.ForbiddenCSV)
+	const version = "etcd.v0.9.4-edited"
+	patch := fmt.Appendf(nil, `{"spec":{"versions":[%q]}}`, version)
 	if err := e.Admin.Patch(t.Context(), edit, crclient.RawPatch("application/merge-patch+json", patch)); err != nil {
 		t.Fatal(err)
 	}
 	var edited *unstructured.Unstructured
 	within(t, leaseTimeout, "the second replica writes the edit", func(context.Context) error {
-		if edited = validating(t, e); edited.GetGeneration() == before.GetGeneration() {
+		if edited = validating(t, e); !strings.Contains(harness.AsJSON(t, edited), version) {
 			return errors.New("the admission policy is that of before")
 		}
 		return nil
