@@ -147,7 +147,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
 	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watch{}, written: map[string]*written{},
-		reader: mgr.GetAPIReader(), term: string(uuid.NewUUID()), writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
+		reader: mgr.GetAPIReader(), term: string(uuid.NewUUID()),
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() {
 		r.shown.Notify()
 		c.queue.Add(item{})

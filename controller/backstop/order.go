@@ -28,8 +28,9 @@ const (
 // errBehind means that a stored object contains newer policies than the snapshot.
 var errBehind = errors.New("the stored object contains newer policies than this replica knows")
 
-// catchUp waits until the snapshot has every policy that the API server stores: before the first write of a term, and when a stored object
-// contains newer policies. So the objects never go back to earlier policies, also after a restart (threat G22).
+// catchUp waits until the snapshot has every policy that the API server stores: before the first write of a term, and
+// when a stored object contains newer policies. So the objects never go back to earlier policies, also after a restart
+// (threat G22).
 func (r *reconciler) catchUp(ctx context.Context) error {
 	if r.newest != "" {
 		return nil
@@ -47,10 +48,12 @@ func (r *reconciler) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// storedPolicies returns the resourceVersions of all stored policies, and that of the list, as the API server has them now.
+// storedPolicies returns the resourceVersions of all stored policies, and that of the list, as the API server has them
+// now.
 func (r *reconciler) storedPolicies(ctx context.Context) (stored map[types.UID]string, newest string, err error) {
 	kind := snapshot.OperatorPolicies.GroupVersionKind
-	mapping, err := r.writer.Client.RESTMapper().RESTMapping(kind.GroupKind()) // another program may own the definition, with another version
+	// Another program may own the definition, with another version.
+	mapping, err := r.writer.Client.RESTMapper().RESTMapping(kind.GroupKind())
 	stored = map[types.UID]string{}
 	page := &metav1.PartialObjectMetadataList{}
 	for err == nil {
@@ -97,10 +100,11 @@ func (r *reconciler) position(s *snapshot.Snapshot) string {
 	return newest
 }
 
-// behind returns errBehind, once for each version of a stored object, if that contains newer policies than those that were compiled. What
-// is newer than the list that follows was written by another client.
+// behind returns errBehind, once for each version of a stored object, if that contains newer policies than those that
+// were compiled. What is newer than the list that follows was written by another client.
 func (r *reconciler) behind(live *unstructured.Unstructured) error {
-	if live == nil || r.listedFor == live.GetResourceVersion() || !snapshot.Older(r.compiled.newest, live.GetAnnotations()[newestAnnotation]) {
+	if live == nil || r.listedFor == live.GetResourceVersion() ||
+		!snapshot.Older(r.compiled.newest, live.GetAnnotations()[newestAnnotation]) {
 		return nil
 	}
 	r.newest, r.listedFor = "", live.GetResourceVersion()

@@ -50,7 +50,8 @@ func TestIncludes(t *testing.T) {
 	}
 }
 
-// TestNeverBack: an object with newer policies is replaced only after a list has shown that the snapshot has all of them.
+// TestNeverBack: an object with newer policies is replaced only after a list has shown that the snapshot has all of
+// them.
 func TestNeverBack(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{}}
 	live.SetResourceVersion("30")

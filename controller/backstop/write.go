@@ -83,7 +83,8 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 		return err
 	}
 	next := desired(live, object, owner)
-	next.SetAnnotations(klabels.Merge(next.GetAnnotations(), map[string]string{newestAnnotation: r.compiled.newest, writerAnnotation: r.term}))
+	next.SetAnnotations(klabels.Merge(next.GetAnnotations(),
+		map[string]string{newestAnnotation: r.compiled.newest, writerAnnotation: r.term}))
 	err := r.send(ctx, live, next)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// leaseDuration is how long other replicas wait after the last renewal that they have seen. It is most of the time until another
-	// replica leads after one was killed.
+	// leaseDuration is how long other replicas wait after the last renewal that they have seen. It is most of the time
+	// until another replica leads after one was killed.
 	leaseDuration = 8 * time.Second
 	// renewDeadline is how long a leader retries a renewal before it stops.
 	renewDeadline = 5 * time.Second
 	// retryPeriod is the interval of renewals, and the shortest one at which other replicas read the Lease.
 	retryPeriod = 2 * time.Second
-	// validity is how long after a renewal the leader may write: as long as leader election retries. Another replica acquires the Lease
-	// a second later at the soonest.
+	// validity is how long after a renewal the leader may write: as long as leader election retries. Another replica
+	// acquires the Lease a second later at the soonest.
 	validity = retryPeriod + renewDeadline
 )
 
-// term is one term of leadership: the lock of its leader election, and whether this replica may still write. It ends when the Lease
-// names another holder, and when this process was stopped for longer than the Lease lasts.
+// term is one term of leadership: the lock of its leader election, and whether this replica may still write. It ends
+// when the Lease names another holder, and when this process was stopped for longer than the Lease lasts.
 type term struct {
 	resourcelock.Interface
 	lease *Lease
@@ -36,14 +36,15 @@ type term struct {
 	end context.CancelFunc
 
 	mu sync.Mutex
-	// confirmed is when the last request was sent by which the API server has renewed the Lease; zero before it is acquired.
+	// confirmed is when the last request was sent by which the API server has renewed the Lease; zero before it is
+	// acquired.
 	confirmed time.Time
 	// over is why the term has ended; nil before.
 	over error
 }
 
-// elapsed returns the time between two readings of the clock, the wall clock or the monotonic one, whichever advanced further: the latter
-// stops while the machine is suspended.
+// elapsed returns the time between two readings of the clock, the wall clock or the monotonic one, whichever advanced
+// further: the latter stops while the machine is suspended.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }
@@ -55,8 +56,8 @@ func (t *term) state() (confirmed time.Time, over error) {
 	return t.confirmed, t.over
 }
 
-// valid returns nil if this replica may write: it holds the Lease, and has renewed it recently enough that no other replica can have
-// acquired it. A process that was stopped finds out here, before its timers do.
+// valid returns nil if this replica may write: it holds the Lease, and has renewed it recently enough that no other
+// replica can have acquired it. A process that was stopped finds out here, before its timers do.
 func (t *term) valid() error {
 	confirmed, over := t.state()
 	switch age := elapsed(confirmed, t.now()); {
@@ -88,7 +89,8 @@ func (t *term) finish(cause error) {
 	}
 }
 
-// Get reads the Lease. After the Lease is acquired, it does not contain any more when others have renewed it, so that is recorded here.
+// Get reads the Lease. After the Lease is acquired, it does not contain any more when others have renewed it, so that
+// is recorded here.
 func (t *term) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := t.Interface.Get(ctx)
 	if err != nil || record.HolderIdentity == t.Identity() {
@@ -116,7 +118,8 @@ func (t *term) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return t.Interface.Update(ctx, record)
 }
 
-// send acquires or renews the Lease. The annotations are read before controllers start, so that none works without them.
+// send acquires or renews the Lease. The annotations are read before controllers start, so that none works without
+// them.
 func (t *term) send(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	confirmed, _ := t.state()
@@ -143,8 +146,8 @@ func (t *term) send(ctx context.Context, record resourcelock.LeaderElectionRecor
 	return nil
 }
 
-// fence returns a transport that sends no writes while the term is not valid. All clients of controllers have it, so that no controller
-// has to check (threat G22).
+// fence returns a transport that sends no writes while the term is not valid. All clients of controllers have it, so
+// that no controller has to check (threat G22).
 func (t *term) fence(next http.RoundTripper) http.RoundTripper { return fence{next, t} }
 
 type fence struct {

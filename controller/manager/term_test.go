@@ -55,13 +55,17 @@ func (s *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+	refused := func(reason metav1.StatusReason, code int32) (*http.Response, error) {
+		return answer(int(code), metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code}), nil
+	}
 	switch {
-	case req.Method == http.MethodPost && s.lease != nil, req.Method == http.MethodPut && (s.lease == nil || sent.ResourceVersion != s.lease.ResourceVersion):
-		return answer(http.StatusConflict, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict}), nil
+	case req.Method == http.MethodPost && s.lease != nil,
+		req.Method == http.MethodPut && (s.lease == nil || sent.ResourceVersion != s.lease.ResourceVersion):
+		return refused(metav1.StatusReasonConflict, http.StatusConflict)
 	case req.Method != http.MethodGet:
 		s.store(&sent)
 	case s.lease == nil:
-		return answer(http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}), nil
+		return refused(metav1.StatusReasonNotFound, http.StatusNotFound)
 	}
 	return answer(http.StatusOK, s.lease), nil
 }
@@ -77,7 +81,8 @@ func answer(code int, object any) *http.Response {
 	if err != nil {
 		panic(err)
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body))}
 }
 
 func (s *apiServer) setDown(down bool) {
@@ -134,7 +139,8 @@ type replica struct {
 	ctx      context.Context
 	lease    *Lease
 	registry *prometheus.Registry
-	// suspended is for how long the machine was suspended: the wall clock has advanced, the monotonic one and timers have not.
+	// suspended is for how long the machine was suspended: the wall clock has advanced, the monotonic one and timers
+	// have not.
 	suspended atomic.Int64
 	// terms is how often the Lease was acquired.
 	terms atomic.Int64
@@ -161,15 +167,16 @@ func (r *replica) leading(t *testing.T) float64 {
 func start(t *testing.T, server *apiServer) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	config := &rest.Config{Host: "http://server", Transport: server, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	config := &rest.Config{Host: "http://server", Transport: server, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	lease, err := NewLease(config, "opgate-system")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &replica{ctx: ctx, lease: lease, registry: prometheus.NewRegistry()}
 	lease.OnAcquired(func(map[string]string) { r.terms.Add(1) })
-	m, err := New(Options{Config: config, Store: &snapshot.Store{}, Lease: lease, Identity: "pod", Lead: func() {}, Metrics: NewMetrics(r.registry),
-		Controllers: []Controller{writer{r}}, Log: logr.Discard(), Now: r.now})
+	m, err := New(Options{Config: config, Store: &snapshot.Store{}, Lease: lease, Identity: "pod", Lead: func() {},
+		Metrics: NewMetrics(r.registry), Controllers: []Controller{writer{r}}, Log: logr.Discard(), Now: r.now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/opgate/opgate/rules/backstop"
 )
 
-// stopped stops the leader for longer than the Lease lasts. Another replica leads, and a policy is edited. When the first one goes on, it
-// writes nothing, and the admission policies stay those of the edit.
+// stopped stops the leader for longer than the Lease lasts. Another replica leads, and a policy is edited. When the
+// first one goes on, it writes nothing, and the admission policies stay those of the edit.
 func stopped(t *testing.T, e *harness.LoopEnv) {
 	first := &harness.Env{Cluster: e.Cluster, Gate: e.Gate, Clients: e.Clients}
 	within(t, leaseTimeout, "the first replica leads", func(ctx context.Context) error { return leads(ctx, first, e.Scraper, true) })
