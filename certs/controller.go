@@ -192,7 +192,7 @@ func (k *Controller) lead(ctx context.Context) error {
 		return err
 	}
 	l := &leadership{Controller: k, refused: map[string]bool{}, reported: map[string]bool{}, waiting: map[string]bool{},
-		selectors: map[string][]string{}}
+		complete: map[string]string{}, selectors: map[string][]string{}}
 	defer k.options.Metrics.stopped()
 	var synced []cache.InformerSynced
 	for _, r := range l.registrations {

@@ -15,6 +15,8 @@ import (
 	cmauthority "github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+
+	"github.com/opgate/opgate/internal/events"
 )
 
 // serviceName is the Service that the API server calls.
@@ -41,6 +43,8 @@ type Options struct {
 	ExternalDefinition bool
 	// Metrics of certificates and registrations. Required.
 	Metrics *Metrics
+	// Events records that fields of webhooks were set back, on their configurations. Default: nothing is recorded.
+	Events *events.Recorder
 	// Log receives state changes at V(0). Default: none.
 	Log logr.Logger
 	// Now is the clock. Required.

@@ -22,6 +22,8 @@ type leadership struct {
 	// refused are the objects whose owners may not be changed, reported those that were logged as skipped, waiting those that
 	// were logged as without effect yet, by label.
 	refused, reported, waiting map[string]bool
+	// complete are the annotations with which an object had all fields, by label.
+	complete map[string]string
 	// selectors are those that were logged as exempting namespaces, by label of the object.
 	selectors map[string][]string
 }
@@ -38,7 +40,7 @@ func (l *leadership) reconcile(ctx context.Context) (time.Time, error) {
 			failed = append(failed, l.reconcileBundles(ctx, stored))
 		}
 	}
-	failed = append(failed, l.reconcileRules(ctx), l.reconcileOwners(ctx))
+	failed = append(failed, l.reconcileFields(ctx), l.reconcileOwners(ctx))
 	l.updateMetrics()
 	l.reportSelectors()
 	return next, errors.Join(failed...)
@@ -194,7 +196,7 @@ func (l *leadership) updateMetrics() {
 			l.options.Metrics.unused(r.label)
 			continue
 		}
-		missing, err := missingRules(r.Get())
-		l.options.Metrics.registered(r.label, err == nil && len(missing) == 0 && l.trusted(r))
+		changed, err := changedFields(r.Get())
+		l.options.Metrics.registered(r.label, err == nil && len(changed) == 0 && l.trusted(r))
 	}
 }

@@ -13,7 +13,7 @@ const namespaceName = "kubernetes.io/metadata.name"
 // foreignSelectors returns the entries whose namespaceSelector goes by other labels than the name, with these labels, sorted. Manifests
 // have no such selectors: a controller has added them, as AKS does. Who may set these labels exempts namespaces (threat G12).
 //
-// They are reported and not overwritten: the field belongs to whoever applies the release, and the controller would add them again.
+// They are reported besides being set back: a controller that changes each write of the object adds them again.
 func foreignSelectors(u *unstructured.Unstructured) []string {
 	entries, _, _ := unstructured.NestedSlice(u.Object, "webhooks")
 	var found []string
@@ -50,7 +50,7 @@ func (l *leadership) reportSelectors() {
 		}
 		l.selectors[r.label] = found
 		if len(found) > 0 {
-			l.options.Log.Info("namespaceSelectors changed, namespaces are exempt by label: apply the release again",
+			l.options.Log.Info("namespaceSelectors changed, namespaces are exempt by label",
 				"kind", r.kind.Kind, "name", r.name, "selectors", found)
 		} else {
 			l.options.Log.Info("namespaceSelectors are restored", "kind", r.kind.Kind, "name", r.name)

@@ -236,9 +236,9 @@ func (w *simulation) edit(what string, change func(*corev1.Secret)) {
 	w.secrets = append(w.secrets, version{w.now, secret})
 }
 
-// events are what can happen, frequent ones more than once. All replicas never lose the CA at the same time: then nothing
+// happenings are what can happen, frequent ones more than once. All replicas never lose the CA at the same time: then nothing
 // can overlap.
-var events = []func(w *simulation){
+var happenings = []func(w *simulation){
 	func(w *simulation) { w.step() }, func(w *simulation) { w.step() }, func(w *simulation) { w.step() },
 	func(w *simulation) { w.see(w.schedule(3)) }, func(w *simulation) { w.see(w.schedule(3)) },
 	func(w *simulation) { w.sign(w.schedule(3)) },
@@ -308,7 +308,7 @@ func simulate(t testing.TB, steps int, schedule func(n int) int) {
 	w.writeAll()
 	w.pass(w.lifetimes.Overlap, true) // all replicas have observed the first CA
 	for range steps {
-		events[schedule(len(events))](w)
+		happenings[schedule(len(happenings))](w)
 		w.check()
 	}
 	// In the end nothing is written any more.

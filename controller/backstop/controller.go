@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -146,6 +147,7 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
 	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watch{}, written: map[string]*written{},
+		reader: mgr.GetAPIReader(), term: string(uuid.NewUUID()),
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() {
 		r.shown.Notify()

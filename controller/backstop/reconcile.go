@@ -2,6 +2,7 @@ package backstop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -26,7 +28,7 @@ import (
 // maxNamed bounds the policies that a message names.
 const maxNamed = 10
 
-// retryDelay is the requeue delay while the user name of this process is not known.
+// retryDelay is the requeue delay while the user name of this process is not known, or stored objects contain newer policies.
 const retryDelay = time.Second
 
 // labels are set on every object. Those of the release would make GitOps tools take the objects for their own.
@@ -41,6 +43,13 @@ type reconciler struct {
 	owner   *watch
 	watches map[string]*watch
 	shown   signal.Signal
+	reader  client.Reader
+	// newest is the resourceVersion of the last list of all policies, which the snapshot includes; "" before the first.
+	newest string
+	// listedFor is the resourceVersion of the last object that contained newer policies.
+	listedFor string
+	// term identifies this reconciler in the objects that it writes.
+	term string
 	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
 	seen map[string]input
 	// compiled is the last result.
@@ -77,6 +86,8 @@ type compiled struct {
 	user     string
 	// objects are those to store, by kind.key; nil until something was compiled.
 	objects map[string]*unstructured.Unstructured
+	// newest is the resourceVersion up to which they contain all changes of policies.
+	newest string
 	// left are the policies of which something is left to the webhooks.
 	left []string
 }
@@ -130,8 +141,15 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 	if owner == nil {
 		return stateUnowned, nil // its event enqueues the item
 	}
+	if err := r.catchUp(ctx); err != nil {
+		return "", err
+	}
 	r.compile(user, features)
-	if err := r.store(ctx, owner); err != nil {
+	switch err := r.store(ctx, owner); {
+	case errors.Is(err, errBehind):
+		r.Log.Info("stored objects contain newer policies, waiting for the watches")
+		return "", nil
+	case err != nil:
 		return "", err
 	}
 	if r.Mode == Audit {
@@ -175,7 +193,8 @@ func (r *reconciler) ownerReference() *metav1.OwnerReference {
 func (r *reconciler) compile(user string, features backstop.Features) {
 	var policies []*rules.OperatorPolicy
 	accounts := map[string][]string{}
-	for ns := range r.Store.Load().All() {
+	current := r.Store.Load()
+	for ns := range current.All() {
 		in := inputOf(ns)
 		policies = append(policies, in.policies...)
 		if len(in.accounts) > 0 {
@@ -183,13 +202,14 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		}
 	}
 	last := &r.compiled
+	last.newest = r.position(current)
 	if last.user == user && last.features == features && slices.Equal(last.policies, policies) &&
 		maps.EqualFunc(last.accounts, accounts, slices.Equal) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
 		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
-	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left,
+	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left, newest: last.newest,
 		objects: map[string]*unstructured.Unstructured{}}
 	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
 		names := text.Names(next.left, maxNamed)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/controller/apply"
@@ -19,8 +20,12 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
-// written is a spec as it was sent, and as the API server stored it: a later version may set fields that this one does not know.
-type written struct{ sent, stored any }
+// written is a spec as it was sent, and as the API server stored it: a later version may set fields that this one does not know. By is
+// the writer that the stored object names.
+type written struct {
+	sent, stored any
+	by           string
+}
 
 // store writes the objects that differ from what is stored: policies before bindings, which the API server would not know what to do with,
 // and deletes the others, bindings first.
@@ -36,6 +41,9 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 		live := r.watches[k.key()].Get()
 		if r.compiled.objects[k.key()] != nil || live == nil || live.GetDeletionTimestamp() != nil {
 			continue
+		}
+		if err := r.behind(live); err != nil {
+			return err
 		}
 		delete(r.written, k.key())
 		if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil && !apply.Outdated(err) {
@@ -65,11 +73,18 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 		return nil
 	case matches(live, spec, owner) || same && matches(live, last.stored, owner):
 		if !same {
-			r.written[k.key()] = &written{sent: spec, stored: spec}
+			last = &written{sent: spec, stored: spec}
+			r.written[k.key()] = last
 		}
+		last.by = live.GetAnnotations()[writerAnnotation]
 		return nil
 	}
+	if err := r.behind(live); err != nil {
+		return err
+	}
 	next := desired(live, object, owner)
+	next.SetAnnotations(klabels.Merge(next.GetAnnotations(),
+		map[string]string{newestAnnotation: r.compiled.newest, writerAnnotation: r.term}))
 	err := r.send(ctx, live, next)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
@@ -77,8 +92,8 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 	case err != nil:
 		return err
 	}
-	r.written[k.key()] = &written{sent: spec, stored: next.Object["spec"]}
-	if same {
+	r.written[k.key()] = &written{sent: spec, stored: next.Object["spec"], by: r.term}
+	if same && !last.byReplica(live) {
 		r.reportRestored(next, live == nil)
 	} else {
 		r.Log.Info("written", "kind", k.name, "name", k.object, "resourceVersion", next.GetResourceVersion())
@@ -87,6 +102,15 @@ func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstr
 		now := w.Get()
 		return now != nil && !snapshot.Older(now.GetResourceVersion(), next.GetResourceVersion())
 	})
+}
+
+// byReplica reports whether another replica has changed an object since: it names itself in the object, as no other client does.
+func (w *written) byReplica(live *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	by := live.GetAnnotations()[writerAnnotation]
+	return by != "" && by != w.by
 }
 
 // send creates an object, or updates the live one, and receives what the API server stores.

@@ -17,8 +17,8 @@ import (
 // LeaseName is the Lease that the leading replica holds.
 const LeaseName = "opgate-loop"
 
-// requestTimeout is that of controller-runtime's own locks: half the time in which a leader has to renew.
-const requestTimeout = 5 * time.Second
+// requestTimeout is half the time in which a leader has to renew, as that of controller-runtime's own locks.
+const requestTimeout = renewDeadline / 2
 
 // Lease is the lock of leader election, the last proof that a replica was running, and annotations that outlast replicas. It is safe
 // for concurrent use.
@@ -28,8 +28,9 @@ type Lease struct {
 	acquired  func(annotations map[string]string)
 
 	mu sync.Mutex
-	// renewed is the last renewal by another lock than the present one.
+	// renewed is the last renewal in another term than the current one.
 	renewed time.Time
+	current *term
 }
 
 // NewLease returns the Lease in a namespace. Nothing is read or written.
@@ -54,12 +55,15 @@ func (l *Lease) LastRenewal() time.Time {
 	return l.renewed
 }
 
-// Annotate sets an annotation, or removes it if the value is "". The leader renews the Lease at the same time; a write that fails
-// with a conflict is repeated.
+// Annotate sets an annotation, or removes it if the value is "", while this replica leads. The leader renews the Lease at the same
+// time; a write that fails with a conflict is repeated.
 func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lease, err := l.client.Leases(l.namespace).Get(ctx, LeaseName, metav1.GetOptions{})
 		if err != nil {
+			return err
+		}
+		if err := l.present().holds(lease); err != nil {
 			return err
 		}
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, annotation, value)
@@ -75,45 +79,26 @@ func (l *Lease) Annotate(ctx context.Context, annotation, value string) error {
 	return nil
 }
 
-// lock returns a lock with an identity of its own, for one manager.
-func (l *Lease) lock(holder string) resourcelock.Interface {
-	return &lock{lease: l, Interface: &resourcelock.LeaseLock{
+// term returns the lock of one manager, with an identity of its own. End is called when it is lost.
+func (l *Lease) term(holder string, now func() time.Time, end context.CancelFunc) *term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = &term{lease: l, now: now, end: end, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: LeaseName}, Client: l.client,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: holder + "_" + string(uuid.NewUUID())},
 	}}
+	return l.current
 }
 
-// lock records when others have renewed the Lease: after it is acquired, the Lease itself does not contain that time any more.
-type lock struct {
-	resourcelock.Interface
-	lease  *Lease
-	loaded bool
+// present returns the last term; nil before the first.
+func (l *Lease) present() *term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current
 }
 
-// Get reads the Lease.
-func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && record.HolderIdentity != l.Identity() {
-		l.lease.mu.Lock()
-		defer l.lease.mu.Unlock()
-		l.lease.renewed = record.RenewTime.Time
-	}
-	return record, raw, err
-}
-
-// Update acquires or renews the Lease. Its annotations are read before controllers start, so that none works without them.
-func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if err := l.Interface.Update(ctx, record); err != nil {
-		return err
-	}
-	if l.loaded || record.HolderIdentity != l.Identity() {
-		return nil
-	}
-	lease, err := l.lease.client.Leases(l.lease.namespace).Get(ctx, LeaseName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read Lease %s/%s: %w", l.lease.namespace, LeaseName, err) // leader election retries
-	}
-	l.lease.acquired(lease.Annotations)
-	l.loaded = true
-	return nil
+func (l *Lease) lastRenewed(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed = at
 }

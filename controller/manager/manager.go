@@ -45,6 +45,8 @@ type Options struct {
 	Controllers []Controller
 	// Log receives why a manager ended at V(0). Default: none.
 	Log logr.Logger
+	// Now is the clock, with the wall clock and the monotonic one. Required.
+	Now func() time.Time
 }
 
 // Manager runs controllers while this replica leads.
@@ -52,8 +54,8 @@ type Manager struct{ Options }
 
 // New returns a Manager. Start runs it.
 func New(o Options) (*Manager, error) {
-	if o.Config == nil || o.Store == nil || o.Lease == nil || o.Identity == "" || o.Lead == nil || o.Metrics == nil {
-		return nil, errors.New("manager options: Config, Store, Lease, Identity, Lead and Metrics are required")
+	if o.Config == nil || o.Store == nil || o.Lease == nil || o.Identity == "" || o.Lead == nil || o.Metrics == nil || o.Now == nil {
+		return nil, errors.New("manager options: Config, Store, Lease, Identity, Lead, Metrics and Now are required")
 	}
 	return &Manager{o}, nil
 }
@@ -75,28 +77,36 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// lead waits for the Lease and runs the controllers until it is lost.
+// lead waits for the Lease and runs the controllers until it is lost. They can write only while it is held.
 func (m *Manager) lead(ctx context.Context) error {
+	leading, end := context.WithCancel(ctx)
+	defer end()
+	t := m.Lease.term(m.Identity, m.Now, end)
+	config := rest.CopyConfig(m.Config)
+	config.Wrap(t.fence)
 	scheme := runtime.NewScheme() // events are the only typed objects that controllers send
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	mgr, err := manager.New(m.Config, manager.Options{
+	mgr, err := manager.New(config, manager.Options{
 		Scheme:                              scheme,
 		Logger:                              m.Log,
 		Metrics:                             metricsserver.Options{BindAddress: "0"}, // served by the process
 		HealthProbeBindAddress:              "0",
 		LeaderElection:                      true,
-		LeaderElectionResourceLockInterface: m.Lease.lock(m.Identity),
+		LeaderElectionResourceLockInterface: t,
 		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       new(leaseDuration),
+		RenewDeadline:                       new(renewDeadline),
+		RetryPeriod:                         new(retryPeriod),
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager of the loop: %w", err)
 	}
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		m.Lead()
-		m.Metrics.leading.Set(1)
-		defer m.Metrics.leading.Set(0)
+		m.Metrics.term.Store(t)
+		defer m.Metrics.term.Store(nil)
 		<-ctx.Done()
 		return nil
 	}))
@@ -108,5 +118,9 @@ func (m *Manager) lead(ctx context.Context) error {
 			return fmt.Errorf("add %T: %w", c, err)
 		}
 	}
-	return mgr.Start(ctx)
+	if err := mgr.Start(leading); err != nil || ctx.Err() != nil {
+		return err
+	}
+	_, over := t.state()
+	return over
 }

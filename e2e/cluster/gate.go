@@ -227,6 +227,12 @@ func (g *Gate) Kill() error {
 	return nil
 }
 
+// Pause stops Opgate as it is, as the suspension of its machine would. Resume makes it go on.
+func (g *Gate) Pause() error { return g.process.signal(unix.SIGSTOP) }
+
+// Resume makes Opgate go on after Pause.
+func (g *Gate) Resume() error { return g.process.signal(unix.SIGCONT) }
+
 // Exited is closed when the process has ended, for whatever reason.
 func (g *Gate) Exited() <-chan struct{} { return g.process.exited() }
 

@@ -53,6 +53,7 @@ type certified struct {
 	*harness.Env
 	processes [2]*cluster.Companion
 	addresses [2]string // of the webhooks
+	health    [2]string
 	metrics   [2]string
 	overlap   time.Duration // of a new CA with the one before
 }
@@ -88,7 +89,7 @@ func (r *certified) run(t *testing.T, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.addresses[i], r.metrics[i] = addresses[0], addresses[2]
+	r.addresses[i], r.health[i], r.metrics[i] = addresses[0], addresses[1], addresses[2]
 	r.processes[i], err = r.StartCompanion(context.WithoutCancel(t.Context()), "opgate", nil, r.Opgate(), "serve",
 		"--kubeconfig="+r.OpgateKubeconfig(), "--namespace="+cluster.OpgateNamespace, "--background-loop=false", "--drain-delay=0s",
 		"--webhook-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1], "--metrics-bind-address="+addresses[2],
@@ -159,6 +160,8 @@ func TestCertificates(t *testing.T) {
 		}
 		r.settled(t)
 	})
+
+	t.Run("fields of webhooks are changed", r.fieldsAreSetBack)
 
 	for name, rotate := range map[string]func(t *testing.T){
 		"rotation asked for": func(t *testing.T) {

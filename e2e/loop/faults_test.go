@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// leaseTimeout bounds the time until a replica has taken over: the lease of one that was killed lasts 15 s, and one that
-	// lost its lease waits before it tries again.
+	// leaseTimeout bounds the time until a replica has taken over: the Lease of one that was killed lasts 8 s, and one that
+	// lost its Lease waits before it tries again.
 	leaseTimeout = speed.LongWait
 	// restFor is how long nothing must happen where nothing has to, on a machine of usual speed.
 	restFor = 2 * time.Second
@@ -189,6 +189,7 @@ func TestLoopAlone(t *testing.T) {
 		{name: "five hundred plans", run: manyPlans},
 		{name: "operators that require each other", run: cycle},
 		{name: "the Lease is taken away", run: losesLease},
+		{name: "the leader is stopped", run: stopped},
 		{name: "two replicas", run: replicas},
 		{name: "killed while a plan waits", run: killed},
 	} {

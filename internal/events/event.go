@@ -26,6 +26,8 @@ const (
 	Approved = "Approved"
 	// NotOLM is on a Subscription or a plan of which a user that is not configured as OLM writes what OLM writes.
 	NotOLM = "NotOLM"
+	// WebhookRestored is on a webhook configuration of which another client had changed fields.
+	WebhookRestored = "WebhookRestored"
 	// Overridden is on a plan that a user has approved although it is refused.
 	Overridden = "Overridden"
 )

@@ -169,6 +169,27 @@ func withRules(t *testing.T, configuration metav1.Object, name string, own []adm
 	return shipped[name]
 }
 
+// wantSetBack wants the fields that pods set back to be those of the entry, whatever the values are.
+func wantSetBack(t *testing.T, configuration metav1.Object, hook *admissionregistrationv1.ValidatingWebhook) {
+	t.Helper()
+	var annotation struct {
+		OLM      string                                                `json:"olm"`
+		Webhooks map[string]*admissionregistrationv1.ValidatingWebhook `json:"webhooks"`
+	}
+	text := []byte(configuration.GetAnnotations()["opgate.io/webhook-fields"])
+	if err := yaml.Unmarshal(text, &annotation); err != nil || annotation.Webhooks[hook.Name] == nil {
+		t.Fatalf("webhook %s is not in the annotation: %v", hook.Name, err)
+	}
+	back := annotation.Webhooks[hook.Name]
+	for i := range back.MatchConditions {
+		back.MatchConditions[i].Expression = strings.ReplaceAll(back.MatchConditions[i].Expression, "$(olm)", annotation.OLM)
+	}
+	same(t, hook.Name+": failurePolicy", back.FailurePolicy, hook.FailurePolicy)
+	same(t, hook.Name+": namespaceSelector", back.NamespaceSelector, hook.NamespaceSelector)
+	same(t, hook.Name+": timeoutSeconds", back.TimeoutSeconds, hook.TimeoutSeconds)
+	same(t, hook.Name+": matchConditions", back.MatchConditions, hook.MatchConditions)
+}
+
 // hooksOf are all entries of both webhook configurations, as validating ones, with the rules that pods write into them.
 func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhook {
 	t.Helper()
@@ -179,10 +200,12 @@ func hooksOf(t *testing.T, o objects) []admissionregistrationv1.ValidatingWebhoo
 			Name: m.Name, ClientConfig: m.ClientConfig, Rules: withRules(t, mutating, m.Name, m.Rules), FailurePolicy: m.FailurePolicy,
 			NamespaceSelector: m.NamespaceSelector, TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions,
 		})
+		wantSetBack(t, mutating, &hooks[len(hooks)-1])
 	}
 	validating := one[*admissionregistrationv1.ValidatingWebhookConfiguration](t, o, "opgate")
 	for _, v := range validating.Webhooks {
 		v.Rules = withRules(t, validating, v.Name, v.Rules)
+		wantSetBack(t, validating, &v)
 		hooks = append(hooks, v)
 	}
 	want := 16

@@ -41,7 +41,7 @@ func admissionCases() []valueCase {
 		},
 		{
 			name:   "annotations of webhook configurations, besides those that the pods read",
-			values: `{webhooks: {annotations: {admissions.enforcer/disabled: null, opgate.io/webhook-rules: "{}", a: b}}, certificates: {mode: cert-manager}}`,
+			values: `{webhooks: {annotations: {admissions.enforcer/disabled: null, opgate.io/webhook-rules: "{}", opgate.io/webhook-fields: "{}", a: b}}, certificates: {mode: cert-manager}}`,
 			check: func(t *testing.T, o objects) {
 				hooksOf(t, o) // with rules
 				for _, configuration := range []metav1.Object{
@@ -50,6 +50,7 @@ func admissionCases() []valueCase {
 				} {
 					annotations := configuration.GetAnnotations()
 					delete(annotations, "opgate.io/webhook-rules")
+					delete(annotations, "opgate.io/webhook-fields")
 					same(t, "annotations", annotations, map[string]string{"a": "b", "cert-manager.io/inject-ca-from": namespace + "/opgate-webhook"})
 				}
 			},

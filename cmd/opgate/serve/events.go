@@ -9,14 +9,13 @@ import (
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	toolsevents "k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/opgate/opgate/internal/events"
 )
 
-// addEvents adds the recorder of events on objects that Opgate decides about to the manager.
-func addEvents(mgr manager.Manager, config *rest.Config, now func() time.Time, log logr.Logger) (*events.Recorder, error) {
+// newEvents returns the recorder of events on objects that Opgate decides about. The manager has to run it.
+func newEvents(config *rest.Config, now func() time.Time, log logr.Logger) (*events.Recorder, error) {
 	client, err := eventsclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -25,13 +24,6 @@ func addEvents(mgr manager.Manager, config *rest.Config, now func() time.Time, l
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this replica: %w", err)
 	}
-	recorder, err := events.NewRecorder(events.Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: instance,
+	return events.NewRecorder(events.Options{Sink: &toolsevents.EventSinkImpl{Interface: client}, Instance: instance,
 		Registry: metrics.Registry, Log: log, Now: now})
-	if err != nil {
-		return nil, err
-	}
-	if err := mgr.Add(recorder); err != nil {
-		return nil, fmt.Errorf("add %T: %w", recorder, err)
-	}
-	return recorder, nil
 }

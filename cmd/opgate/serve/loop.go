@@ -173,7 +173,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	}
 	if len(controllers) > 0 {
 		leader, err := manager.New(manager.Options{Config: config, Store: store, Lease: lease, Identity: identity, Lead: lead,
-			Metrics: leaderMetrics, Controllers: controllers, Log: log.WithName("loop")})
+			Metrics: leaderMetrics, Controllers: controllers, Log: log.WithName("loop"), Now: time.Now})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
@@ -68,7 +69,11 @@ func Run(ctx context.Context, o Options) error {
 	if o.HealthAddress == "0" {
 		wasReady()
 	}
-	source, upkeep, err := certificates(config, &o, known.tokens, ready, time.Now, log)
+	recorder, err := newEvents(config, time.Now, log.WithName("events"))
+	if err != nil {
+		return err
+	}
+	source, upkeep, err := certificates(config, &o, known.tokens, ready, recorder, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -86,10 +91,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, wasReady, log); err != nil {
+	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, recorder, wasReady, log); err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{&server.Server, known}
+	runnables := []manager.Runnable{&server.Server, known, recorder}
 	for _, r := range upkeep {
 		runnables = append(runnables, untilShutdown{r, ctx})
 	}
@@ -110,7 +115,7 @@ func Run(ctx context.Context, o Options) error {
 // shutdownContext is done the process is not ready any more.
 func addGate(
 	shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers,
-	wasReady func(), log logr.Logger,
+	reported *events.Recorder, wasReady func(), log logr.Logger,
 ) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -143,10 +148,6 @@ func addGate(
 	}
 	store := &snapshot.Store{}
 	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
-	events, err := addEvents(mgr, config, time.Now, log.WithName("events"))
-	if err != nil {
-		return err
-	}
 	defined, err := addDefinition(mgr, dynamicClient, o, log.WithName("definition"))
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func addGate(
 	if err != nil {
 		return err
 	}
-	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, events, key.Key, self.Username, grants, o, log)
+	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, reported, key.Key, self.Username, grants, o, log)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func addGate(
 		Catalogs:      catalogs,
 		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
 		Grants:        grants,
-		Events:        events,
+		Events:        reported,
 		Log:           log.WithName("admission"),
 		Now:           time.Now,
 	})

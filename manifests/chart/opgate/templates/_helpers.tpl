@@ -102,12 +102,21 @@ cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/opgate-webhook
 {{- end }}
 {{- end }}
 
-{{/* Annotations of a webhook configuration. Of a list of the context and its entries: the rules are by name of the entry, in YAML. */}}
+{{/*
+Annotations of a webhook configuration. Of a list of the context and its entries: the rules, and the other fields that the pods set back,
+are by name of the entry, in YAML. The account of OLM is in the latter once, in the first single quotes, for kustomize.
+*/}}
 {{- define "opgate.webhookAnnotations" -}}
 {{- $rules := dict }}
-{{- range last . | fromYamlArray }}{{ $_ := set $rules .name .rules }}{{ end }}
+{{- $fields := dict }}
+{{- range last . | fromYamlArray }}
+{{- $_ := set $rules .name .rules }}
+{{- $_ := set $fields .name (omit . "name" "clientConfig" "rules") }}
+{{- end }}
+{{- $olm := (include "opgate.olm" (first .) | fromYaml).identity }}
 {{- $own := include "opgate.caAnnotations" (first .) | fromYaml }}
 {{- $_ := set $own "opgate.io/webhook-rules" (toYaml $rules) }}
+{{- $_ := set $own "opgate.io/webhook-fields" (printf "olm: '%s'\nwebhooks:\n%s" $olm (toYaml $fields | replace $olm "$(olm)" | indent 2)) }}
 {{- merge $own (first .).Values.webhooks.annotations | toYaml }}
 {{- end }}
 

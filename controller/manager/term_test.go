@@ -1,0 +1,301 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/opgate/opgate/snapshot"
+)
+
+// apiServer stores one Lease and counts writes of other objects.
+type apiServer struct {
+	mu sync.Mutex
+	// lease is the Lease, nil if it does not exist. version is its resourceVersion.
+	lease   *coordinationv1.Lease
+	version int
+	// down makes every request of the Lease fail.
+	down bool
+	// writes are the times of writes of other objects.
+	writes []time.Time
+}
+
+// RoundTrip answers a request.
+func (s *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !strings.Contains(req.URL.Path, "/leases") {
+		s.writes = append(s.writes, time.Now())
+		return answer(http.StatusNotFound, nil), nil
+	}
+	if s.down {
+		return nil, io.ErrUnexpectedEOF
+	}
+	var sent coordinationv1.Lease
+	if req.Body != nil {
+		if err := json.NewDecoder(req.Body).Decode(&sent); err != nil {
+			return nil, err
+		}
+	}
+	refused := func(reason metav1.StatusReason, code int32) (*http.Response, error) {
+		return answer(int(code), metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code}), nil
+	}
+	switch {
+	case req.Method == http.MethodPost && s.lease != nil,
+		req.Method == http.MethodPut && (s.lease == nil || sent.ResourceVersion != s.lease.ResourceVersion):
+		return refused(metav1.StatusReasonConflict, http.StatusConflict)
+	case req.Method != http.MethodGet:
+		s.store(&sent)
+	case s.lease == nil:
+		return refused(metav1.StatusReasonNotFound, http.StatusNotFound)
+	}
+	return answer(http.StatusOK, s.lease), nil
+}
+
+func (s *apiServer) store(lease *coordinationv1.Lease) {
+	s.version++
+	lease.ResourceVersion = strconv.Itoa(s.version)
+	s.lease = lease
+}
+
+func answer(code int, object any) *http.Response {
+	body, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+func (s *apiServer) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// steal makes another replica the holder of the Lease for a time.
+func (s *apiServer) steal(holder string, seconds int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stolen := s.lease.DeepCopy()
+	stolen.Spec.HolderIdentity, stolen.Spec.LeaseDurationSeconds = &holder, &seconds
+	stolen.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+	s.store(stolen)
+}
+
+// written returns the number of writes since a time.
+func (s *apiServer) written(since time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, at := range s.writes {
+		if !at.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// writer is a controller that writes ten times a second, whatever the term is.
+type writer struct{ replica *replica }
+
+// AddTo adds it to a manager. It outlives the term, as a write would that was on its way.
+func (w writer) AddTo(mgr ctrl.Manager) error {
+	client, err := kubernetes.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	return mgr.Add(ctrlmanager.RunnableFunc(func(context.Context) error {
+		go func() {
+			for w.replica.ctx.Err() == nil {
+				_ = client.CoreV1().ConfigMaps("shop").Delete(w.replica.ctx, "etcd", metav1.DeleteOptions{})
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		return nil
+	}))
+}
+
+// replica is a Manager with a clock of its own.
+type replica struct {
+	ctx      context.Context
+	lease    *Lease
+	registry *prometheus.Registry
+	// suspended is for how long the machine was suspended: the wall clock has advanced, the monotonic one and timers
+	// have not.
+	suspended atomic.Int64
+	// terms is how often the Lease was acquired.
+	terms atomic.Int64
+}
+
+func (r *replica) now() time.Time {
+	if d := time.Duration(r.suspended.Load()); d > 0 {
+		return time.Now().Round(0).Add(d)
+	}
+	return time.Now()
+}
+
+// leading returns the metric.
+func (r *replica) leading(t *testing.T) float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatal(families, err)
+	}
+	return families[0].GetMetric()[0].GetGauge().GetValue()
+}
+
+// start runs a replica until the test ends.
+func start(t *testing.T, server *apiServer) *replica {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	config := &rest.Config{Host: "http://server", Transport: server, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	lease, err := NewLease(config, "opgate-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{ctx: ctx, lease: lease, registry: prometheus.NewRegistry()}
+	lease.OnAcquired(func(map[string]string) { r.terms.Add(1) })
+	m, err := New(Options{Config: config, Store: &snapshot.Store{}, Lease: lease, Identity: "pod", Lead: func() {},
+		Metrics: NewMetrics(r.registry), Controllers: []Controller{writer{r}}, Log: logr.Discard(), Now: r.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			_ = m.lead(ctx)
+			time.Sleep(time.Second)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return r
+}
+
+// TestTerm: writes end with the term, whatever controllers do, and go on in the next one.
+func TestTerm(t *testing.T) {
+	const ages = 3600 // seconds
+	for _, test := range []struct {
+		name string
+		// happens is what happens to a replica that leads.
+		happens func(*apiServer, *replica)
+		// after is how long it may still write.
+		after time.Duration
+		// end ends what happens after a minute; nil if it has ended by itself. The replica leads again then.
+		end func(*apiServer)
+		// ends is whether the term ends.
+		ends bool
+	}{
+		{name: "the machine is suspended while another replica takes over",
+			happens: func(s *apiServer, r *replica) {
+				r.suspended.Store(int64(20 * time.Second))
+				s.steal("other", ages)
+			},
+			end: func(s *apiServer) { s.steal("", 1) }, ends: true},
+		{name: "another replica takes the Lease", after: retryPeriod,
+			happens: func(s *apiServer, _ *replica) { s.steal("other", ages) },
+			end:     func(s *apiServer) { s.steal("", 1) }, ends: true},
+		{name: "the Lease is released by another client", after: retryPeriod,
+			happens: func(s *apiServer, _ *replica) { s.steal("", 1) }, ends: true},
+		{name: "the API server does not answer", after: validity,
+			happens: func(s *apiServer, _ *replica) { s.setDown(true) },
+			end:     func(s *apiServer) { s.setDown(false) }, ends: true},
+		{name: "the machine is suspended for a moment",
+			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(renewDeadline - time.Second)) },
+			after:   retryPeriod},
+		{name: "the machine is suspended, and nobody takes over",
+			happens: func(_ *apiServer, r *replica) { r.suspended.Store(int64(20 * time.Second)) }, ends: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &apiServer{}
+				r := start(t, server)
+				time.Sleep(10 * time.Second)
+				if server.written(time.Now().Add(-time.Second)) == 0 || r.leading(t) != 1 || r.terms.Load() != 1 {
+					t.Fatalf("the replica does not lead: leading %v, terms %d", r.leading(t), r.terms.Load())
+				}
+				test.happens(server, r)
+				if (r.leading(t) == 1) != (test.after > 0) {
+					t.Errorf("opgate_loop_leading is %v at once", r.leading(t))
+				}
+				time.Sleep(test.after)
+				synctest.Wait()
+				from := time.Now().Add(time.Millisecond)
+				time.Sleep(time.Minute)
+				if test.end != nil {
+					if n := server.written(from); n > 0 || r.leading(t) != 0 {
+						t.Errorf("%d writes %s after the Lease was lost, opgate_loop_leading is %v", n, test.after, r.leading(t))
+					}
+					test.end(server)
+					time.Sleep(20 * time.Second)
+				}
+				if server.written(time.Now().Add(-time.Second)) == 0 || r.leading(t) != 1 {
+					t.Errorf("the replica does not lead again")
+				}
+				if terms := r.terms.Load(); test.ends != (terms > 1) {
+					t.Errorf("%d terms", terms)
+				}
+			})
+		})
+	}
+}
+
+// TestAnnotateOfAnother: annotations of the Lease are written by its holder only.
+func TestAnnotateOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{}
+		r := start(t, server)
+		time.Sleep(time.Second)
+		if err := r.lease.Annotate(t.Context(), "opgate.io/escapes", "one"); err != nil {
+			t.Error(err)
+		}
+		server.steal("other", 3600)
+		if err := r.lease.Annotate(t.Context(), "opgate.io/escapes", "two"); err == nil {
+			t.Error("written to the Lease of another replica")
+		}
+		if got := server.lease.Annotations["opgate.io/escapes"]; got != "one" {
+			t.Errorf("the annotation is %q, want one", got)
+		}
+	})
+}
+
+// TestTakeOver: a replica that was killed is followed within a time that is known.
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &apiServer{}
+		server.store(&coordinationv1.Lease{})
+		server.lease.Name = LeaseName
+		server.steal("killed", int32(leaseDuration/time.Second))
+		killed := time.Now()
+		r := start(t, server)
+		for r.leading(t) != 1 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		// It reads the Lease each 2 to 4.4 seconds.
+		if took := time.Since(killed); took < leaseDuration || took > leaseDuration+5*time.Second {
+			t.Errorf("took over after %s", took)
+		}
+	})
+}

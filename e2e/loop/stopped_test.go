@@ -1,0 +1,120 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	crclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/e2e/cluster"
+	"github.com/opgate/opgate/e2e/harness"
+	"github.com/opgate/opgate/rules/backstop"
+)
+
+// stopped stops the leader for longer than the Lease lasts. Another replica leads, and a policy is edited. When the
+// first one goes on, it writes nothing, and the admission policies stay those of the edit.
+func stopped(t *testing.T, e *harness.LoopEnv) {
+	first := &harness.Env{Cluster: e.Cluster, Gate: e.Gate, Clients: e.Clients}
+	within(t, leaseTimeout, "the first replica leads", func(ctx context.Context) error { return leads(ctx, first, e.Scraper, true) })
+	second, err := e.StartOpgate(t.Context(), cluster.GateOptions{Binary: e.Opgate(), Loop: true, SecureMetrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Gate = second
+	namespace := operatorNamespace(t, e)
+	e.Write(t, harness.OperatorPolicy(namespace))
+	e.WaitCondition(t, namespace, "ValidPolicySpec", "True", "")
+
+	holder := leaseHolder(t, e)
+	if err := first.Gate.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Gate.Resume() })
+	within(t, leaseTimeout, "the second replica leads", func(ctx context.Context) error {
+		if leaseHolder(t, e) == holder {
+			return errors.New("the Lease has the same holder")
+		}
+		return leads(ctx, e.Env, e.Scraper, true)
+	})
+	edit := &policyv1beta2.OperatorPolicy{}
+	edit.Namespace, edit.Name = cluster.PolicyNamespace, namespace
+	const version = "etcd.v0.9.4-edited"
+	patch := fmt.Appendf(nil, `{"spec":{"versions":[%q]}}`, version)
+	if err := e.Admin.Patch(t.Context(), edit, crclient.RawPatch("application/merge-patch+json", patch)); err != nil {
+		t.Fatal(err)
+	}
+	var edited *unstructured.Unstructured
+	within(t, leaseTimeout, "the second replica writes the edit", func(context.Context) error {
+		if edited = validating(t, e); !strings.Contains(harness.AsJSON(t, edited), version) {
+			return errors.New("the admission policy is that of before")
+		}
+		return nil
+	})
+	rests(t, e, namespace)
+
+	from := time.Now()
+	if err := first.Gate.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := from.Add(12 * time.Second); time.Now().Before(deadline); { // it led for 10 seconds
+		if err := leads(t.Context(), first, e.Scraper, false); err != nil {
+			t.Errorf("%s after it went on: %v", time.Since(from), err)
+			break
+		}
+		if now := validating(t, e); now.GetGeneration() != edited.GetGeneration() {
+			t.Errorf("the admission policy was written by %s", now.GetAnnotations()["opgate.io/written-by"])
+			break
+		}
+	}
+	if err := leads(t.Context(), e.Env, e.Scraper, true); err != nil {
+		t.Errorf("the second replica: %v", err)
+	}
+	for _, r := range requests(t, e, from, isWrite) {
+		if r.Object.Resource != "leases" {
+			t.Errorf("written after the first replica went on: %s %s", r.Verb, r.URI)
+		}
+	}
+	events := &corev1.EventList{}
+	if err := e.Admin.List(t.Context(), events, crclient.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		if event.Reason == "BackstopRestored" {
+			t.Errorf("an event says: %s", event.Message)
+		}
+	}
+	if err := first.Gate.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leads compares the metric of a replica, whether it leads.
+func leads(ctx context.Context, e *harness.Env, token string, want bool) error {
+	_, body, err := e.Scrape(ctx, token)
+	if err != nil {
+		return err
+	}
+	if got := strings.Contains(body, "\nopgate_loop_leading 1\n"); got != want {
+		return fmt.Errorf("the metric says that it leads: %t, want %t", got, want)
+	}
+	return nil
+}
+
+// validating returns the admission policy that refuses.
+func validating(t *testing.T, e *harness.LoopEnv) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
+	if err := e.Admin.Get(t.Context(), crclient.ObjectKey{Name: backstop.Name}, u); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
