@@ -127,11 +127,20 @@ func storeOf(t testing.TB, objects ...*unstructured.Unstructured) *snapshot.Stor
 // storeWith is storeOf with packages of catalogs.
 func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.Unstructured) *snapshot.Store {
 	t.Helper()
-	reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
+	return storeRead(t, packages, func(kind *snapshot.Kind, u *unstructured.Unstructured) *snapshot.Object {
+		reader := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { t.Fatal(err) }}
+		return reader.Read(kind, raw(t, u))
+	}, objects...)
+}
+
+// storeRead is storeWith with a function that reads the objects.
+func storeRead(t testing.TB, packages rules.Packages, read func(*snapshot.Kind, *unstructured.Unstructured) *snapshot.Object,
+	objects ...*unstructured.Unstructured) *snapshot.Store {
+	t.Helper()
 	var all []*snapshot.Object
 	for _, name := range namespacesOf(objects) {
 		namespace := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
-		all = append(all, reader.Read(snapshot.Namespaces, raw(t, labelledByName(namespace))))
+		all = append(all, read(snapshot.Namespaces, labelledByName(namespace)))
 	}
 	kinds := snapshot.Kinds()
 	var files contents.Files
@@ -147,7 +156,7 @@ func storeWith(t testing.TB, packages rules.Packages, objects ...*unstructured.U
 		if u.GetKind() == "Namespace" {
 			u = labelledByName(u)
 		}
-		all = append(all, reader.Read(kinds[i], raw(t, u)))
+		all = append(all, read(kinds[i], u))
 	}
 	builder := snapshot.Builder{Packages: packages, Changes: files.Changes}
 	builder.Put(time.Time{}, all...)

@@ -9,7 +9,8 @@ import (
 
 // Current returns the JSON of an OperatorPolicy as v1beta2, where the API server does not convert it because another program owns its
 // definition. One of v1beta1 is converted, without its status, which that program writes and nothing here reads. Any other JSON is returned
-// as it is: who decodes it reports what is wrong with it.
+// as it is: who decodes it reports what is wrong with it. Of two values of a field either may be meant, so that is an
+// error.
 func Current(raw []byte) ([]byte, error) {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -18,7 +19,7 @@ func Current(raw []byte) ([]byte, error) {
 		return raw, nil //nolint:nilerr // see above
 	}
 	var content map[string]any
-	if err := decode(raw, &content); err != nil {
+	if err := decodeStrictly(string(raw), &content); err != nil {
 		return nil, err
 	}
 	delete(content, fieldStatus)
@@ -30,7 +31,7 @@ func Current(raw []byte) ([]byte, error) {
 // WithoutStatus returns the JSON of an OperatorPolicy without its status, for one that another program has written in a form of its own.
 func WithoutStatus(raw []byte) ([]byte, error) {
 	var content map[string]any
-	if err := decode(raw, &content); err != nil {
+	if err := decodeStrictly(string(raw), &content); err != nil {
 		return nil, err
 	}
 	delete(content, fieldStatus)

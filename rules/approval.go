@@ -135,7 +135,7 @@ func (n *Namespace) requiresManual() bool {
 	}
 	if slices.ContainsFunc(n.enforced, func(p *OperatorPolicy) bool {
 		mode, _ := p.Approval(n)
-		return mode == olm.ApprovalManual || len(n.subscribers(p.Package)) > 0
+		return mode == olm.ApprovalManual || n.subscribed(p)
 	}) {
 		return true
 	}
@@ -164,7 +164,8 @@ func (in *ApprovalInput) wants(c *CSVVerdict) bool {
 // meanwhile. It is "" for none.
 func (n *Namespace) removal(pkg string) string {
 	for _, p := range n.governing(pkg) {
-		if !p.Enforced || !p.MustNotHave || p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
+		if !p.Enforced || !p.MustNotHave || p.faults != "" ||
+			p.Object != nil && p.Object.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep {
 			continue
 		}
 		for _, c := range n.installed {
@@ -203,11 +204,11 @@ func (in *ApprovalInput) idle(c *CSVVerdict) string {
 }
 
 // Overlapping returns the enforced policies of a package, sorted by namespace and name. If there is more than one, none of them acts: each
-// would revert the changes of the others.
+// would revert the changes of the others. One that does not show what it governs changes nothing.
 func Overlapping(ns *Namespace, pkg string) []*OperatorPolicy {
 	var enforced []*OperatorPolicy
 	for _, p := range ns.governing(pkg) {
-		if p.Enforced {
+		if p.Enforced && !p.AnyPackage && !p.AnyNamespace {
 			enforced = append(enforced, p)
 		}
 	}

@@ -19,6 +19,8 @@ type Cluster struct {
 	Packages Packages
 	// Changes are those of every Namespace.
 	Changes Changes
+	// Everywhere are the policies with AnyNamespace, which are in every Namespace.
+	Everywhere []*OperatorPolicy
 
 	contents map[string]*NamespaceContents
 }
@@ -42,10 +44,13 @@ func (c *Cluster) AddNamespace(name, uid string, labels map[string]string, delet
 // AddRecord adds what is recorded of what was installed in a namespace.
 func (c *Cluster) AddRecord(r *InstallRecord) { c.namespace(r.Namespace).Record = r }
 
-// AddPolicy adds a policy to the namespace that it governs.
+// AddPolicy adds a policy to the namespace that it governs, or to every namespace.
 func (c *Cluster) AddPolicy(p *OperatorPolicy) {
 	n := c.namespace(p.Concerns())
 	n.Policies = append(n.Policies, p.suspendedBy(c.Graph.Suspending(dependency.OperatorPolicyRef(p.Namespace, p.Name))))
+	if p.AnyNamespace {
+		c.Everywhere = append(c.Everywhere, p)
+	}
 }
 
 // AddSubscription adds a Subscription.
@@ -96,6 +101,9 @@ func (c *Cluster) Namespaces() map[string]*Namespace {
 	namespaces := make(map[string]*Namespace, len(c.contents))
 	for name, contents := range c.contents {
 		contents.Constraints, contents.Packages, contents.Changes = c.Constraints, c.Packages, c.Changes
+		if name != "" { // which has them already
+			contents.Policies = append(contents.Policies, c.Everywhere...)
+		}
 		namespaces[name] = NewNamespace(name, *contents)
 	}
 	return namespaces

@@ -92,9 +92,6 @@ func (in *CSVInput) findings(c *planCSV, budget *constraint.Budget) []constraint
 // changesRead reports whether an update changes anything that a violated Constraint reads of a ClusterServiceVersion. Only an update that
 // does not is excused by a violation that existed before: else a small one would excuse every larger one (threat O34).
 func (in *CSVInput) changesRead(f *constraint.Finding, before, after *planCSV) bool {
-	if f.Constraint == nil {
-		return false // the Constraint itself has faults
-	}
 	was, is := before.bundle(in.Namespace), after.bundle(in.Namespace)
 	changed := was.Unknown ^ is.Unknown
 	if was.Package != is.Package {
@@ -106,11 +103,15 @@ func (in *CSVInput) changesRead(f *constraint.Finding, before, after *planCSV) b
 	if !slices.EqualFunc(was.Properties, is.Properties, sameProperty) {
 		changed |= constraint.Properties
 	}
-	if uses := f.Constraint.Uses(); uses&constraint.Contents != 0 && !sameContents(was.Manifest, is.Manifest) ||
+	uses := ^constraint.Attributes(0) // a Constraint that cannot be read may read anything
+	if f.Constraint != nil {
+		uses = f.Constraint.Uses()
+	}
+	if uses&constraint.Contents != 0 && !sameContents(was.Manifest, is.Manifest) ||
 		uses&constraint.Annotations != 0 && !sameList(was.Manifest.Annotations, is.Manifest.Annotations) {
 		return true
 	}
-	return f.Constraint.Uses()&changed != 0
+	return uses&changed != 0
 }
 
 func sameContents(a, b constraint.Manifest) bool {

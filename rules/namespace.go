@@ -18,10 +18,12 @@ type Namespace struct {
 	constraints    *constraint.Set
 	policies       []*OperatorPolicy
 	byPackage      map[string][]*OperatorPolicy
-	subscriptions  []*olm.Subscription
-	installed      []Installed
-	plans          []*olm.InstallPlan
-	enforced       []*OperatorPolicy
+	// unnamed are the policies whose package cannot be read: they govern every package.
+	unnamed       []*OperatorPolicy
+	subscriptions []*olm.Subscription
+	installed     []Installed
+	plans         []*olm.InstallPlan
+	enforced      []*OperatorPolicy
 	// judging is the first enforced policy that has to judge plans before OLM runs them; nil for none.
 	judging  *OperatorPolicy
 	deleting bool
@@ -38,7 +40,7 @@ type Namespace struct {
 
 // NamespaceContents is the input of NewNamespace. The slices are not kept, the objects are.
 type NamespaceContents struct {
-	// Policies are those whose TargetNamespace is this one.
+	// Policies are those whose TargetNamespace is this one, and those with AnyNamespace.
 	Policies      []*OperatorPolicy
 	Subscriptions []*olm.Subscription
 	// CSVs excludes copies (label olm.copiedFrom): those are installed in other namespaces.
@@ -83,7 +85,11 @@ func NewNamespace(name string, c NamespaceContents) *Namespace {
 	slices.SortFunc(n.subscriptions, func(a, b *olm.Subscription) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	slices.SortFunc(n.plans, func(a, b *olm.InstallPlan) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	for _, p := range n.policies {
-		n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
+		if p.AnyPackage {
+			n.unnamed = append(n.unnamed, p)
+		} else {
+			n.byPackage[p.Package] = append(n.byPackage[p.Package], p)
+		}
 		if p.Enforced {
 			n.enforced = append(n.enforced, p)
 			if n.judging == nil && p.judgesPlans() {
@@ -191,12 +197,15 @@ func (n *Namespace) Plans() []*olm.InstallPlan {
 	return n.plans
 }
 
-// governing returns the policies of a package, sorted by namespace and name.
+// governing returns the policies of a package, sorted by namespace and name, and then those of every package.
 func (n *Namespace) governing(pkg string) []*OperatorPolicy {
 	if n == nil || pkg == "" {
 		return nil
 	}
-	return n.byPackage[pkg]
+	if len(n.unnamed) == 0 {
+		return n.byPackage[pkg]
+	}
+	return slices.Concat(n.byPackage[pkg], n.unnamed)
 }
 
 // governed reports whether any policy governs a package in this namespace.
@@ -235,6 +244,11 @@ func (n *Namespace) notUpgradeable(pkg, except string) *Installed {
 		}
 	}
 	return nil
+}
+
+// subscribed reports whether there is a Subscription to what a policy governs.
+func (n *Namespace) subscribed(p *OperatorPolicy) bool {
+	return slices.ContainsFunc(n.Subscriptions(), func(s *olm.Subscription) bool { return p.Governs(s.Spec.Package) })
 }
 
 // subscribers returns the Subscriptions to a package.

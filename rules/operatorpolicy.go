@@ -3,6 +3,7 @@ package rules
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
@@ -23,8 +24,12 @@ type OperatorPolicy struct {
 	// Object is the OperatorPolicy that this was created from; nil if that could not be decoded.
 	Object *policyv1beta2.OperatorPolicy
 	// Package and TargetNamespace are what the policy governs: the package, by spec.subscription.name, in one namespace, by
-	// spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a policy governs nothing.
+	// spec.subscription.namespace. Either is empty if the policy does not set it in plain text; such a policy governs
+	// nothing, unless AnyPackage or AnyNamespace is set.
 	Package, TargetNamespace string
+	// AnyPackage and AnyNamespace are set if the package or the namespace cannot be read: all that it may be is held
+	// (threat G5).
+	AnyPackage, AnyNamespace bool
 	// Enforced policies refuse; the others only warn.
 	Enforced bool
 	// MustNotHave policies forbid what they match; the others allow only what they match.
@@ -98,6 +103,9 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 		faults = append(faults, path+" holds template text that has not been resolved")
 	}
 	p.faults = strings.Join(faults, "; ")
+	if sub.Name == "" {
+		p.Widen(true, sub.Namespace == "")
+	}
 	p.invalid = append(p.invalid, validateRest(op)...)
 	if spec.VersionRange != "" && p.faults == "" {
 		p.versionRange, _ = olm.ParseVersionRange(spec.VersionRange) // validateGate has parsed it without a fault
@@ -105,20 +113,67 @@ func NewOperatorPolicy(op *policyv1beta2.OperatorPolicy) *OperatorPolicy {
 	return p
 }
 
-// UnreadableOperatorPolicy represents a stored policy that does not decode: it holds what it governs, as far as that is known.
-func UnreadableOperatorPolicy(namespace, name, targetNamespace, pkg string, cause error) *OperatorPolicy {
-	return &OperatorPolicy{
-		Namespace: namespace, Name: name, TargetNamespace: unlessTemplate(targetNamespace), Package: unlessTemplate(pkg),
-		Enforced: true, faults: cause.Error(), source: "OperatorPolicy " + namespace + "/" + name,
+// UnreadableOperatorPolicy represents a stored policy that does not decode: it holds what it governs, and all that it
+// may govern as far as that is not known. Spec has the parts of it that are known.
+func UnreadableOperatorPolicy(
+	namespace, name string, spec *policyv1beta2.OperatorPolicySpec, cause error,
+) *OperatorPolicy {
+	p := &OperatorPolicy{
+		Namespace:       namespace,
+		Name:            name,
+		TargetNamespace: unlessTemplate(spec.Subscription.Namespace),
+		Package:         unlessTemplate(spec.Subscription.Name),
+		Enforced:        spec.RemediationAction == "" || spec.IsEnforced(),
+		faults:          cause.Error(),
+		source:          "OperatorPolicy " + namespace + "/" + name,
+	}
+	p.Widen(p.Package == "", p.TargetNamespace == "")
+	return p
+}
+
+// Widen makes a policy that cannot be read hold every package, or in every namespace, or both. It is called before the
+// policy is used.
+func (p *OperatorPolicy) Widen(packages, namespaces bool) {
+	if p.AnyPackage, p.AnyNamespace = packages, namespaces; packages || namespaces {
+		p.Incomplete = false
+		p.faults += "; until then it holds " + p.Target()
 	}
 }
 
-// Concerns returns the namespace in which the policy governs a package, or "" if it governs nothing.
+// Target returns what the policy governs: the package and the namespace.
+func (p *OperatorPolicy) Target() string {
+	namespace := "namespace " + text.Name(p.TargetNamespace)
+	if p.AnyNamespace {
+		namespace = "every namespace"
+	}
+	return p.packages() + " in " + namespace
+}
+
+func (p *OperatorPolicy) packages() string {
+	if p.AnyPackage {
+		return "every package"
+	}
+	return "package " + text.Name(p.Package)
+}
+
+// Reference returns the policy as the API refers to it.
+func (p *OperatorPolicy) Reference() *corev1.ObjectReference { return p.ref().Reference() }
+
+// Unreadable returns why nothing that the policy governs is let through; "" if the policy can be judged by.
+func (p *OperatorPolicy) Unreadable() string { return p.faults }
+
+// Concerns returns the one namespace in which the policy governs something, or "" if it governs nothing, or something
+// in every namespace.
 func (p *OperatorPolicy) Concerns() string {
-	if p.Package == "" {
+	if p.Package == "" && !p.AnyPackage || p.AnyNamespace {
 		return ""
 	}
 	return p.TargetNamespace
+}
+
+// Governs reports whether the policy governs a package in the namespaces that it is about.
+func (p *OperatorPolicy) Governs(pkg string) bool {
+	return pkg != "" && (p.AnyPackage || p.Package == pkg)
 }
 
 // suspendedBy returns the policy as one that a Policy suspends, whatever its annotations are. An empty name changes
@@ -162,7 +217,7 @@ func (p *OperatorPolicy) Approval(ns *Namespace) (mode, because string) {
 // package as a dependency (threat O52). It is known only once the policy is completed.
 func (p *OperatorPolicy) judgesPlans() bool {
 	_, manual := p.wantsManual()
-	return p.Enforced && !p.Incomplete && p.Package != "" && manual
+	return p.Enforced && !p.Incomplete && (p.Package != "" || p.AnyPackage) && manual
 }
 
 // judgedPart is a part of a policy for which its plans have to be judged.

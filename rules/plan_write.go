@@ -86,8 +86,9 @@ func judgeBornApproved(in *PlanCreateInput, v *Verdict) {
 			passes := p.passesByName(name) && in.Namespace.notUpgradeable(p.Package, name) == nil
 			if mode, because := p.Approval(in.Namespace); mode == olm.ApprovalManual && !passes {
 				v.record(RulePlanBornApproved, p, finding{decision: Hold, field: "spec.approved",
-					what:     what,
-					accepted: "set spec.installPlanApproval of the Subscriptions to package " + p.Package + " to " + olm.ApprovalManual + ", since " + because})
+					what: what,
+					accepted: "set spec.installPlanApproval of the Subscriptions to " + p.packages() + " to " +
+						olm.ApprovalManual + ", since " + because})
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (n *Namespace) slipped() []*OperatorPolicy {
 		if mode, _ := p.Approval(n); mode != olm.ApprovalManual {
 			continue
 		}
-		if len(n.subscribers(p.Package)) > 0 {
+		if n.subscribed(p) {
 			found = append(found, p)
 		}
 	}

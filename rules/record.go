@@ -215,12 +215,14 @@ func (n *Namespace) packagesToRecord(unresolved bool) []string {
 	}
 	constrained := n.constrained()
 	for _, o := range n.record.operators() {
-		if unresolved || constrained || len(n.byPackage[o.Package]) > 0 {
+		if unresolved || constrained || len(n.governing(o.Package)) > 0 {
 			add(o.Package)
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(n.byPackage)) {
-		add(pkg)
+		if slices.ContainsFunc(n.byPackage[pkg], func(p *OperatorPolicy) bool { return !p.AnyNamespace }) {
+			add(pkg)
+		}
 	}
 	for i := range n.installed {
 		if constrained && n.installed[i].spec != nil {
@@ -246,7 +248,7 @@ func (n *Namespace) nextOf(pkg string) []RecordedOperator {
 	if len(next) == 0 && !n.removed(pkg) {
 		next = slices.DeleteFunc(before, func(o RecordedOperator) bool { return o.CSV == "" })
 	}
-	if len(next) == 0 && len(n.byPackage[pkg]) > 0 {
+	if len(next) == 0 && len(n.governing(pkg)) > 0 {
 		next = []RecordedOperator{{Package: pkg}} // what is installed from now on is not adopted
 	}
 	return next
@@ -260,7 +262,7 @@ func (n *Namespace) recordOf(c *Installed, before []RecordedOperator) RecordedOp
 		if b.CSV != c.CSV || b.UID != "" && b.UID != c.UID {
 			continue
 		}
-		if len(n.byPackage[c.Package]) > 0 {
+		if len(n.governing(c.Package)) > 0 {
 			now.Digest = b.Digest
 		}
 		now.Adopted = b.Adopted || now.Digest != b.Digest

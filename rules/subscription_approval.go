@@ -100,9 +100,10 @@ func (n *Namespace) managed(pkg string) bool {
 }
 
 // manages reports whether Subscriptions to the package are as the policy wants them. A policy that only allows or
-// forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone.
+// forbids makes Automatic ones Manual where plans have to be judged, and leaves Manual alone, and so does one that
+// cannot be read.
 func (p *OperatorPolicy) manages() bool {
-	return !p.MustNotHave && (p.Object == nil || p.Object.Spec.ComplianceType != policyv1beta2.MayHave)
+	return !p.MustNotHave && !p.AnyPackage && p.Object != nil && p.Object.Spec.ComplianceType != policyv1beta2.MayHave
 }
 
 // ApprovalChanges returns the changes that a stored Subscription needs that no policy manages: Manual, if something has

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -162,6 +163,33 @@ func TestManagedApproval(t *testing.T) {
 			v := JudgeSubscription(SubscriptionInput{Subscription: s, Namespace: ns, Mode: MutateApproval})
 			if have, noted := changed(s, v.Changes); have != c.want || noted != c.leaves || !strings.Contains(v.Changes[0].Message, c.says) {
 				t.Errorf("it becomes %q, noted %q, want %q and %q: %v", have, noted, c.want, c.leaves, v.WarningTexts())
+			}
+		})
+	}
+}
+
+// TestUnreadableMakesManual: a policy that does not decode cannot correct Subscriptions as it would, so that they are
+// Manual as those of other packages are; and it is no reason for another policy not to act.
+func TestUnreadableMakesManual(t *testing.T) {
+	for name, known := range map[string]policyv1beta2.SubscriptionTemplate{
+		"another field":                {Name: "etcd", Namespace: "shop"},
+		"the package":                  {Namespace: "shop"},
+		"the namespace":                {Name: "etcd"},
+		"the package or the namespace": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &policyv1beta2.OperatorPolicySpec{Subscription: known}
+			unreadable := UnreadableOperatorPolicy("policies", "p", spec, errors.New("decode"))
+			ns := NewNamespace("shop", NamespaceContents{Exists: true, Policies: []*OperatorPolicy{unreadable},
+				Constraints: constraint.NewSet(nil, constraint.Cluster{Version: "1.36.0"})})
+			s := subscriptionTo("etcd")
+			s.Spec.InstallPlanApproval = olm.ApprovalAutomatic
+			if changes := ApprovalChanges(s, ns); len(changes) != 2 || changes[0].Value != olm.ApprovalManual {
+				t.Errorf("a stored Subscription gets %v", changes)
+			}
+			ns = ns.withPolicy(policyFor("etcd", nil))
+			if overlap := Overlapping(ns, "etcd"); (len(overlap) > 1) != (known.Name != "" && known.Namespace != "") {
+				t.Errorf("%d policies overlap", len(overlap))
 			}
 		})
 	}

@@ -133,6 +133,7 @@ func (b *Builder) build(now time.Time, events []event) (*Snapshot, *Change) {
 	if d.constraints {
 		d.setConstraints()
 	}
+	d.setEverywhere()
 	d.rejudgePackages()
 	d.setNamespaces()
 	b.last = d.next

@@ -63,8 +63,8 @@ func (d *draft) policy(old, now *Object) {
 }
 
 func (d *draft) needed(o *Object) bool {
-	op := o.value.(*storedPolicy).object
-	return op != nil && d.Needed != nil && d.Needed(op)
+	stored := o.value.(*storedPolicy)
+	return stored.object != nil && !stored.policy.AnyNamespace && d.Needed != nil && d.Needed(stored.object)
 }
 
 // complete applies a completion of a policy. It counts until the policy changes.

@@ -13,24 +13,13 @@ import (
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
 	policyv1beta1 "github.com/opgate/opgate/api/policy/v1beta1"
-	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/stream"
 )
-
-// storedPolicy is an OperatorPolicy as it is stored, and prepared for judging.
-type storedPolicy struct {
-	// object is nil if it does not decode.
-	object *policyv1beta2.OperatorPolicy
-	// faults are unknown or duplicate fields.
-	faults []string
-	policy *rules.OperatorPolicy
-}
 
 // storedConstraint is a Constraint as it is stored, and prepared for judging.
 type storedConstraint struct {
@@ -73,6 +62,8 @@ type Policy struct {
 	// Object is nil if the Policy does not decode: writing a status could lose fields.
 	Object *policyv1.Policy
 	Read   *dependency.Policy
+	// graphed is Read or, if the Policy does not decode, what it may suspend.
+	graphed *dependency.Policy
 }
 
 // PolicySet is a PolicySet as it is stored, and in parsed form.
@@ -122,12 +113,14 @@ func decodeOrdered(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	dependency.TrimStatus(&object.Status)
-	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: dependency.Read(object)}, InCluster(), nil
+	read := dependency.Read(object)
+	return &Policy{ObjectMeta: object.ObjectMeta, Object: object, Read: read, graphed: read}, InCluster(), nil
 }
 
-// salvageOrdered retains the metadata of a Policy that does not decode: its content cannot be trusted, so nothing is changed.
-func salvageOrdered(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
-	return &Policy{ObjectMeta: *m}, InCluster()
+// salvageOrdered retains the metadata of a Policy that does not decode, and what it may suspend: its content cannot be
+// trusted, so nothing is changed.
+func salvageOrdered(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
+	return &Policy{ObjectMeta: *m, graphed: dependency.Unreadable(m.Namespace, m.Name, raw)}, InCluster()
 }
 
 func decodeMembers(raw []byte) (any, Subject, error) {
@@ -143,49 +136,6 @@ func decodeMembers(raw []byte) (any, Subject, error) {
 func salvageMembers(m *metav1.ObjectMeta, _ []byte, _ error) (any, Subject) {
 	return &PolicySet{ObjectMeta: *m}, InCluster()
 }
-
-func decodePolicy(raw []byte) (any, Subject, error) {
-	raw, err := conversion.Current(raw)
-	if err != nil {
-		return nil, Subject{}, err
-	}
-	op, strict, err := rules.DecodeOperatorPolicy(raw)
-	if err != nil { // a status in another form, by another program, does not make a policy unreadable
-		if raw, err = conversion.WithoutStatus(raw); err == nil {
-			op, strict, err = rules.DecodeOperatorPolicy(raw)
-		}
-	}
-	if err != nil {
-		return nil, Subject{}, err
-	}
-	leaveOut(op)
-	op.Status = share(&op.Status)
-	// Admission refuses these; one that was stored before Opgate was installed must not read as a policy without them.
-	var faults []string
-	for _, fault := range strict {
-		faults = append(faults, fault.Error()+"; correct it or remove it")
-	}
-	p := rules.NewOperatorPolicy(op)
-	if len(faults) > 0 {
-		p = rules.CompletedOperatorPolicy(op, op, faults)
-	}
-	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
-}
-
-// salvagePolicy retains a stored policy that does not decode as one that holds what it governs: it must not
-// disappear (threat G5).
-func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
-	picked := stream.Pick(raw, stream.Fields{"spec": {"subscription": {"namespace": nil, "name": nil}}})
-	text := func(fields ...string) string {
-		s, _, _ := unstructured.NestedString(picked, fields...) // a value of another type counts as unset
-		return s
-	}
-	p := rules.UnreadableOperatorPolicy(m.Namespace, m.Name,
-		text("spec", "subscription", "namespace"), text("spec", "subscription", "name"), cause)
-	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
-}
-
-func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }
 
 func decodeConstraint(raw []byte) (any, Subject, error) {
 	object, strict, err := rules.DecodeConstraint(raw)

@@ -192,6 +192,8 @@ func (d *draft) judged(name string, objects []*Object) *rules.Namespace {
 	cluster := rules.Cluster{Constraints: d.next.constraints, Graph: d.next.graph, Packages: d.Packages, Changes: d.Changes}
 	if slices.Contains(d.Unjudged, name) {
 		cluster.Constraints = constraint.NewSet(nil, d.next.constraints.Cluster())
+	} else if name != "" {
+		cluster.Everywhere = d.next.everywhere
 	}
 	for _, o := range objects {
 		if o.kind.add != nil && o.value != nil {
@@ -240,6 +242,29 @@ func (d *draft) setConstraints() {
 	}
 }
 
+// setEverywhere sets the policies that hold in every namespace, which are among those that govern no single one, and
+// judges all namespaces again if they changed.
+func (d *draft) setEverywhere() {
+	e := d.entries[""]
+	if e == nil || !e.judged {
+		return
+	}
+	var now []*rules.OperatorPolicy
+	for _, o := range e.objects {
+		if stored, ok := o.value.(*storedPolicy); ok && stored.policy.AnyNamespace {
+			now = append(now, stored.policy)
+		}
+	}
+	if slices.Equal(now, d.next.everywhere) {
+		return
+	}
+	d.next.everywhere = now
+	for name := range d.next.namespaces.all() {
+		e := d.entryOf(name)
+		e.judged, e.notify = true, true
+	}
+}
+
 func sameDefinition(a, b *constraint.Definition) bool {
 	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.Pending == b.Pending && a.Waits == b.Waits
 }
@@ -256,8 +281,8 @@ func (d *draft) updateGraph() {
 	for _, c := range d.graphChanges {
 		o := c.Object()
 		switch {
-		case o.kind == Policies && c.Now != nil && o.Policy().Read != nil:
-			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().Read))
+		case o.kind == Policies && c.Now != nil:
+			d.next.graph = d.next.graph.WithPolicy(d.Scoped(o.Policy().graphed))
 		case o.kind == Policies:
 			d.next.graph = d.next.graph.WithoutPolicy(o.Namespace, o.Name)
 		case c.Now != nil && o.PolicySet().Read != nil:
@@ -271,9 +296,7 @@ func (d *draft) updateGraph() {
 func (d *draft) graph() *dependency.Graph {
 	var policies []*dependency.Policy
 	for _, o := range d.next.Objects(Policies, InCluster()) {
-		if read := o.Policy().Read; read != nil {
-			policies = append(policies, d.Scoped(read))
-		}
+		policies = append(policies, d.Scoped(o.Policy().graphed))
 	}
 	var sets []*dependency.Set
 	for _, o := range d.next.Objects(PolicySets, InCluster()) {
@@ -286,13 +309,16 @@ func (d *draft) graph() *dependency.Graph {
 
 // resuspend judges again where Policies suspend something else than before, or for another reason.
 func (d *draft) resuspend(before *dependency.Graph) {
-	differ := map[dependency.Ref]bool{}
+	differ, hiding := map[dependency.Ref]bool{}, map[string]bool{}
 	for _, c := range d.graphChanges {
 		for _, o := range []*Object{c.Old, c.Now} {
-			if o == nil || o.kind != Policies || o.Policy().Read == nil {
+			if o == nil || o.kind != Policies {
 				continue
 			}
-			for _, t := range o.Policy().Read.Templates {
+			if o.Policy().graphed.HidesTemplates {
+				hiding[o.Namespace] = true
+			}
+			for _, t := range o.Policy().graphed.Templates {
 				if t.Met == "" {
 					continue
 				}
@@ -304,12 +330,12 @@ func (d *draft) resuspend(before *dependency.Graph) {
 			}
 		}
 	}
-	if len(differ) == 0 {
+	if len(differ)+len(hiding) == 0 {
 		return
 	}
 	for name, last := range d.next.namespaces.all() {
 		for _, o := range last.of(OperatorPolicies) {
-			if differ[dependency.OperatorPolicyRef(o.Namespace, o.Name)] {
+			if differ[dependency.OperatorPolicyRef(o.Namespace, o.Name)] || hiding[o.Namespace] {
 				e := d.entryOf(name)
 				e.judged, e.notify = true, true
 			}

@@ -28,6 +28,8 @@ type Snapshot struct {
 	// constraints are in every namespace as well; constraintObjects are their stored objects, sorted by name.
 	constraints       *constraint.Set
 	constraintObjects []*constraintv1.Constraint
+	// everywhere are the policies that hold what they govern in every namespace, since theirs cannot be read.
+	everywhere []*rules.OperatorPolicy
 	// graph is the dependency graph; nil if no Policy is known.
 	graph      *dependency.Graph
 	generation uint64
@@ -66,15 +68,15 @@ type Seen struct {
 }
 
 // Namespace returns the observed state of a namespace; nil, which rules read as an empty one, if nothing is known and no
-// Constraint applies.
+// Constraint applies, and no policy to every namespace.
 func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
 		return e.judged
 	}
-	if s.constraints.Empty() {
+	if s.constraints.Empty() && len(s.everywhere) == 0 {
 		return nil
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})
+	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})
 }
 
 // WithDependencies is Namespace for reviews, whose refusals name the whole chain of Policies that a suspended policy depends on.

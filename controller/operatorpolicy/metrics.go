@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
 )
 
 // Metrics export the states of policies and the plans that wait for approval, and count interventions.
@@ -37,7 +38,7 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 			Help: "Compliance of a policy: 0 for Compliant, 1 for NonCompliant, -1 for unknown."},
 			[]string{"kind", "policy", "policy_namespace", "severity"}),
 		states: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "opgate_operatorpolicies",
-			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant or Unknown."}, []string{"state"}),
+			Help: "Number of OperatorPolicies by state: Compliant, NonCompliant, Unknown or Unreadable."}, []string{"state"}),
 		exported: map[types.NamespacedName]exported{},
 	}
 	registry.MustRegister(m.states, m.intervention)
@@ -45,24 +46,35 @@ func NewMetrics(registry, named prometheus.Registerer) *Metrics {
 	return m
 }
 
-// stateUnknown counts policies that were not evaluated yet.
-const stateUnknown policyv1beta2.ComplianceState = "Unknown"
+// stateUnknown counts policies that were not evaluated yet, stateUnreadable those that do not decode, or do not show
+// what they govern.
+const (
+	stateUnknown    policyv1beta2.ComplianceState = "Unknown"
+	stateUnreadable policyv1beta2.ComplianceState = "Unreadable"
+)
 
 // state exports the state of a policy. A policy whose severity changed still has one series.
-func (m *Metrics) state(op *policyv1beta2.OperatorPolicy, state policyv1beta2.ComplianceState) {
+func (m *Metrics) state(p *rules.OperatorPolicy, state policyv1beta2.ComplianceState) {
 	value, known := map[policyv1beta2.ComplianceState]float64{policyv1beta2.Compliant: 0, policyv1beta2.NonCompliant: 1}[state]
 	if !known {
 		value, state = -1, stateUnknown
 	}
+	var severity policyv1beta2.Severity
+	if p.Object != nil {
+		severity = p.Object.Spec.Severity
+	}
+	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
+		state = stateUnreadable
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key, next := types.NamespacedName{Namespace: op.Namespace, Name: op.Name}, exported{state, op.Spec.Severity}
+	key, next := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, exported{state, severity}
 	if m.exported[key] != next {
 		m.remove(key)
 		m.exported[key] = next
 		m.states.WithLabelValues(string(state)).Inc()
 	}
-	m.compliance.WithLabelValues(policyv1beta2.Kind, op.Name, op.Namespace, string(op.Spec.Severity)).Set(value)
+	m.compliance.WithLabelValues(policyv1beta2.Kind, p.Name, p.Namespace, string(severity)).Set(value)
 }
 
 // stopped removes what the replica that leads now exports.

@@ -1,6 +1,7 @@
 package operatorpolicy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/rules"
 )
 
 // TestB7NamesAreApart checks that the public registry counts policies, and another one names them.
@@ -39,10 +41,10 @@ func TestB7NamesAreApart(t *testing.T) {
 		slices.Sort(got)
 		return strings.Join(got, ", ")
 	}
-	policy := func(name string) *policyv1beta2.OperatorPolicy {
+	policy := func(name string) *rules.OperatorPolicy {
 		op := &policyv1beta2.OperatorPolicy{}
-		op.Namespace, op.Name = "secret-project", "secret-"+name
-		return op
+		op.Namespace, op.Name, op.Spec.Subscription.Name = "secret-project", "secret-"+name, name
+		return rules.NewOperatorPolicy(op)
 	}
 	check := func(counts, names string) {
 		t.Helper()
@@ -59,9 +61,12 @@ func TestB7NamesAreApart(t *testing.T) {
 	m.state(policy("b"), policyv1beta2.NonCompliant)
 	m.state(policy("b"), policyv1beta2.NonCompliant)
 	check("Compliant 1, NonCompliant 1, Unknown 0", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  1")
+	m.state(rules.UnreadableOperatorPolicy("secret-project", "secret-b", &policyv1beta2.OperatorPolicySpec{}, errors.New("decode")), "")
+	check("Compliant 1, NonCompliant 0, Unknown 0, Unreadable 1", "OperatorPolicy secret-a secret-project  0, OperatorPolicy secret-b secret-project  -1")
+	m.state(policy("b"), policyv1beta2.NonCompliant)
 	m.forget("secret-project", "secret-a")
 	m.forget("secret-project", "secret-a")
-	check("Compliant 0, NonCompliant 1, Unknown 0", "OperatorPolicy secret-b secret-project  1")
+	check("Compliant 0, NonCompliant 1, Unknown 0, Unreadable 0", "OperatorPolicy secret-b secret-project  1")
 	m.stopped()
 	check("", "")
 }

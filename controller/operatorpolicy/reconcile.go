@@ -3,10 +3,13 @@ package operatorpolicy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -15,6 +18,7 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
+	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -39,7 +43,11 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile.Result, error) {
 	current := r.Store.Load()
 	ns := current.Namespace(namespace)
-	for _, gone := range r.known.replace(namespace, ns.Policies(), r.Now()) {
+	// One that holds in every namespace is reported once, with those that govern nothing.
+	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *rules.OperatorPolicy) bool {
+		return p.Concerns() != namespace
+	})
+	for _, gone := range r.known.replace(namespace, own, r.Now()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
 	if !rules.MayHaveCandidates(ns) {
@@ -61,23 +69,24 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	if approvals.lagging { // a status of what a moment will change would be outdated at once
 		return reconcile.Result{RequeueAfter: backstopRetry}, err
 	}
-	if len(ns.Policies()) == 0 {
+	if len(own) == 0 {
 		after, failed := r.resync(ctx, namespace, ns, observe(current, namespace))
 		return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)
 	}
-	after, failed := r.evaluateAll(ctx, current, ns, namespace, approvals.byPlan)
+	after, failed := r.evaluateAll(ctx, current, ns, own, approvals.byPlan)
 	return reconcile.Result{RequeueAfter: earlier(after, again)}, errors.Join(err, failed)
 }
 
-// evaluateAll evaluates all policies of a namespace.
-func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, namespace string,
-	approvals map[string]compliance.Approval) (after time.Duration, err error) {
+// evaluateAll evaluates policies of a namespace.
+func (r *reconciler) evaluateAll(ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace,
+	policies []*rules.OperatorPolicy, approvals map[string]compliance.Approval) (after time.Duration, err error) {
+	namespace := ns.Name()
 	if behind, err := r.behind(ctx, current, ns); behind || err != nil {
 		return 0, err
 	}
 	w := observe(current, namespace)
 	var errs []error
-	for _, p := range ns.Policies() {
+	for _, p := range policies {
 		acted, again, err := r.evaluate(ctx, ns, p, w, approvals)
 		errs = append(errs, err)
 		if acted { // the observed state is outdated
@@ -100,6 +109,9 @@ func earlier(a, b time.Duration) time.Duration {
 // evaluate evaluates one policy, carries out its actions, and writes the status if it changed. After is the
 // delay until the next evaluation without an event, 0 for never.
 func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules.OperatorPolicy, w *observed, approvals map[string]compliance.Approval) (acted bool, after time.Duration, err error) {
+	if p.Object == nil || p.AnyPackage || p.AnyNamespace {
+		r.reportUnreadable(p)
+	}
 	if p.Object == nil {
 		return false, 0, nil // it does not decode: writing a status could lose fields
 	}
@@ -130,11 +142,28 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 		return acted, 0, failed // the observed state is outdated, so no status is written
 	}
 	status, event := compliance.Finish(in, out, r.HistoryLength)
-	r.Metrics.state(op, status.Compliant)
+	r.Metrics.state(p, status.Compliant)
 	if event != nil {
 		r.report(ctx, op, *event)
 	}
 	return acted, out.After, errors.Join(failed, r.writeStatus(ctx, p, status))
+}
+
+// reportUnreadable reports on a policy that it holds what it may govern, since that, or more of it, cannot be read.
+func (r *reconciler) reportUnreadable(p *rules.OperatorPolicy) {
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	stored := r.Store.Load().Object(snapshot.OperatorPolicies, snapshot.InNamespace(p.Concerns()), key)
+	if stored == nil {
+		return
+	}
+	if p.Object == nil {
+		r.Metrics.state(p, "")
+	}
+	regarding := p.Reference()
+	regarding.UID = stored.UID
+	r.Events.Record(events.Event{Regarding: *regarding, Reason: events.Unreadable, Action: events.Update, Warning: true,
+		Note: fmt.Sprintf("%s cannot be read, so that %s is held (%s): %s", p.Source(), p.Target(), rules.RulePolicyUnreadable,
+			p.Unreadable())})
 }
 
 // report sends a compliance event, best effort: the status has the message too, so a failure is only

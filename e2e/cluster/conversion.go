@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -76,30 +77,50 @@ func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
 	})
 }
 
-// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd, since the API
-// server returns every policy in the requested version.
-func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
-	const prefix, end = "/registry/policy.open-cluster-management.io/operatorpolicies/", "/registry/policy.open-cluster-management.io/operatorpolicies0"
-	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix), "range_end": []byte(end)})
+// storedPolicies is the key of policies in etcd.
+const storedPolicies = "/registry/policy.open-cluster-management.io/operatorpolicies"
+
+// StorePolicy writes a policy to etcd, past the API server and what it validates.
+func (c *Cluster) StorePolicy(ctx context.Context, policy *unstructured.Unstructured) error {
+	value, err := json.Marshal(policy)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/range").String(), bytes.NewReader(body))
+	key := []byte(storedPolicies + "/" + policy.GetNamespace() + "/" + policy.GetName())
+	return c.askEtcd(ctx, "put", map[string][]byte{"key": key, "value": value}, &struct{}{})
+}
+
+// askEtcd sends a request to etcd and decodes the answer.
+func (c *Cluster) askEtcd(ctx context.Context, method string, request map[string][]byte, answer any) error {
+	body, err := json.Marshal(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv", method).String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("read etcd: %w", err)
+		return err
+	}
+	response, err := http.DefaultClient.Do(post)
+	if err != nil {
+		return fmt.Errorf("ask etcd: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(answer); err != nil || response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask etcd: %s: %w", response.Status, err)
+	}
+	return nil
+}
+
+// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd,
+// since the API server returns every policy in the requested version.
+func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
 	var content struct {
 		KVs []struct {
 			Key, Value []byte
 		}
 	}
-	if err := json.NewDecoder(response.Body).Decode(&content); err != nil {
-		return nil, fmt.Errorf("read etcd: %s: %w", response.Status, err)
+	if err := c.askEtcd(ctx, "range", map[string][]byte{"key": []byte(storedPolicies + "/"), "range_end": []byte(storedPolicies + "0")}, &content); err != nil {
+		return nil, err
 	}
 	stored := map[string]string{}
 	for _, kv := range content.KVs {
@@ -107,7 +128,7 @@ func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error)
 		if err := json.Unmarshal(kv.Value, &object); err != nil {
 			return nil, fmt.Errorf("read etcd: %s: %w", kv.Key, err)
 		}
-		stored[strings.TrimPrefix(string(kv.Key), prefix)] = object.APIVersion
+		stored[strings.TrimPrefix(string(kv.Key), storedPolicies+"/")] = object.APIVersion
 	}
 	return stored, nil
 }

@@ -22,6 +22,8 @@ const (
 	Stale = "Stale"
 	// Denied is on an object of which a write was refused.
 	Denied = "Denied"
+	// Unreadable is on an OperatorPolicy that does not decode, or does not show what it governs.
+	Unreadable = "Unreadable"
 	// Approved is on a plan that the loop or a user has approved.
 	Approved = "Approved"
 	// NotOLM is on a Subscription or a plan of which a user that is not configured as OLM writes what OLM writes.

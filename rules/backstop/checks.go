@@ -57,7 +57,15 @@ func (p *program) refuses(plan bool) string {
 			" || r[1].startsWith('" + checkForbidIn + "') && (!r.exists(x, x.startsWith('" + prefixName + "')) || " + named + ") && " +
 			"[" + version + "].exists(s, !isSemver(s) || " + inRange + ")"
 	}
-	return "r[0] == c[1] && (" + e + ")"
+	return p.about("c[1]") + " && (" + e + ")"
+}
+
+// about is an expression that reports whether row r is about a package.
+func (p *program) about(pkg string) string {
+	if p.table.anyPackage {
+		return "r[0] in ['" + everyPackage + "', " + pkg + "]"
+	}
+	return "r[0] == " + pkg
 }
 
 // offends is an expression that reports whether a policy refuses candidate c.

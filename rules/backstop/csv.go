@@ -17,7 +17,7 @@ func (p *program) addCSVs() {
 		" && object.?spec == oldObject.?spec")
 	const installs, redescribes = "variables.installs", "variables.redescribes"
 	packageBefore := member(described(propertiesOf("oldObject")), "packageName")
-	p.set("described", candidates(self("oldObject"))+".filter(c, variables.rules.exists(r, r[0] == c[1]))")
+	p.set("described", candidates(self("oldObject"))+".filter(c, variables.rules.exists(r, "+p.about("c[1]")+"))")
 	p.set("offendingCSV", candidates(self("object"))+".filter(c, ("+installs+" || "+packageBefore+" != '' && "+packageBefore+" != c[1]) && "+
 		p.offends(false)+")")
 	p.set("reasonsCSV", "variables.offendingCSV.map(c, "+p.reasons(false)+").join('; ')")
@@ -34,7 +34,7 @@ func (p *program) addCSVs() {
 		when:   redescribes + " && " + byOthers + " && size(variables.described) > 0",
 		except: "variables.olm",
 		message: object + "'changing metadata.annotations[" + olm.PropertiesAnnotation + "] of ' + " + show("variables.described[0][0]") +
-			" + ' is not allowed' + " + by("variables.rules.filter(r, r[0] == variables.described[0][1])[0][2]", rules.RuleCSVFrozen) +
+			" + ' is not allowed' + " + by("variables.rules.filter(r, "+p.about("variables.described[0][1]")+")[0][2]", rules.RuleCSVFrozen) +
 			" + 'it stays as OLM installed it; let OLM install another version'",
 		fallback: "changing a governed ClusterServiceVersion is not allowed",
 	}, refusal{
@@ -76,7 +76,7 @@ func self(object string) string {
 // writes if the plan was overridden.
 func (p *program) stepAccount() string {
 	const prefix = "'system:serviceaccount:' + request.namespace + ':'"
-	if p.in.Accounts == nil {
+	if p.in.Accounts == nil || p.accounts == nil {
 		return "request.userInfo.username.startsWith(" + prefix + ")"
 	}
 	accounts := shard("s", byNamespace, lines(p.accounts))

@@ -2,6 +2,7 @@ package backstop_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -91,13 +92,23 @@ func (w *world) addPolicies() {
 		p.Incomplete = false // one with template text is one that could not be completed
 		w.policies = append(w.policies, p)
 	}
+	if w.chance(20) { // one that does not decode, so that its package, its namespace or both are not known
+		known := &spec{RemediationAction: pick(w, "", policyv1beta2.Enforce, policyv1beta2.Inform)}
+		known.Subscription = policyv1beta2.SubscriptionTemplate{Name: pick(w, "", "etcd"), Namespace: pick(w, "", "shop")}
+		w.policies = append(w.policies, rules.UnreadableOperatorPolicy("policies", "unreadable", known, errors.New("decode")))
+	}
+}
+
+// concerns reports whether a policy governs something in a namespace.
+func concerns(p *rules.OperatorPolicy, namespace string) bool {
+	return p.AnyNamespace || p.Concerns() == namespace
 }
 
 // state is what the gate knows of the namespace besides the policies.
 func (w *world) state(t testing.TB, namespace string, plan *olm.InstallPlan) *rules.Namespace {
 	c := rules.NamespaceContents{Exists: true}
 	for _, p := range w.policies {
-		if p.Concerns() == namespace {
+		if concerns(p, namespace) {
 			c.Policies = append(c.Policies, p)
 		}
 	}

@@ -14,8 +14,10 @@ import (
 // the two.
 type Table struct {
 	in Input
-	// rows are those of the governed namespaces, each a list of its columns, followed by the data of its check.
-	rows map[string][][]string
+	// rows are those of the governed namespaces, each a list of its columns, followed by the data of its check; everywhere
+	// are those of every namespace.
+	rows       map[string][][]string
+	everywhere [][]string
 }
 
 // NewTable returns the table of the objects that Compile returns for an input.
@@ -32,13 +34,24 @@ func NewTable(in Input) *Table {
 			l.rows[namespace] = append(l.rows[namespace], columns)
 		}
 	}
+	for _, row := range t.everywhere {
+		l.everywhere = append(l.everywhere, strings.Split(row, " "))
+	}
 	return l
+}
+
+// of returns the rows that count in a namespace.
+func (t *Table) of(namespace string) [][]string {
+	if len(t.everywhere) == 0 || slices.Contains(t.in.ExcludedNamespaces, namespace) {
+		return t.rows[namespace]
+	}
+	return slices.Concat(t.rows[namespace], t.everywhere)
 }
 
 // HoldsApproval reports whether the API server refuses that a stored plan is approved now, without a reason for an override. What it holds,
 // JudgePlan refuses.
 func (t *Table) HoldsApproval(plan *olm.InstallPlan) bool {
-	rows := t.rows[plan.Metadata.Namespace]
+	rows := t.of(plan.Metadata.Namespace)
 	if len(rows) == 0 || !t.in.Features.ValidatingAdmissionPolicy {
 		return false
 	}
@@ -69,13 +82,15 @@ func (t *Table) HoldsSubscription(s *olm.Subscription) bool {
 		t.in.Features.MutatingAdmissionPolicy && t.in.ApprovalMode != rules.DenyApproval {
 		return false
 	}
-	return slices.ContainsFunc(t.rows[s.Metadata.Namespace], func(r []string) bool { return r[1] != checkNothing })
+	return slices.ContainsFunc(t.of(s.Metadata.Namespace), func(r []string) bool { return r[1] != checkNothing })
 }
 
 // holds reports whether a row refuses a candidate, given the contents of its property olm.package; see program.refuses.
 func (t *Table) holds(rows [][]string, name, contents string) bool {
 	pkg, version := memberOf(contents, "packageName"), memberOf(contents, "version")
-	return contents != "" && slices.ContainsFunc(rows, func(r []string) bool { return r[0] == pkg && rowHolds(r, name, version) })
+	return contents != "" && slices.ContainsFunc(rows, func(r []string) bool {
+		return (r[0] == everyPackage || r[0] == pkg) && rowHolds(r, name, version)
+	})
 }
 
 func rowHolds(r []string, name, version string) bool {

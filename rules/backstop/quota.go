@@ -17,6 +17,9 @@ const (
 	maxLine = 64 << 10
 	maxRows = 200
 	maxCost = 400_000
+	// maxEverywhere bounds the policies that count in every namespace: there is one more where a stored one cannot be
+	// read.
+	maxEverywhere = 20
 )
 
 // maxTable bounds the table in bytes of JSON. With the other expressions an object stays below 1 MiB: etcd takes 1.5

@@ -2,6 +2,7 @@ package backstop_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,4 +136,22 @@ func TestObjectsAreBounded(t *testing.T) {
 			wantHeld(t, o)
 		})
 	}
+}
+
+// TestEverywhereIsBounded: policies whose namespace cannot be read are held by the API server itself, twenty of them,
+// and do not make the objects larger than what is stored.
+func TestEverywhereIsBounded(t *testing.T) {
+	in := backstop.Input{Features: everything, Accounts: map[string][]string{}}
+	for i := range 5_000 {
+		in.Accounts[fmt.Sprintf("n%05d", i)] = []string{strings.Repeat("a", 200), "b"}
+	}
+	for i := range 21 {
+		p := rules.UnreadableOperatorPolicy("policies", fmt.Sprintf("p%02d", i), &spec{}, errors.New("decode"))
+		in.Policies = append(in.Policies, p, p) // as it is in each of two namespaces
+	}
+	o := compile(in)
+	if !slices.Equal(o.Left, []string{"policies/p20"}) {
+		t.Errorf("left to the webhooks are %v", o.Left)
+	}
+	wantHeld(t, o, "shop", "any")
 }

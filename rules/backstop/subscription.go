@@ -48,6 +48,10 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 	note := "(" + annotations + " == null ? [JSONPatch{op: 'add', path: '/metadata/annotations', value: {" +
 		quote(rules.RequestedApprovalAnnotation) + ": '" + olm.ApprovalAutomatic + "'}}] : [JSONPatch{op: 'add', path: '/metadata/annotations/' + " +
 		"jsonpatch.escapeKey(" + quote(rules.RequestedApprovalAnnotation) + "), value: '" + olm.ApprovalAutomatic + "'}])"
+	unjudged := ""
+	if len(t.everywhere) == 0 {
+		unjudged = " || " + manual.value() + " == ''"
+	}
 	policy := &admissionv1.MutatingAdmissionPolicy{
 		TypeMeta:   typeMeta("MutatingAdmissionPolicy"),
 		ObjectMeta: in.meta(),
@@ -63,7 +67,7 @@ func (in *Input) mutating(t *table) (*admissionv1.MutatingAdmissionPolicy, *admi
 			MatchConditions: conditions,
 			Variables:       manual.variables,
 			Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{
-				Expression: "!has(object.spec) || " + manual.value() + " == '' ? [] : " +
+				Expression: "!has(object.spec)" + unjudged + " ? [] : " +
 					"[JSONPatch{op: 'add', path: '/spec/installPlanApproval', value: '" + olm.ApprovalManual + "'}] + " + note}}},
 		},
 	}

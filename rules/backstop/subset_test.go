@@ -91,7 +91,7 @@ func (c *judgedWrite) describe(w *world) string {
 	text := fmt.Sprintf("user %s rights %v writes %s\nobject %s\nold %s\ngate %s %s", c.user, c.rights, c.resource, compact(c.object), compact(c.old),
 		c.gate.Decision, c.gate.Refusal())
 	for _, p := range w.policies {
-		text += fmt.Sprintf("\npolicy %s for %s in %s, enforced %t: %s", p.Name, p.Package, p.TargetNamespace, p.Enforced, compact(p.Object.Spec))
+		text += fmt.Sprintf("\npolicy %s for %s, enforced %t: %s", p.Name, p.Target(), p.Enforced, compact(p.Object))
 	}
 	return text
 }
@@ -314,7 +314,7 @@ func (w *world) writeSubscription(t testing.TB, namespace string, c *judgedWrite
 	c.gate = rules.JudgeSubscription(in)
 	// What OLM generates is changed, not refused, and what does not depend on the policy alone is left to the gate.
 	c.undescribed = c.byOLM() || c.user == opgateUser || !slices.ContainsFunc(w.policies, func(p *rules.OperatorPolicy) bool {
-		return p.Enforced && p.Concerns() == namespace && p.NameRules().Manual
+		return p.Enforced && concerns(p, namespace) && p.NameRules().Manual
 	}) || in.Subscription.Spec.InstallPlanApproval == olm.ApprovalManual
 }
 

@@ -33,6 +33,9 @@ const (
 	prefixInterval = "~"
 )
 
+// everyPackage is in place of the package in a row about every package.
+const everyPackage = "*"
+
 // table is what the policies say, in lines: a literal list or map of this size would take the API server seconds to compile.
 type table struct {
 	// rows are "PACKAGE CHECK NAMESPACE/NAME MARK" by governed namespace, sorted by package and policy. The mark is "*" in the first row of a
@@ -41,6 +44,11 @@ type table struct {
 	// data is "=NAME =NAME ~INTERVAL|TEXT" by check, and "" for checks without data. The text, for messages, follows
 	// if the names are not enough.
 	data map[string][]string
+	// everywhere are the rows of the policies whose namespace cannot be read. They count in every namespace, and have no
+	// data.
+	everywhere []string
+	// anyPackage is set if a row is about every package.
+	anyPackage bool
 	// manual are the namespaces with a policy that judges plans. All Subscriptions there are Manual.
 	manual map[string][]string
 
@@ -62,14 +70,22 @@ func newTable(in *Input) *table {
 		return cmp.Or(cmp.Compare(a.TargetNamespace, b.TargetNamespace), cmp.Compare(a.Package, b.Package),
 			cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
-	var entries []*entry
-	for _, p := range policies {
-		if p.Enforced && p.Concerns() != "" && !slices.Contains(in.ExcludedNamespaces, p.Concerns()) {
+	var entries, everywhere []*entry
+	same := func(a, b *rules.OperatorPolicy) bool {
+		return a.AnyNamespace && b.AnyNamespace && a.Source() == b.Source()
+	}
+	for _, p := range slices.CompactFunc(policies, same) { // those of every namespace come with each of them
+		if p.Enforced && p.AnyNamespace {
+			everywhere = append(everywhere, t.entryOf(p))
+		} else if p.Enforced && p.Concerns() != "" && !slices.Contains(in.ExcludedNamespaces, p.Concerns()) {
 			entries = append(entries, t.entryOf(p))
 			if names := sorted(in.Accounts[p.Concerns()]); len(names) > 0 {
 				t.accounts[p.Concerns()] = names[:min(len(names), maxAccounts)]
 			}
 		}
+	}
+	if len(everywhere) > 0 {
+		t.addEverywhere(everywhere, in.Accounts)
 	}
 	used := map[string]bool{}
 	kept := t.bound(entries)
@@ -85,7 +101,9 @@ func newTable(in *Input) *table {
 		}
 	}
 	maps.DeleteFunc(t.data, func(check string, _ []string) bool { return !used[check] })
-	maps.DeleteFunc(t.accounts, func(namespace string, _ []string) bool { return len(t.rows[namespace]) == 0 })
+	maps.DeleteFunc(t.accounts, func(namespace string, _ []string) bool {
+		return len(t.rows[namespace])+len(t.everywhere) == 0
+	})
 	slices.Sort(t.left)
 	t.left = slices.Compact(t.left)
 	return t
@@ -102,11 +120,37 @@ func (t *table) entryOf(p *rules.OperatorPolicy) *entry {
 		if t.data[check] == nil { // without data, a look-up would search the text of another check
 			t.data[check] = []string{""}
 		}
-		e.rows = append(e.rows, strings.Join([]string{word(p.Package), check, e.key(), mark}, " "))
+		pkg := strings.ReplaceAll(word(p.Package), everyPackage, "?")
+		if p.AnyPackage {
+			pkg, t.anyPackage = everyPackage, true
+		}
+		e.rows = append(e.rows, strings.Join([]string{pkg, check, e.key(), mark}, " "))
 		e.checks = append(e.checks, check)
 		mark = "-"
 	}
 	return e
+}
+
+// addEverywhere adds the rows of the policies that count in every namespace, of which there may be few, and the
+// accounts of all namespaces.
+func (t *table) addEverywhere(entries []*entry, accounts map[string][]string) {
+	size := 0
+	for namespace, names := range accounts {
+		names = sorted(names)
+		t.accounts[namespace] = names[:min(len(names), maxAccounts)]
+		size += sizeOf(namespace, t.accounts[namespace])
+	}
+	if size > maxLine {
+		t.accounts = nil // as where they are not known
+	}
+	for i, e := range fair(entries, func(e *entry) int { return len(e.rows) }) {
+		if i < maxEverywhere {
+			t.everywhere = append(t.everywhere, e.rows...)
+		} else {
+			t.left = append(t.left, e.key())
+		}
+	}
+	slices.Sort(t.everywhere)
 }
 
 // judges reports whether a row is of a policy that has to judge each plan.

@@ -21,6 +21,8 @@ type program struct {
 	in *Input
 	// rows are those of the table, by namespace, data those of its checks.
 	rows, data shards
+	// table is what the policies say.
+	table *table
 	// accounts are those that write steps, by namespace.
 	accounts  map[string][]string
 	variables []admissionv1.Variable
@@ -60,7 +62,7 @@ type refusal struct {
 // some microseconds, whatever the expression, and most writes are admitted: so a match condition lets these pass, there are few variables,
 // and all that is said depends on the one that reports whether anything is refused.
 func (in *Input) validating(t *table) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), accounts: t.accounts,
+	p := &program{in: in, rows: shard("t", byNamespace, lines(t.rows)), data: t.dataShards(), table: t, accounts: t.accounts,
 		refusals: map[string][]refusal{}}
 	p.variables = slices.Concat(p.rows.variables, p.data.variables)
 	p.addRequest()
@@ -228,7 +230,11 @@ const heldBy = "; held by the API server (ValidatingAdmissionPolicy " + Name + "
 // addRequest adds what all kinds of requests need.
 func (p *program) addRequest() {
 	// The rows of the namespace, each a list of its columns, and then the data of its check.
-	p.set("rules", p.rows.values(".split(' ')")+".map(r, r + "+p.data.value()+".split('|', 2)[0].split(' '))")
+	everywhere := ""
+	for _, row := range p.table.everywhere {
+		everywhere += " + [" + quote(row) + ".split(' ')]"
+	}
+	p.set("rules", p.rows.values(".split(' ')")+".map(r, r + "+p.data.value()+".split('|', 2)[0].split(' '))"+everywhere)
 	p.set("olm", p.in.byOLM())
 	p.set("name", "request.namespace + '/' + (object.metadata.?name.orValue('') != '' ? "+
 		"object.metadata.name : object.metadata.?generateName.orValue('') + '*')")

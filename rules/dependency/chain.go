@@ -10,6 +10,9 @@ import (
 // (Pending, Compliant is wanted), which waits for ConfigurationPolicy shop/x (NotFound)". Template is the name of the template to describe,
 // empty for any.
 func (g *Graph) Chain(policy Ref, template string) string {
+	if p := g.Policy(policy.Namespace, policy.Name); p != nil && p.Unreadable {
+		return p.cannotBeRead()
+	}
 	s := policy.String() + " waits for "
 	wait := g.next(policy, template, nil)
 	if wait == nil {

@@ -58,6 +58,10 @@ func producersOf(policies map[key]*Policy) map[Ref][]producer {
 				producers[t.Ref] = append(producers[t.Ref], producer{p, i})
 			}
 		}
+		if p.HidesTemplates {
+			every := OperatorPolicyRef(p.Namespace, anyName)
+			producers[every] = append(producers[every], producer{policy: p})
+		}
 	}
 	return producers
 }

@@ -14,6 +14,11 @@ type Policy struct {
 	Conflicts, Duplicates []Clash
 	// NamesKnown is set where the names of all templates could be read: without them it is not known which objects to prune.
 	NamesKnown bool
+	// Unreadable is set for a Policy that does not decode. Nothing is done for it.
+	Unreadable bool
+	// HidesTemplates is set where a template with dependencies cannot be read, so that it may be about any OperatorPolicy
+	// of the namespace.
+	HidesTemplates bool
 	// Warnings are for the author of the Policy.
 	Warnings []Warning
 

@@ -3,6 +3,7 @@ package dependency
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +38,9 @@ func Read(p *policyv1.Policy) *Policy {
 	out.unite(own, extras)
 	out.readMet(own, extras, p.Status.Details)
 	out.sameNames()
+	out.HidesTemplates = slices.ContainsFunc(out.Templates, func(t Template) bool {
+		return !t.Readable && len(t.Dependencies) > 0
+	})
 	return out
 }
 

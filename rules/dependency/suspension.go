@@ -60,6 +60,11 @@ func (g *Graph) Suspending(object Ref) (policy, waits string) {
 			return p.Namespace + "/" + p.Name, p.waits(t.Name)
 		}
 	}
+	for _, m := range g.producers(object.any()) {
+		if p := m.policy; !p.Deleting && !p.Disabled && !p.Excluded {
+			return p.Namespace + "/" + p.Name, p.waits("")
+		}
+	}
 	return "", ""
 }
 
@@ -69,6 +74,9 @@ const maxWaits = 3
 // waits returns what a template waits for, according to the status of its Policy. Refusals name the whole chain
 // (Graph.Chain).
 func (p *Policy) waits(template string) string {
+	if p.Unreadable {
+		return p.cannotBeRead()
+	}
 	var names []string
 	for _, pending := range p.pendingOf(template) {
 		names = append(names, pending.String())

@@ -174,12 +174,19 @@ func newSurroundings(namespaces map[string]*rules.Namespace, constraints *constr
 	return c
 }
 
-// namespace returns what is known of a namespace. The Constraints apply also where nothing is known.
+// namespace returns what is known of a namespace. The Constraints, and policies to every namespace, apply also where
+// nothing is known.
 func (c *surroundings) namespace(name string) *rules.Namespace {
 	if ns, ok := c.namespaces[name]; ok {
 		return ns.WithDependencies(c.graph)
 	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.graph)
+	contents := rules.NamespaceContents{Constraints: c.constraints}
+	for _, p := range c.namespaces[""].Policies() {
+		if p.AnyNamespace {
+			contents.Policies = append(contents.Policies, p)
+		}
+	}
+	return rules.NewNamespace(name, contents).WithDependencies(c.graph)
 }
 
 // all returns every namespace that is known, sorted by name.
@@ -221,7 +228,7 @@ func onlyInforms(p *rules.OperatorPolicy) string {
 func subscriptionNotes(o *object, ns *rules.Namespace) (notes []string) {
 	pkg := o.subscription.Spec.Package
 	for _, p := range ns.Policies() {
-		if pkg != "" && p.Package == pkg {
+		if p.Governs(pkg) {
 			notes = append(notes, "governed by "+p.Source()+onlyInforms(p))
 		}
 	}

@@ -167,7 +167,7 @@ func historyOf(state *cluster.State, pkg string, approvers map[types.NamespacedN
 			}
 		}
 		for _, p := range ns.Policies() {
-			if p.Package == pkg {
+			if p.Governs(pkg) {
 				h.report(p.Source(), state.Snapshot.OperatorPolicy(p.Concerns(), types.NamespacedName{Namespace: p.Namespace, Name: p.Name}))
 			}
 		}

@@ -88,7 +88,7 @@ func whySubscription(q *question, raw []byte) (*answer, error) {
 	}
 	governed := false
 	for _, p := range ns.Policies() {
-		if p.Package == sub.Spec.Package {
+		if p.Governs(sub.Spec.Package) {
 			governed = true
 			a.Notes = append(a.Notes, "governed by "+p.Source())
 		}
@@ -135,7 +135,7 @@ func whyCSV(q *question, raw []byte) (*answer, error) {
 func whyOperatorPolicy(q *question, raw []byte) (*answer, error) {
 	policy, strict, err := rules.DecodeOperatorPolicy(raw)
 	if err != nil {
-		return nil, err
+		return whyUnreadable(q, err)
 	}
 	verdict := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: policy, Strict: strict, Namespace: q.state.Namespace})
 	a := answered(&verdict, []operator{})
@@ -152,6 +152,22 @@ func whyOperatorPolicy(q *question, raw []byte) (*answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// whyUnreadable returns what a stored policy that does not decode holds.
+func whyUnreadable(q *question, cause error) (*answer, error) {
+	for ns := range q.state.Snapshot.All() {
+		for _, p := range ns.Policies() {
+			if p.Namespace == q.key.Namespace && p.Name == q.key.Name {
+				why := rules.Reason{Rule: rules.RulePolicyUnreadable, Source: p.Source(), Decision: rules.Hold}
+				why.Message = fmt.Sprintf("%s is held (%s): waits until the policy can be read: %s", p.Target(), why.Rule,
+					text.Escape(p.Unreadable()))
+				object := "operatorpolicy " + displayKey(q.key)
+				return answered(&rules.Verdict{Object: object, Decision: why.Decision, Reasons: []rules.Reason{why}}, []operator{}), nil
+			}
+		}
+	}
+	return nil, cause
 }
 
 func whyConstraint(q *question, raw []byte) (*answer, error) {

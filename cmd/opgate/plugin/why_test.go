@@ -52,3 +52,26 @@ func TestWhyStale(t *testing.T) {
 		})
 	}
 }
+
+// TestWhyUnreadable: a policy that does not decode is no error, since it holds what it may govern.
+func TestWhyUnreadable(t *testing.T) {
+	objects := documents(t, "../../../manifests/samples/plan-version-deny.yaml")
+	policy := ""
+	for _, o := range objects {
+		if o.GetKind() == "OperatorPolicy" {
+			policy = o.GetNamespace() + "/" + o.GetName()
+			if err := unstructured.SetNestedField(o.Object, int64(7), "spec", "subscription", "namespace"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	config := start(t, &server{objects: objects})
+	for _, args := range [][]string{{"operatorpolicy", policy}, {"installplan", "plan-version-deny/install-x7k2p"}} {
+		out, _ := run(t, command("why"), append(args, "--kubeconfig", config)...)
+		for _, says := range []string{"policy/unreadable", policy, "package etcd in every namespace"} {
+			if !strings.Contains(out, says) {
+				t.Errorf("%v: want %q in\n%s", args, says, out)
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package snapshot
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/conversion"
+	"github.com/opgate/opgate/rules"
+)
+
+// storedPolicy is an OperatorPolicy as it is stored, and prepared for judging.
+type storedPolicy struct {
+	// object is nil if it does not decode.
+	object *policyv1beta2.OperatorPolicy
+	// faults are unknown or duplicate fields.
+	faults []string
+	policy *rules.OperatorPolicy
+}
+
+func decodePolicy(raw []byte) (any, Subject, error) {
+	raw, err := conversion.Current(raw)
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	op, strict, err := rules.DecodeOperatorPolicy(raw)
+	if err != nil { // a status in another form, by another program, does not make a policy unreadable
+		if raw, err = conversion.WithoutStatus(raw); err == nil {
+			op, strict, err = rules.DecodeOperatorPolicy(raw)
+		}
+	}
+	if err != nil {
+		return nil, Subject{}, err
+	}
+	leaveOut(op)
+	op.Status = share(&op.Status)
+	// Admission refuses these; one that was stored before Opgate was installed must not read as a policy without them.
+	var faults []string
+	misnamed := false // the field that has no known name may be that of the namespace
+	for _, fault := range strict {
+		if strings.HasPrefix(fault.Error(), `duplicate field "spec`) {
+			return nil, Subject{}, fault // either of the two values may be meant
+		}
+		misnamed = misnamed ||
+			op.Spec.Subscription.Namespace == "" && strings.HasPrefix(fault.Error(), `unknown field "spec.subscription.`)
+		faults = append(faults, fault.Error()+"; correct it or remove it")
+	}
+	p := rules.NewOperatorPolicy(op)
+	if len(faults) > 0 {
+		p = rules.CompletedOperatorPolicy(op, op, faults)
+	}
+	if misnamed && !p.AnyNamespace {
+		p.Widen(p.AnyPackage, true)
+	}
+	return &storedPolicy{op, faults, p}, InNamespace(p.Concerns()), nil
+}
+
+// salvagePolicy retains a stored policy that does not decode as one that holds what it may govern: it must not
+// disappear (threat G5).
+func salvagePolicy(m *metav1.ObjectMeta, raw []byte, cause error) (any, Subject) {
+	var content map[string]any
+	if strict, err := kjson.UnmarshalStrict(raw, &content); err != nil || len(strict) > 0 {
+		content = nil // of two values, neither counts
+	}
+	text := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(content, fields...) // a value of another type counts as unset
+		return s
+	}
+	spec := &policyv1beta2.OperatorPolicySpec{}
+	spec.RemediationAction = policyv1beta2.RemediationAction(text("spec", "remediationAction"))
+	spec.Subscription.Namespace = text("spec", "subscription", "namespace")
+	spec.Subscription.Name = text("spec", "subscription", "name")
+	p := rules.UnreadableOperatorPolicy(m.Namespace, m.Name, spec, cause)
+	return &storedPolicy{policy: p}, InNamespace(p.Concerns())
+}
+
+func addPolicy(to *rules.Cluster, _ string, value any) { to.AddPolicy(value.(*storedPolicy).policy) }
