@@ -28,13 +28,15 @@ type SubscriptionStatus struct {
 	// CurrentCSV is the version that the Subscription is moving to, InstalledCSV the installed one.
 	CurrentCSV   string `json:"currentCSV"`
 	InstalledCSV string `json:"installedCSV"`
+	State        string `json:"state"`
 	// InstallPlan is the plan that installs CurrentCSV.
 	InstallPlan struct {
 		Name string `json:"name"`
 	} `json:"installPlanRef"`
 }
 
-// StateUpgradePending is status.state while a plan for the Subscription is not complete.
+// StateUpgradePending is status.state while a plan for the Subscription is not complete: there is no ClusterServiceVersion of the name in
+// CurrentCSV, not even a copy.
 const StateUpgradePending = "UpgradePending"
 
 // The values of installPlanApproval. OLM treats everything that is not exactly Manual, empty included, as Automatic.

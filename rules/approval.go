@@ -116,7 +116,15 @@ func (n *Namespace) Waits(plan *olm.InstallPlan) bool {
 		return false
 	}
 	return n.IsCurrent(plan) && slices.ContainsFunc(plan.Spec.CSVNames, func(name string) bool {
-		return !slices.ContainsFunc(n.installed, func(c Installed) bool { return c.CSV == name })
+		return !slices.ContainsFunc(n.installed, func(c Installed) bool { return c.CSV == name && !n.gone(&c) })
+	})
+}
+
+// gone reports whether only a Subscription shows that something is installed, which OLM does not find any more: it had taken the copy of
+// one that another namespace installs for all of them for its own.
+func (n *Namespace) gone(c *Installed) bool {
+	return c.spec == nil && slices.ContainsFunc(n.subscriptions, func(s *olm.Subscription) bool {
+		return s.Status.InstalledCSV == c.CSV && s.Status.State == olm.StateUpgradePending
 	})
 }
 

@@ -37,6 +37,11 @@ func TestJudgeApproval(t *testing.T) {
 		s.Metadata.Annotations.RequestedApproval = olm.ApprovalAutomatic
 		return s
 	}
+	named := func(state string) *olm.Subscription {
+		s := follows("vault", "Manual")
+		s.Status.InstalledCSV, s.Status.State = "vault.v0.1.9", state
+		return s
+	}
 	type subscriptions = []*olm.Subscription
 	for name, c := range map[string]struct {
 		plan          *olm.InstallPlan
@@ -79,6 +84,10 @@ func TestJudgeApproval(t *testing.T) {
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"installed already": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault}, csvs: []Installed{{CSV: "vault.v0.1.9", Package: "vault"}},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
+		"installed already, as a copy": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
+			subscriptions: subscriptions{named("AtLatestKnown")}, idle: true},
+		"installed before, as a copy that is gone": {plan: pendingPlan("vault 0.1.9"), policies: []*OperatorPolicy{vault},
+			subscriptions: subscriptions{named(olm.StateUpgradePending)}, want: true},
 		"complete": {plan: pendingPlan("vault 0.1.9"), edit: func(p *olm.InstallPlan) { p.Status.Phase = olm.PhaseComplete }, policies: []*OperatorPolicy{vault},
 			subscriptions: subscriptions{follows("vault", "Manual")}, idle: true},
 		"the installed version must not be replaced (R-AP-7)": {

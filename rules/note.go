@@ -40,7 +40,7 @@ func (v *Verdict) ApprovalNote(by string, most int) string {
 func (c *CSVVerdict) allowedBy() string {
 	switch {
 	case len(c.By) == 0:
-		return text.Name(c.CSV) + " is governed by no policy"
+		return text.Name(c.CSV) + " is refused by no policy"
 	case c.Disposition == Required:
 		return text.Name(c.CSV) + " is required by " + text.Names(c.By, maxListed)
 	default:

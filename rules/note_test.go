@@ -37,7 +37,7 @@ func TestNotes(t *testing.T) {
 			"(plan/catalog): allowed is catalog olm/other; etcd.v0.9.4 is not allowed by OperatorPolicy policies/etcd (plan/version): allowed is etcd.v0.9.2"},
 		"not wanted": {allowed.Note(1024), "grafana.v1.0.0 is held: no policy governs package grafana, and nothing that is allowed requires it"},
 		"approved by the loop": {allowed.Verdict.ApprovalNote("", 1024), "etcd.v0.9.2 is allowed by OperatorPolicy policies/etcd; " +
-			"vault.v1.0.0 is required by etcd.v0.9.2; grafana.v1.0.0 is governed by no policy"},
+			"vault.v1.0.0 is required by etcd.v0.9.2; grafana.v1.0.0 is refused by no policy"},
 		"approved with consent": {consented.ApprovalNote("alice", 1024), `by user "alice"; consent to etcd.v0.9.4 sha256:1f by annotation opgate.io/consent of user "alice" ` +
 			`for OperatorPolicy policies/etcd (plan/consent); etcd.v0.9.4 is allowed by OperatorPolicy policies/etcd`},
 		"overridden": {overridden.OverrideNote(RulePlanOverride, "alice", 1024), `by user "alice": overridden with reason "security fix" (plan/override): ` +

@@ -132,6 +132,21 @@ func (n *Namespace) Planted(plan *olm.InstallPlan, csv string) bool {
 	return r != nil && !r.Adopted && plan.Metadata.CreationTimestamp < n.record.Since
 }
 
+// InstalledFrom returns the catalog from which a plan installed a ClusterServiceVersion; zero if that is not known.
+func (n *Namespace) InstalledFrom(csv string) olm.Catalog {
+	for _, plan := range n.Plans() {
+		if plan.Metadata.Name != n.planThatInstalled(csv) {
+			continue
+		}
+		for _, c := range csvsOf(plan, n) {
+			if c.name == csv && len(c.catalogs) == 1 {
+				return c.catalogs[0]
+			}
+		}
+	}
+	return olm.Catalog{}
+}
+
 // recordedGroup returns the recorded OperatorGroup; nil if none is.
 func (n *Namespace) recordedGroup() *olm.OperatorGroupSpec {
 	if r := n.Record(); r != nil && r.Group != nil {

@@ -59,9 +59,8 @@ func (o *Offered) NoneAllowed() string {
 	if len(entries) == 0 || o.Namespace.installs(o.InstalledCSV) || slices.ContainsFunc(entries, o.judge()) {
 		return ""
 	}
-	c := o.Package.Catalog
-	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of catalog " + text.Name(c.Namespace) + "/" +
-		text.Name(c.Name) + " is allowed; the channel has " + text.Names(entryNames(entries), maxListed)
+	return "no version in channel " + text.Name(o.Package.Channel(o.Channel).Name) + " of " + CatalogName(o.Package.Catalog) +
+		" is allowed; the channel has " + text.Names(entryNames(entries), maxListed)
 }
 
 // NextStep returns, as a sentence, which allowed versions of the channel an upgrade that is not allowed keeps from being

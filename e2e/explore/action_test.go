@@ -49,7 +49,8 @@ func (f fields) list(name string) []string {
 	return strings.Split(f[name], ",")
 }
 
-// action is what a user does: a line of a script, such as "apply operatorpolicy a complianceType=musthave channel=stable".
+// action is what a user does: a line of a script, such as
+// "apply operatorpolicy a complianceType=musthave channel=stable".
 type action struct {
 	verb, kind, name string
 	fields           fields
@@ -150,9 +151,12 @@ kind: Policy
 metadata: {name: %[1]s-%[2]s, namespace: %[3]s}
 spec:
   remediationAction: enforce
-  dependencies: [{apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, name: %[1]s-%[4]s, namespace: %[3]s, compliance: Compliant}]
+  dependencies:
+  - {apiVersion: policy.open-cluster-management.io/v1beta2, kind: OperatorPolicy, name: %[1]s-%[4]s,
+     namespace: %[3]s, compliance: Compliant}
 `, first, a.name, cluster.PolicyNamespace, a.fields["after"])
-		return []*unstructured.Unstructured{harness.WithField(u, []any{map[string]any{"objectDefinition": template.Object}}, "spec", "policy-templates")}
+		templates := []any{map[string]any{"objectDefinition": template.Object}}
+		return []*unstructured.Unstructured{harness.WithField(u, templates, "spec", "policy-templates")}
 	case subscription:
 		spec := map[string]any{"name": packageName, "source": catalogName, "sourceNamespace": first}
 		copyFields(spec, a.fields, "channel", "startingCSV", "installPlanApproval")
@@ -169,8 +173,10 @@ metadata: {name: %s, namespace: %s}
 spec: {targetNamespaces: [%[2]s]}
 `, a.name, first)}
 	case constraint:
-		rules := fmt.Sprintf(`[{"type": "olm.constraint", "value": {"evaluator": {"id": "cel"}, "message": "%[1]s is not wanted",`+
-			` "rule": "!(namespaceObject.metadata.name in ['%[2]s', '%[3]s'] && csv == '%[1]s')"}}]`, a.fields["forbids"], first, p.namespaces[1])
+		rules := fmt.Sprintf(`[{"type": "olm.constraint", "value": {"evaluator": {"id": "cel"}, `+
+			`"message": "%[1]s is not wanted",`+
+			` "rule": "!(namespaceObject.metadata.name in ['%[2]s', '%[3]s'] && csv == '%[1]s')"}}]`,
+			a.fields["forbids"], first, p.namespaces[1])
 		return []*unstructured.Unstructured{harness.WithField(harness.Object(`
 apiVersion: operators.coreos.com/v1
 kind: Constraint

@@ -35,9 +35,6 @@ type observed struct {
 	status []*policyv1beta2.OperatorPolicy
 }
 
-// unknownCatalog is what a policy reports that removes an operator from a catalog, after its Subscription is gone: it deletes nothing then.
-const unknownCatalog = "its catalog is not known: no Subscription tells it"
-
 // check returns an error until both namespaces are as the model expects, and all answers agree.
 func (w *walk) check(ctx context.Context) error {
 	var errs []error
@@ -52,9 +49,6 @@ func (w *walk) check(ctx context.Context) error {
 		}
 		if o.orphan() && len(w.state.enforced(o.second)) == 0 {
 			expected = expectation{csv: o.installed, unknown: "OLM does not take over what no Subscription refers to"}
-		}
-		if strings.Contains(o.String(), unknownCatalog) {
-			expected = expectation{csv: o.installed, unknown: unknownCatalog}
 		}
 		if expected.unknown == "" && o.installed != expected.csv {
 			errs = append(errs, fmt.Errorf("%s has %q installed, want %q\n%s", namespace, o.installed, expected.csv, o))
@@ -82,7 +76,8 @@ func (o *observed) orphan() bool {
 func (w *walk) observe(ctx context.Context, namespace string, second bool) (*observed, error) {
 	o := &observed{name: namespace, second: second}
 	admin := w.Clients[cluster.Admin]
-	csvs, err := admin.Resource(harness.ClusterServiceVersions).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
+	csvs, err := admin.Resource(harness.ClusterServiceVersions).Namespace(namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: "!olm.copiedFrom"})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +95,8 @@ func (w *walk) observe(ctx context.Context, namespace string, second bool) (*obs
 	if o.plans, o.installing, err = w.plans(ctx, namespace); err != nil {
 		return nil, err
 	}
-	policies, err := admin.Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace).List(ctx, metav1.ListOptions{})
+	policies, err := admin.Resource(harness.OperatorPolicies).Namespace(cluster.PolicyNamespace).
+		List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +123,8 @@ func (o *observed) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "ClusterServiceVersions: %s\n", o.settled)
 	for _, s := range o.subs {
-		fmt.Fprintf(&text, "Subscription %s: spec %v, annotations %v, status %v\n", s.GetName(), s.Object["spec"], s.GetAnnotations(), s.Object["status"])
+		fmt.Fprintf(&text, "Subscription %s: spec %v, annotations %v, status %v\n",
+			s.GetName(), s.Object["spec"], s.GetAnnotations(), s.Object["status"])
 	}
 	for _, p := range o.plans {
 		fmt.Fprintf(&text, "InstallPlan %s: %v\n", p.GetName(), p.Object["spec"])
@@ -139,8 +136,10 @@ func (o *observed) String() string {
 }
 
 // plans are those of a namespace that wait for approval, and those that are approved and have not ended.
-func (w *walk) plans(ctx context.Context, namespace string) (waiting, installing []unstructured.Unstructured, err error) {
-	list, err := w.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).List(ctx, metav1.ListOptions{})
+func (w *walk) plans(ctx context.Context, namespace string) (waiting, installing []unstructured.Unstructured,
+	err error) {
+	list, err := w.Clients[cluster.Admin].Resource(harness.InstallPlans).Namespace(namespace).
+		List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +156,8 @@ func (w *walk) plans(ctx context.Context, namespace string) (waiting, installing
 	return waiting, installing, nil
 }
 
-// stuck returns the name of a plan that was approved, and brings what is not allowed any more: OLM repeats what is refused.
+// stuck returns the name of a plan that was approved, and brings what is not allowed any more: OLM repeats what is
+// refused.
 func (w *walk) stuck(o *observed) string {
 	for _, p := range o.installing {
 		names, _, _ := unstructured.NestedStringSlice(p.Object, "spec", "clusterServiceVersionNames")
@@ -186,8 +186,8 @@ func (w *walk) checkStatus(o *observed, expected expectation) error {
 	op := o.status[0]
 	f := w.state[operatorPolicy+"/"+strings.TrimPrefix(op.Name, w.namespaces[0]+"-")]
 	text := scripttest.Conditions(op)
-	if o.installed != "" && expected.unknown == "" && o.settled != o.installed+" Succeeded " && f["remediationAction"] != "inform" &&
-		f["complianceType"] == musthave {
+	if o.installed != "" && expected.unknown == "" && o.settled != o.installed+" Succeeded " &&
+		f["remediationAction"] != "inform" && f["complianceType"] == musthave {
 		return fmt.Errorf("it has not settled: %s", o.settled)
 	}
 	listed := f.lists(o.installed)
@@ -218,13 +218,16 @@ func (w *walk) checkStatus(o *observed, expected expectation) error {
 
 // checkOverlap wants each of several enforced policies of a namespace to name another one.
 func (w *walk) checkOverlap(o *observed) error {
-	enforced := slices.DeleteFunc(slices.Clone(o.status), func(op *policyv1beta2.OperatorPolicy) bool { return !op.Spec.IsEnforced() })
+	enforced := slices.DeleteFunc(slices.Clone(o.status), func(op *policyv1beta2.OperatorPolicy) bool {
+		return !op.Spec.IsEnforced()
+	})
 	if len(enforced) < 2 {
 		return nil
 	}
 	for _, op := range enforced {
 		if len(op.Status.OverlappingPolicies) == 0 || op.Status.Compliant == policyv1beta2.Compliant {
-			return fmt.Errorf("policy %s overlaps with another one: it is %s and names %v", op.Name, op.Status.Compliant, op.Status.OverlappingPolicies)
+			return fmt.Errorf("policy %s overlaps with another one: it is %s and names %v",
+				op.Name, op.Status.Compliant, op.Status.OverlappingPolicies)
 		}
 	}
 	return nil
@@ -272,12 +275,14 @@ func (w *walk) checkAnswers(ctx context.Context, o *observed) error {
 }
 
 // checkAnswersOf compares the other answers about a plan with those of opgate pending.
-func (w *walk) checkAnswersOf(ctx context.Context, o *observed, p unstructured.Unstructured, allowed bool, messages []string) error {
+func (w *walk) checkAnswersOf(ctx context.Context, o *observed, p unstructured.Unstructured, allowed bool,
+	messages []string) error {
 	answer, err := w.dryRun(ctx, p, true)
 	if err != nil {
 		return err
 	}
-	why, err := w.RunPlugin(ctx, "", cluster.Command{Args: []string{"opgate", "why", "installplan", o.name + "/" + p.GetName()}})
+	why, err := w.RunPlugin(ctx, "", cluster.Command{
+		Args: []string{"opgate", "why", "installplan", o.name + "/" + p.GetName()}})
 	if err != nil {
 		return err
 	}
@@ -303,7 +308,8 @@ func (w *walk) checkAnswersOf(ctx context.Context, o *observed, p unstructured.U
 			return fmt.Errorf("plan %s: opgate why does not answer %q but %s", p.GetName(), message, why.Stdout)
 		}
 		for _, op := range o.status {
-			if op.Spec.IsEnforced() && op.Spec.ComplianceType == musthave && len(o.status) == 1 && !strings.Contains(scripttest.Conditions(op), message) {
+			if op.Spec.IsEnforced() && op.Spec.ComplianceType == musthave && len(o.status) == 1 &&
+				!strings.Contains(scripttest.Conditions(op), message) {
 				return fmt.Errorf("plan %s: the status of policy %s does not report %q", p.GetName(), op.Name, message)
 			}
 		}
@@ -311,7 +317,8 @@ func (w *walk) checkAnswersOf(ctx context.Context, o *observed, p unstructured.U
 	return nil
 }
 
-// checkSubscription wants the user's Subscription to exist, unless a policy may have removed it: from then on it does not count.
+// checkSubscription wants the user's Subscription to exist, unless a policy may have removed it: from then on it does
+// not count.
 func (w *walk) checkSubscription(ctx context.Context) error {
 	key := subscription + "/" + packageName
 	if w.state[key] == nil {
@@ -338,7 +345,8 @@ func (w *walk) checkEnd(ctx context.Context) error {
 	if wrote == nil {
 		return nil
 	}
-	s, err := w.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(w.namespaces[0]).Get(ctx, packageName, metav1.GetOptions{})
+	s, err := w.Clients[cluster.Admin].Resource(harness.Subscriptions).Namespace(w.namespaces[0]).
+		Get(ctx, packageName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -346,7 +354,8 @@ func (w *walk) checkEnd(ctx context.Context) error {
 		if name == "installPlanApproval" && w.adopted && w.askedManual && wrote[name] != "Manual" {
 			continue // Automatic, written where a policy had made it Automatic, changes nothing that the gate could see
 		}
-		if got, _, _ := unstructured.NestedString(s.Object, "spec", name); got != wrote[name] && (name == "installPlanApproval" || !w.adopted) {
+		got, _, _ := unstructured.NestedString(s.Object, "spec", name)
+		if got != wrote[name] && (name == "installPlanApproval" || !w.adopted) {
 			return fmt.Errorf("the Subscription has %s %q, its user wrote %q", name, got, wrote[name])
 		}
 	}

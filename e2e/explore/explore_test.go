@@ -58,7 +58,8 @@ func (x *explorer) explore(t *testing.T, seed uint64) {
 	if err == nil {
 		return
 	}
-	t.Errorf("%v\nreplay it with: go test ./explore -run '^TestExplore$' -args -walks=1 -seed=%d -actions=%d", err, seed, *length)
+	t.Errorf("%v\nreplay it with: go test ./explore -run '^TestExplore$' -args -walks=1 -seed=%d -actions=%d",
+		err, seed, *length)
 	if *shrinks > 0 {
 		script = shrink(script, *shrinks, func(shorter []action) bool {
 			again := x.play(t.Context(), shorter, func(string, ...any) {})
@@ -114,7 +115,8 @@ func start(t *testing.T) *explorer {
 	if x.Gate, err = x.StartOpgate(t.Context(), cluster.GateOptions{Loop: true}); err != nil {
 		t.Fatal(err)
 	}
-	if x.OLM, err = olm.Start(t.Context(), x.Cluster, olm.Options{Packages: []olm.Package{graph}, Log: os.Stderr}); err != nil {
+	if x.OLM, err = olm.Start(t.Context(), x.Cluster,
+		olm.Options{Packages: []olm.Package{graph}, Log: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -130,7 +132,8 @@ func start(t *testing.T) *explorer {
 
 // catalogAddress is where the catalog is served. Each walk has a CatalogSource of its own for it.
 func (x *explorer) catalogAddress(ctx context.Context) (string, error) {
-	source, err := x.Clients[cluster.Admin].Of(harness.Named("CatalogSource", cluster.OLMNamespace, "")).Get(ctx, olm.Catalog, metav1.GetOptions{})
+	source, err := x.Clients[cluster.Admin].Of(harness.Named("CatalogSource", cluster.OLMNamespace, "")).
+		Get(ctx, olm.Catalog, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}

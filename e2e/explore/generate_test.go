@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// generate returns the script of a seed: so many actions, of those that make sense after the ones before if these were accepted.
+// generate returns the script of a seed: so many actions, of those that make sense after the ones before if these were
+// accepted.
 func generate(seed uint64, length int) []action {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), state: state{}} //nolint:gosec // a walk is to be repeatable
 	g.add(action{verb: apply, kind: catalogSource, name: catalogName})
@@ -59,7 +60,8 @@ func (g *generator) next() action {
 	case n < 72:
 		return action{verb: approve}
 	case n < 78:
-		return action{verb: apply, kind: constraint, name: "c", fields: fields{"forbids": csvPrefix + pick(g, graph.Versions...)}}
+		forbids := csvPrefix + pick(g, graph.Versions...)
+		return action{verb: apply, kind: constraint, name: "c", fields: fields{"forbids": forbids}}
 	case n < 81:
 		return action{verb: restart, kind: pick(g, "olm", "opgate")}
 	case n < 84 && len(g.state.all(operatorPolicy)) > 0:
@@ -104,7 +106,8 @@ func (g *generator) policy() action {
 	before := g.state[operatorPolicy+"/"+name]
 	for {
 		f, fresh := maps.Clone(before), g.policyFields()
-		field := pick(g, "complianceType", "versions", "versions", "channel", "startingCSV", "upgradeApproval", "remediationAction", "namespace")
+		field := pick(g, "complianceType", "versions", "versions", "channel", "startingCSV", "upgradeApproval",
+			"remediationAction", "namespace")
 		if delete(f, field); fresh[field] != "" {
 			f[field] = fresh[field]
 		}

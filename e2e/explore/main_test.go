@@ -1,5 +1,6 @@
-// Package explore tests sequences of what users do, over a real OLM: walks that a seed chooses, and scripts in testdata. A walk has
-// namespaces of its own. A small model of the policies and the graph of the catalog predicts what is installed in the end.
+// Package explore tests sequences of what users do, over a real OLM: walks that a seed chooses, and scripts in
+// testdata. A walk has namespaces of its own. A small model of the policies and the graph of the catalog predicts what
+// is installed in the end.
 package explore
 
 import (

@@ -61,7 +61,8 @@ func (s state) all(kind string) []fields {
 	return found
 }
 
-// enforced returns the policies of the first namespace, or of the second, that do more than inform. Those of Policies count as well.
+// enforced returns the policies of the first namespace, or of the second, that do more than inform. Those of Policies
+// count as well.
 func (s state) enforced(second bool) []fields {
 	return slices.DeleteFunc(append(s.all(operatorPolicy), s.all(policy)...), func(f fields) bool {
 		return f["remediationAction"] == "inform" || (f["namespace"] == "second") != second
@@ -85,7 +86,8 @@ func (s state) forbidden(csv string, second bool) string {
 
 // lists reports whether a policy is about a version. That of startingCSV is allowed as well.
 func (f fields) lists(csv string) bool {
-	return f["versions"] == "" || slices.Contains(f.list("versions"), csv) || f["complianceType"] != mustnothave && f["startingCSV"] == csv
+	return f["versions"] == "" || slices.Contains(f.list("versions"), csv) ||
+		f["complianceType"] != mustnothave && f["startingCSV"] == csv
 }
 
 // entries are the names of the ClusterServiceVersions of a channel, oldest first.
@@ -107,8 +109,9 @@ type expectation struct {
 	why string
 }
 
-// expect returns what the first namespace, or the second, should come to where a version is installed, "" for none. It follows OLM
-// step by step: each is the next entry of the channel, and needs that the policies allow it and that a user or a policy approves it.
+// expect returns what the first namespace, or the second, should come to where a version is installed, "" for none. It
+// follows OLM step by step: each is the next entry of the channel, and needs that the policies allow it and that a user
+// or a policy approves it.
 func (s state) expect(installed string, second bool) expectation {
 	policies := s.enforced(second)
 	user, asked := s[subscription+"/"+packageName]
@@ -124,7 +127,8 @@ func (s state) expect(installed string, second bool) expectation {
 		return expectation{csv: installed, unknown: "a Policy waits for another"}
 	case len(policies) == 0 && !asked:
 		return expectation{csv: installed}
-	case len(policies) == 1 && policies[0]["complianceType"] == mustnothave && installed != "" && s.onlyConstraint(installed) != s.forbidden(installed, second):
+	case len(policies) == 1 && policies[0]["complianceType"] == mustnothave && installed != "" &&
+		s.onlyConstraint(installed) != s.forbidden(installed, second):
 		return expectation{}
 	case s[catalogSource+"/"+catalogName] == nil:
 		return expectation{csv: installed, why: catalogName}

@@ -27,11 +27,13 @@ func TestExpect(t *testing.T) {
 			want:   expectation{csv: v12},
 		},
 		"a list installs the newest of the channel": {
-			script: catalog + "apply operatorpolicy a complianceType=musthave channel=stable versions=alpha.v1.0.0,alpha.v1.1.0,alpha.v2.0.0",
-			want:   expectation{csv: v11, why: v12},
+			script: catalog + "apply operatorpolicy a complianceType=musthave channel=stable " +
+				"versions=alpha.v1.0.0,alpha.v1.1.0,alpha.v2.0.0",
+			want: expectation{csv: v11, why: v12},
 		},
 		"an upgrade goes step by step": {
-			script:    catalog + "apply operatorpolicy a complianceType=musthave channel=candidate versions=alpha.v1.1.0,alpha.v2.0.0",
+			script: catalog + "apply operatorpolicy a complianceType=musthave channel=candidate " +
+				"versions=alpha.v1.1.0,alpha.v2.0.0",
 			installed: v11,
 			want:      expectation{csv: v11, why: v12},
 		},
@@ -53,7 +55,8 @@ func TestExpect(t *testing.T) {
 			want:   expectation{why: v12},
 		},
 		"an allow-list approves for who asked for Automatic": {
-			script: catalog + group + "apply subscription alpha channel=stable installPlanApproval=Automatic startingCSV=alpha.v1.0.0\n" +
+			script: catalog + group +
+				"apply subscription alpha channel=stable installPlanApproval=Automatic startingCSV=alpha.v1.0.0\n" +
 				"apply operatorpolicy a complianceType=mayhave channel=stable versions=alpha.v1.0.0,alpha.v1.1.0",
 			want: expectation{csv: v11, why: v12},
 		},
@@ -63,8 +66,9 @@ func TestExpect(t *testing.T) {
 			want:      expectation{},
 		},
 		"a Constraint holds the head": {
-			script: catalog + group + "apply subscription alpha channel=stable installPlanApproval=Automatic\napply constraint c forbids=alpha.v1.2.0",
-			want:   expectation{why: v12},
+			script: catalog + group +
+				"apply subscription alpha channel=stable installPlanApproval=Automatic\napply constraint c forbids=alpha.v1.2.0",
+			want: expectation{why: v12},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,8 @@ package explore
 
 import "slices"
 
-// shrink returns the shortest script that it finds for which fails still returns true: it leaves out ever smaller parts. Fails is
+// shrink returns the shortest script that it finds for which fails still returns true: it leaves out ever smaller
+// parts. Fails is
 // called at most so many times.
 func shrink(script []action, most int, fails func([]action) bool) []action {
 	for size := len(script) / 2; size > 0; {

@@ -65,7 +65,8 @@ type moment struct {
 	state state
 }
 
-// play plays a script in new namespaces. The error is about the first invariant that is not met, and names the action before it.
+// play plays a script in new namespaces. The error is about the first invariant that is not met, and names the action
+// before it.
 func (x *explorer) play(ctx context.Context, script []action, log func(format string, args ...any)) (err error) {
 	x.turns <- struct{}{}
 	defer func() { <-x.turns }()
@@ -240,7 +241,8 @@ func (w *walk) violation() error {
 }
 
 // watch calls a function for every object of a namespace, each time that it is written, until ctx ends.
-func (w *walk) watch(ctx context.Context, resource schemaResource, namespace string, see func(*unstructured.Unstructured, bool)) {
+func (w *walk) watch(ctx context.Context, resource schemaResource, namespace string,
+	see func(*unstructured.Unstructured, bool)) {
 	for ctx.Err() == nil {
 		events, err := w.Clients[cluster.Admin].Resource(resource).Namespace(namespace).Watch(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -290,7 +292,8 @@ func (w *walk) seeCSV(csv *unstructured.Unstructured, created bool) {
 			return
 		}
 	}
-	w.violations = append(w.violations, fmt.Errorf("%s was installed in %s: not allowed by %s", csv.GetName(), csv.GetNamespace(), by))
+	w.violations = append(w.violations,
+		fmt.Errorf("%s was installed in %s: not allowed by %s", csv.GetName(), csv.GetNamespace(), by))
 }
 
 // end deletes all policies, and waits until Subscriptions are as their users wrote them.
@@ -321,7 +324,8 @@ func (w *walk) clean(ctx context.Context) {
 	for _, name := range (&generator{state: w.state}).names(constraint) {
 		_ = w.write(ctx, action{verb: remove, kind: constraint, name: name})
 	}
-	for _, kind := range []string{"Subscription", "CatalogSource", "ClusterServiceVersion", "InstallPlan", "OperatorGroup"} {
+	watched := []string{"Subscription", "CatalogSource", "ClusterServiceVersion", "InstallPlan", "OperatorGroup"}
+	for _, kind := range watched {
 		for _, namespace := range w.namespaces {
 			_ = admin.Of(harness.Named(kind, namespace, "")).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		}
@@ -348,7 +352,8 @@ func (w *walk) repeatedWrites() error {
 		}
 		for write, n := range count {
 			if n > most {
-				return fmt.Errorf("while users waited for %s Opgate wrote %d times: %s", wait[1].Sub(wait[0]).Round(time.Second), n, write)
+				return fmt.Errorf("while users waited for %s Opgate wrote %d times: %s",
+					wait[1].Sub(wait[0]).Round(time.Second), n, write)
 			}
 		}
 	}

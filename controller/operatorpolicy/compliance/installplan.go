@@ -132,7 +132,8 @@ func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 // pending is for a plan in phase RequiresApproval.
 func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
-	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV {
+	brings := slices.Contains(plan.Spec.CSVNames, sub.CurrentCSV) && e.csvNamed(sub.CurrentCSV) == nil
+	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV && !brings {
 		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // the plan is pending for another operator
 	}
 	current := text.Name(sub.CurrentCSV)

@@ -110,7 +110,7 @@ func (s *scope) means(sub *Subscription) bool {
 }
 
 // catalogOf returns the catalog of a ClusterServiceVersion, from the Subscription that refers to it, or else from
-// those to its package. It is zero if none exists, or several disagree.
+// those to its package, or without any from the plans that installed it. It is zero if none tells, or several disagree.
 func (s *scope) catalogOf(c *CSV) olm.Catalog {
 	var followers, others []olm.Catalog
 	for i := range s.subscriptions {
@@ -123,7 +123,10 @@ func (s *scope) catalogOf(c *CSV) olm.Catalog {
 	if len(followers) == 0 {
 		followers = others
 	}
-	if len(followers) == 0 || slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
+	if len(followers) == 0 {
+		return s.Namespace.InstalledFrom(c.Name)
+	}
+	if slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
 		return olm.Catalog{}
 	}
 	return followers[0]
@@ -179,7 +182,7 @@ func (s *scope) judgeCSVs() []item {
 				next.why = "the digest of the bundle image that it was installed from is not known"
 			}
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
-				next.why = "its catalog is not known: no Subscription tells it"
+				next.why = "its catalog is not known: neither a Subscription nor a plan tells it"
 			}
 		}
 		items = append(items, next)

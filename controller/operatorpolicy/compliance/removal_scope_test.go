@@ -2,6 +2,7 @@ package compliance
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +30,17 @@ func deletions(out Outcome) string {
 
 // withoutSubscription is an installation that lost its Subscription.
 func withoutSubscription(s *site) { s.subscriptions = nil }
+
+// planned adds a plan that has written a ClusterServiceVersion from a catalog.
+func planned(csv string, from olm.Catalog) func(*site) {
+	return func(s *site) {
+		plan := aPlan("install-"+strconv.Itoa(len(s.plans)), 9)
+		plan.Spec.CSVNames = []string{csv}
+		plan.Status.Steps = olm.Steps{{Resolving: csv, Status: "Created", Resource: olm.StepResource{Group: "operators.coreos.com",
+			Kind: kindClusterServiceVersion, Name: csv, CatalogNamespace: from.Namespace, CatalogName: from.Name}}}
+		s.plans = append(s.plans, plan)
+	}
+}
 
 // elsewhere is an installation that was observed in a namespace other than the policy's.
 func elsewhere(s *site) {
@@ -84,7 +96,13 @@ func TestRemovalScope(t *testing.T) {
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its version is not known", ""},
 		"a version of which the catalog is not known is reported and left alone": {
 			installed(fromHub, withoutSubscription), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: no Subscription tells it", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
+		"the plan that installed it tells the catalog": {
+			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub)), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted once the status of the policy says so", ""},
+		"of several plans one may be forged": {
+			installed(fromHub, withoutSubscription, planned("etcd.v0.9.4", hub), planned("etcd.v0.9.4", hub)), TypeClusterServiceVersion,
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
 		"nothing goes while that is so": {
 			installed(fromHub, withoutSubscription), TypeOperatorGroup,
 			"OperatorGroupPresent: the OperatorGroup shop/shop-x7 is present and will be deleted after the ClusterServiceVersion shop/etcd.v0.9.4", ""},
@@ -100,7 +118,7 @@ func TestRemovalScope(t *testing.T) {
 				}
 				s.subscriptions = s.subscriptions[1:]
 			}), TypeClusterServiceVersion,
-			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: no Subscription tells it", ""},
+			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and not deleted, since its catalog is not known: neither a Subscription nor a plan tells it", ""},
 		"a version is found without its Subscription": {
 			installed(withoutSubscription), TypeClusterServiceVersion,
 			"ClusterServiceVersionPresent: the ClusterServiceVersion shop/etcd.v0.9.4 is present and will be deleted", "ClusterServiceVersion etcd.v0.9.4"},
