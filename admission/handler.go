@@ -138,6 +138,9 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	if current == nil {
 		return notReady(e.kind)
 	}
+	if kinds := e.gate.store.Stale(); len(kinds) > 0 {
+		return stale(e.kind, kinds)
+	}
 	if e.governed && req.authenticated {
 		current = e.gate.settled(ctx, current, req.Namespace)
 	}
@@ -153,6 +156,14 @@ func notReady(kind string) rules.Verdict {
 	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
 		Decision: rules.Hold, Rule: rules.RuleGateNotReady,
 		Message: fmt.Sprintf("opgate is not ready (%s): it is still reading policies and operators; try again in a few seconds", rules.RuleGateNotReady)}}}
+}
+
+// stale refuses while the snapshot may lack what is stored since (threat G1).
+func stale(kind string, kinds []*snapshot.Kind) rules.Verdict {
+	return rules.Verdict{Object: kind, Decision: rules.Hold, Reasons: []rules.Reason{{
+		Decision: rules.Hold, Rule: rules.RuleGateStale,
+		Message: fmt.Sprintf("opgate is not up to date (%s): its watch of %s shows no progress; try again in a few seconds",
+			rules.RuleGateStale, snapshot.Names(kinds))}}}
 }
 
 // late refuses what was read too late to be judged while the API server waits. Where failurePolicy is Ignore, no answer would allow it.

@@ -3,6 +3,7 @@ package rules
 // The rules by which the gate refuses before any policy is read. Package admission applies them.
 const (
 	RuleGateNotReady    RuleID = "gate/not-ready"
+	RuleGateStale       RuleID = "gate/stale"
 	RuleGateUnreadable  RuleID = "gate/unreadable"
 	RuleGateUnexpected  RuleID = "gate/unexpected"
 	RuleGateOLMIdentity RuleID = "gate/olm-identity"
@@ -12,6 +13,9 @@ const (
 var (
 	gateNotReady = Rule{ID: RuleGateNotReady, Outcomes: hold,
 		Summary: "the gate has not read all policies and operators, or verified OLM's identity, yet, a few seconds after its start"}
+	gateStale = Rule{ID: RuleGateStale, Outcomes: hold,
+		Summary: "a watch of the gate has shown no progress for longer than --max-staleness, or not what the gate itself wrote: policies and " +
+			"operators may have changed since"}
 	gateUnreadable = Rule{ID: RuleGateUnreadable, Outcomes: deny,
 		Summary: "the review, or the object in it, cannot be read"}
 	gateUnexpected = Rule{ID: RuleGateUnexpected, Outcomes: deny,

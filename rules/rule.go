@@ -68,7 +68,7 @@ type Rule struct {
 // docs/rules.md and, except for those of the gate itself, a sample in manifests/samples and a scenario in e2e/scenarios; tests keep the
 // four consistent.
 var (
-	gateRules = []Rule{gateNotReady, gateUnreadable, gateUnexpected, gateOLMIdentity, gateInternal}
+	gateRules = []Rule{gateNotReady, gateStale, gateUnreadable, gateUnexpected, gateOLMIdentity, gateInternal}
 	// sharedRules are on the OperatorPolicy that governs an object of any kind.
 	sharedRules       = []Rule{policyUnreadable}
 	subscriptionRules = []Rule{

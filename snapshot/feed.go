@@ -36,10 +36,10 @@ type Feed struct {
 
 	mu      sync.Mutex
 	pending []event
-	// awaited is the time since when only policies are missing for the first snapshot, denied reports whether the API
-	// server answers that they are not served or forbidden.
-	awaited time.Time
-	denied  bool
+	// awaited is the time since when only policies are missing for the first snapshot, failed when reading them last failed. denied reports
+	// whether the API server answers that they are not served or forbidden.
+	awaited, failed time.Time
+	denied          bool
 }
 
 // FeedOptions configure a Feed.
@@ -57,6 +57,8 @@ type FeedOptions struct {
 	CatalogNamespaces []string
 	// Omitted are kinds that may not be watched and that no snapshot waits for. Default: none.
 	Omitted []*Kind
+	// MaxStaleness is how long a watch may show no progress before its kind is stale. Default: no kind ever is.
+	MaxStaleness time.Duration
 	// Ordering watches Policies and PolicySets as well, for the dependency graph. Default: no Policy is known.
 	Ordering bool
 	// PolicyVersions are the versions that policies are read in, where another program owns their definition: each value replaces the last,
@@ -117,7 +119,7 @@ func (f *Feed) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	follow := func(kind *Kind, namespace string) (known <-chan struct{}, err error) {
-		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), namespace, f.handler())
+		informer, handled, absent, err := f.informer(kind, kind.GroupVersionResource(), namespace, f.Store.follow(kind, f.MaxStaleness), f.handler())
 		if err != nil {
 			return nil, fmt.Errorf("watch %s: %w", kind.Resource, err)
 		}
@@ -227,15 +229,16 @@ func (f *Feed) handler() cache.ResourceEventHandlerFuncs {
 // informer returns the informer of a kind, in a version, of one namespace or of all, with a handler of its events. handled is done when everything that was listed has been received, absent is closed
 // when the API server answers that it does not serve an optional kind.
 func (f *Feed) informer(
-	kind *Kind, resource schema.GroupVersionResource, namespace string, handler cache.ResourceEventHandlerFuncs,
+	kind *Kind, resource schema.GroupVersionResource, namespace string, progress *stream.Progress, handler cache.ResourceEventHandlerFuncs,
 ) (_ cache.SharedIndexInformer, handled cache.DoneChecker, absent <-chan struct{}, err error) {
 	notServed := make(chan struct{})
 	var once sync.Once
 	read := func(raw []byte) (runtime.Object, error) { return f.reader.Read(kind, raw), nil }
-	objects := f.Client.Selecting(resource, namespace, kind.Selector, read)
+	objects := f.Client.Selecting(resource, namespace, kind.Selector, read, progress)
 	informer := cache.NewSharedIndexInformerWithOptions(objects, &Object{}, cache.SharedIndexInformerOptions{})
 	err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if kind.Optional && apierrors.IsNotFound(err) {
+			progress.Forget()
 			once.Do(func() {
 				close(notServed)
 				f.Log.Info("kind not served, continuing without it", "resource", kind.Resource)
@@ -264,14 +267,20 @@ func (f *Feed) informer(
 // them. If another replica is ready they are listed much earlier.
 const conversionGrace = 10 * time.Second
 
-// AwaitsConversion reports whether there is no snapshot because policies, and only these, have not been listed
+// AwaitsConversion reports whether there is no snapshot, or a stale one, because policies, and only these, have not been listed
 // for some time. They may be stored in v1beta1, and this process may be the only one to convert them, which the
-// API server reaches only if the process reports ready. Until there is a snapshot reviews are still
+// API server reaches only if the process reports ready. Until there is a current snapshot reviews are still
 // refused.
 func (f *Feed) AwaitsConversion() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.PolicyVersions == nil && f.Store.Load() == nil && !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace && !f.denied
+	if f.PolicyVersions != nil || f.denied {
+		return false
+	}
+	if f.Store.Load() == nil {
+		return !f.awaited.IsZero() && f.Now().Sub(f.awaited) >= conversionGrace
+	}
+	return f.Store.failing(OperatorPolicies, f.failed)
 }
 
 // await records that only policies are missing.
@@ -285,6 +294,7 @@ func (f *Feed) await() {
 func (f *Feed) noteFailure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.failed = time.Now()
 	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 

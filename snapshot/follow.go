@@ -7,11 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/opgate/opgate/stream"
 )
 
 // following is the watch of policies in a version that may change, where another program owns their definition.
 type following struct {
 	*Feed
+
+	// progress is that of the watch in each version.
+	progress *stream.Progress
 
 	mu sync.Mutex
 	// noted are the policies as the builder has them.
@@ -31,7 +36,7 @@ type policyWatch struct {
 func (f *Feed) followPolicies(ctx context.Context, running *sync.WaitGroup) <-chan struct{} {
 	known := make(chan struct{})
 	running.Go(func() {
-		following := &following{Feed: f, noted: map[types.NamespacedName]*Object{}}
+		following := &following{Feed: f, progress: f.Store.follow(OperatorPolicies, f.MaxStaleness), noted: map[types.NamespacedName]*Object{}}
 		var current policyWatch
 		var first sync.Once
 		for {
@@ -66,11 +71,12 @@ func (v *policyWatch) end() {
 // start watches policies in a version. With "" there is no definition, and so none.
 func (f *following) start(ctx context.Context, name string) policyWatch {
 	if name == "" {
+		f.progress.Forget()
 		return policyWatch{}
 	}
 	resource := OperatorPolicies.GroupVersionResource()
 	resource.Version = name
-	informer, handled, _, err := f.informer(OperatorPolicies, resource, metav1.NamespaceAll, cache.ResourceEventHandlerFuncs{
+	informer, handled, _, err := f.informer(OperatorPolicies, resource, metav1.NamespaceAll, f.progress, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.set(obj.(*Object)) },
 		UpdateFunc: func(_, obj any) { f.set(obj.(*Object)) },
 		DeleteFunc: func(obj any) {

@@ -19,6 +19,8 @@ type Store struct {
 
 	replaced signal.Signal
 
+	freshness freshness
+
 	mu sync.Mutex
 	// subscribers are called with each change.
 	subscribers map[*func(*Change)]struct{}
@@ -60,6 +62,7 @@ func (s *Store) replace(next *Snapshot, change *Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current.Store(next)
+	s.setUnseen(valueOf(&s.freshness.unseen))
 	for changed := range s.subscribers {
 		(*changed)(change)
 	}
@@ -69,11 +72,6 @@ func (s *Store) replace(next *Snapshot, change *Change) {
 // Until waits until there is a snapshot that satisfies a condition.
 func (s *Store) Until(ctx context.Context, condition func(*Snapshot) bool) error {
 	return s.replaced.Until(ctx, s.satisfies(condition))
-}
-
-// Wait waits until the snapshot shows a write, so that nothing is decided on a state from before that write.
-func (s *Store) Wait(ctx context.Context, condition func(*Snapshot) bool) error {
-	return s.replaced.Wait(ctx, s.satisfies(condition))
 }
 
 func (s *Store) satisfies(condition func(*Snapshot) bool) func() bool {

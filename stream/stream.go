@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -59,13 +60,15 @@ func NewForConfigAndClient(config *rest.Config, httpClient *http.Client) (*Clien
 
 // ListerWatcher lists and watches a resource in all namespaces, for an informer. It supports streaming lists.
 func (c *Client) ListerWatcher(resource schema.GroupVersionResource, decode Decode) cache.ListerWatcher {
-	return c.Selecting(resource, metav1.NamespaceAll, "", decode)
+	return c.Selecting(resource, metav1.NamespaceAll, "", decode, nil)
 }
 
 // Selecting is ListerWatcher for the objects of a namespace, or of all, that a label selector matches, which the API server evaluates; ""
-// matches all.
-func (c *Client) Selecting(resource schema.GroupVersionResource, namespace, selector string, decode Decode) cache.ListerWatcher {
-	r := &source{client: c, path: path(resource, namespace), selector: selector, decode: decode}
+// matches all. Progress records how current the watch is; nil for a watch that may be as old as it is.
+func (c *Client) Selecting(
+	resource schema.GroupVersionResource, namespace, selector string, decode Decode, progress *Progress,
+) cache.ListerWatcher {
+	r := &source{client: c, path: path(resource, namespace), selector: selector, decode: decode, progress: progress}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}, c)
 }
 
@@ -101,6 +104,8 @@ type source struct {
 	decode   Decode
 	// limit bounds a list, in bytes; 0 for no bound.
 	limit int64
+	// progress is recorded, unless it is nil.
+	progress *Progress
 }
 
 func (s *source) open(ctx context.Context, options *metav1.ListOptions) (io.ReadCloser, error) {
@@ -124,6 +129,7 @@ func (l *List) DeepCopyObject() runtime.Object {
 
 // list decodes a list element by element.
 func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	since := time.Now()
 	body, err := s.open(ctx, &options)
 	if err != nil {
 		return nil, err
@@ -136,6 +142,10 @@ func (s *source) list(ctx context.Context, options metav1.ListOptions) (runtime.
 	}
 	if err := s.readList(json.NewDecoder(from), into); err != nil {
 		return nil, fmt.Errorf("read a list: %w", err)
+	}
+	if s.progress != nil && into.Continue == "" {
+		s.progress.shown(into.ResourceVersion)
+		s.progress.confirm(since)
 	}
 	return into, nil
 }
@@ -197,12 +207,20 @@ func delimiter(from *json.Decoder, want json.Delim) error {
 // watch opens a watch.
 func (s *source) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
+	if s.progress != nil {
+		return s.follow(ctx, &options)
+	}
 	body, err := s.open(ctx, &options)
 	if err != nil {
 		return nil, err
 	}
-	return watch.NewStreamWatcher(&events{body: body, from: json.NewDecoder(body), decode: s.decode},
-		apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding")), nil
+	return s.watcher(body, nil), nil
+}
+
+// watcher decodes the events of a request.
+func (s *source) watcher(body io.ReadCloser, of *request) watch.Interface {
+	return watch.NewStreamWatcher(&events{body: body, from: json.NewDecoder(body), decode: s.decode, of: of},
+		apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "ClientWatchDecoding"))
 }
 
 // events decodes the events of a watch. It implements watch.Decoder.
@@ -210,6 +228,8 @@ type events struct {
 	body   io.Closer
 	from   *json.Decoder
 	decode Decode
+	// of is the request, nil if no progress is recorded.
+	of *request
 }
 
 // Decode decodes one event.
@@ -219,9 +239,10 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 		Object json.RawMessage `json:"object"`
 	}
 	if err := e.from.Decode(&event); err != nil {
-		return "", nil, err
+		return "", nil, e.of.ended(err)
 	}
 	if event.Type == watch.Error {
+		e.of.end()
 		status := &metav1.Status{}
 		if err := json.Unmarshal(event.Object, status); err != nil {
 			return "", nil, fmt.Errorf("read an error of a watch: %w", err)
@@ -229,8 +250,14 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 		return event.Type, status, nil
 	}
 	object, err := e.decode(event.Object)
+	if err == nil {
+		e.of.event(event.Type, object)
+	}
 	return event.Type, object, err
 }
 
 // Close ends the watch.
-func (e *events) Close() { _ = e.body.Close() }
+func (e *events) Close() {
+	e.of.end()
+	_ = e.body.Close()
+}

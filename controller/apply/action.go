@@ -76,7 +76,11 @@ func (w *Writer) update(ctx context.Context, live, object *unstructured.Unstruct
 // Done waits until the snapshot shows an action.
 func (w *Writer) Done(ctx context.Context, verb string, object *unstructured.Unstructured) error {
 	kind := snapshot.KindOf(object.GroupVersionKind())
-	return w.Store.Wait(ctx, func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
+	version := object.GetResourceVersion()
+	if verb == Delete {
+		version = ""
+	}
+	return w.Store.Wait(ctx, kind, version, func(s *snapshot.Snapshot) bool { return s.Shows(kind, object, verb == Delete) })
 }
 
 // replaced returns the fields of the spec that change and are too large to be stored. A merge patch cannot remove what they contain.

@@ -33,7 +33,7 @@ func (w *Writer) Approved(ctx context.Context, plans []*olm.InstallPlan) error {
 	if len(plans) == 0 {
 		return nil
 	}
-	return w.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+	return w.Store.Wait(ctx, snapshot.InstallPlans, "", func(s *snapshot.Snapshot) bool {
 		now := map[string]*olm.InstallPlan{}
 		for _, plan := range s.Namespace(plans[0].Metadata.Namespace).Plans() {
 			now[plan.Metadata.UID] = plan

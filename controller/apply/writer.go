@@ -101,7 +101,7 @@ func difference(resourceVersion string, before, after any) (client.Patch, error)
 
 // Patched waits until the snapshot shows a patched object, or that it was deleted or concerns something else.
 func (w *Writer) Patched(ctx context.Context, kind *snapshot.Kind, concerns snapshot.Subject, head *metav1.PartialObjectMetadata) error {
-	return w.Store.Wait(ctx, func(s *snapshot.Snapshot) bool {
+	return w.Store.Wait(ctx, kind, head.ResourceVersion, func(s *snapshot.Snapshot) bool {
 		now := s.Object(kind, concerns, client.ObjectKeyFromObject(head))
 		return now == nil || now.UID != head.UID || !snapshot.Older(now.ResourceVersion, head.ResourceVersion)
 	})

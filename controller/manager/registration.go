@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -63,7 +64,7 @@ type Registration[T comparable] struct {
 
 // AddTo adds the controller to the manager of the term.
 func (r Registration[T]) AddTo(mgr ctrl.Manager) error {
-	o := controller.TypedOptions[T]{Reconciler: r.Reconciler, MaxConcurrentReconciles: r.Workers}
+	o := controller.TypedOptions[T]{Reconciler: whileCurrent[T]{r.Reconciler, r.Store}, MaxConcurrentReconciles: r.Workers}
 	o.SkipNameValidation = new(true) // the next term uses the name again
 	o.DefaultFromConfig(mgr.GetControllerOptions())
 	c, err := controller.NewTypedUnmanaged(r.Name, o)
@@ -93,4 +94,22 @@ func (r Registration[T]) AddTo(mgr ctrl.Manager) error {
 		}
 		return c.Start(ctx)
 	}))
+}
+
+// staleRetry is the requeue delay while a kind is stale.
+const staleRetry = time.Second
+
+// whileCurrent reconciles nothing while a kind is stale: what policies and Constraints forbid may have changed since (threat G1).
+type whileCurrent[T comparable] struct {
+	reconcile.TypedReconciler[T]
+	store *snapshot.Store
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (w whileCurrent[T]) Reconcile(ctx context.Context, item T) (reconcile.Result, error) {
+	if stale := w.store.Stale(); len(stale) > 0 {
+		log.FromContext(ctx).V(1).Info("watch stale, nothing is done until it shows progress", "resources", snapshot.Names(stale))
+		return reconcile.Result{RequeueAfter: staleRetry}, nil
+	}
+	return w.TypedReconciler.Reconcile(ctx, item)
 }

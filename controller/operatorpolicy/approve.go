@@ -14,6 +14,9 @@ import (
 	"github.com/opgate/opgate/snapshot"
 )
 
+// outdatedRetry is the requeue delay after what an approval depends on has changed; its event is earlier, unless the watch is stalled.
+const outdatedRetry = time.Second
+
 // approvals are the results for the pending plans of a namespace.
 type approvals struct {
 	// byPlan are those of plans that are not approved.
@@ -22,7 +25,7 @@ type approvals struct {
 	done []*olm.InstallPlan
 	// held are those that the loop does not approve.
 	held []hold
-	// stale is set if a plan has changed since it was judged, or was deleted. Its event enqueues the namespace.
+	// stale is set if a plan, or what it was judged by, has changed since, or was deleted. Its event enqueues the namespace.
 	stale bool
 	// after is the delay until a stale plan may be deleted, or another approved; 0 for none.
 	after time.Duration
@@ -32,10 +35,13 @@ type approvals struct {
 
 // approve approves the plans of a namespace that the rules let the loop approve, and returns those, and why each other pending plan is
 // not approved. The metrics receive it, too.
-func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement) (*approvals, error) {
+func (r *reconciler) approve(
+	ctx context.Context, current *snapshot.Snapshot, ns *rules.Namespace, mode rules.UngovernedMode, metrics *judgement,
+) (*approvals, error) {
 	defer metrics.end()
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
+	confirmed := map[source]bool{}
 	settles := r.known.settles(ns.Name(), r.Now())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode}
@@ -57,7 +63,10 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 		} else if settles > 0 && onlyUngoverned(in) {
 			a.Reasons, all.after = []rules.Reason{{Message: "a policy was deleted moments ago, and may be created again"}}, earlier(all.after, settles)
 		} else {
-			err := r.writer.Approve(ctx, plan)
+			err := r.confirm(ctx, current, ns, &judged, confirmed)
+			if err == nil {
+				err = r.writer.Approve(ctx, plan)
+			}
 			switch {
 			case err == nil:
 				log.FromContext(ctx).Info("plan approved", "plan", plan.Metadata.Name, "csvs", plan.Spec.CSVNames, "consents", consentTexts(judged.Verdict.Consents))
@@ -66,7 +75,7 @@ func (r *reconciler) approve(ctx context.Context, ns *rules.Namespace, mode rule
 				all.done = append(all.done, plan)
 				continue
 			case apply.Outdated(err):
-				all.stale = true
+				all.stale, all.after = true, earlier(all.after, outdatedRetry)
 				continue
 			case refusedByBackstop(err) && r.lags.begun(ns.Name(), r.Now()) < backstopLag:
 				all.lagging = true

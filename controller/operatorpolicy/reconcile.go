@@ -58,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an approved plan enqueues behind
 	// the others.
-	approvals, err := r.approve(ctx, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
+	approvals, err := r.approve(ctx, current, ns, r.ungoverned(current, namespace), r.Metrics.judge(namespace, current.Built(), r.Now))
 	again := earlier(r.reportHolds(namespace, approvals.held), approvals.after)
 	if len(approvals.done) > 0 {
 		return reconcile.Result{RequeueAfter: again}, errors.Join(err, r.writer.Approved(ctx, approvals.done))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,14 +89,21 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 			ts.Value(playerKey{}).(*scripttest.Player).Commands()[name](ts, neg, args)
 		}
 	}
+	all["stall"] = func(ts *testscript.TestScript, _ bool, args []string) {
+		ts.Value(storageKey{}).(*storage).stall(strings.Join(args, ""))
+	}
 	return all
 }
+
+// storageKey is that of the storage of a script.
+type storageKey struct{}
 
 // start starts the controller, and what it reads from, until the script ends.
 func start(script *testscript.Env, complete func(*unstructured.Unstructured)) error {
 	// After all times in scripts that are in the past.
 	time.Sleep(time.Until(time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)))
 	objects, mapper := newStorage(complete)
+	script.Values[storageKey{}] = objects
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), policyv1beta2.AddToScheme(scheme)); err != nil {
 		return err
@@ -204,7 +212,8 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 		return err
 	}
 	feed = snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
-		Completer: resolver, Packages: packages, Log: logr.Discard(), Now: time.Now})
+		Completer: resolver, Packages: packages, Log: logr.Discard(), Now: time.Now,
+		MaxStaleness: 10 * time.Second})
 	feed.SetCluster(constraint.Cluster{Version: "1.37.2"})
 	feed.Lead()
 	loop, err = operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),

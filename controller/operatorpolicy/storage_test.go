@@ -51,6 +51,17 @@ type storage struct {
 	events []stored
 	// changed is closed, and replaced, with each event.
 	changed chan struct{}
+	// stalled is the resource whose watches are sent nothing; "" for none.
+	stalled string
+}
+
+// stall sends nothing more to the watches of a resource, until it is called for another; "" for none.
+func (s *storage) stall(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = resource
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // newStorage returns a storage of the kinds of the snapshot, and of those that controllers read and write besides, with
@@ -391,6 +402,9 @@ func (s *storage) delete(t target, current *unstructured.Unstructured) {
 // watch answers a watch.
 func (s *storage) watch(r *http.Request, t target) *http.Response {
 	w := &watching{storage: s, request: r, target: t, closed: make(chan struct{})}
+	if seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds")); err == nil {
+		w.timeout = time.After(time.Duration(seconds) * time.Second)
+	}
 	w.next, _ = strconv.Atoi(r.URL.Query().Get("resourceVersion")) // "" is from now on, after the initial events
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		for _, u := range s.selected(r, t) {
@@ -412,7 +426,9 @@ type watching struct {
 	next   int
 	unread bytes.Buffer
 	closed chan struct{}
-	once   sync.Once
+	// timeout ends the watch.
+	timeout <-chan time.Time
+	once    sync.Once
 }
 
 func (w *watching) write(event string, object any) {
@@ -425,12 +441,16 @@ func (w *watching) write(event string, object any) {
 func (w *watching) Read(p []byte) (int, error) {
 	for w.unread.Len() == 0 {
 		w.storage.mu.Lock()
-		for ; w.next < len(w.storage.events); w.next++ {
+		changed, timeout := w.storage.changed, w.timeout
+		stalled := w.storage.stalled == w.target.resource.Resource
+		if stalled {
+			timeout = nil
+		}
+		for ; w.next < len(w.storage.events) && !stalled; w.next++ {
 			if e := w.storage.events[w.next]; e.kind == w.target.kind && matches(w.request, w.target, e.object) {
 				w.write(e.event, e.object.Object)
 			}
 		}
-		changed := w.storage.changed
 		w.storage.mu.Unlock()
 		if w.unread.Len() > 0 {
 			break
@@ -438,6 +458,8 @@ func (w *watching) Read(p []byte) (int, error) {
 		select {
 		case <-changed:
 		case <-w.closed:
+			return 0, io.EOF
+		case <-timeout:
 			return 0, io.EOF
 		case <-w.request.Context().Done():
 			return 0, w.request.Context().Err()

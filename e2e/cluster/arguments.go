@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/opgate/opgate/e2e/assets/repo"
+	"github.com/opgate/opgate/e2e/internal/speed"
 )
 
 // override is an argument of "opgate serve" that differs from the shipped one.
@@ -18,6 +20,9 @@ type override struct{ flag, value, reason string }
 
 // removes reports whether the override only removes shipped arguments: the flag has its default then.
 func (o *override) removes() bool { return o.flag == "right" || o.flag == "catalog-namespace" }
+
+// shippedStaleness is the chart's policy.maxStaleness.
+const shippedStaleness = 10 * time.Second
 
 // overrides are all arguments in which the harness differs from the chart with its default values. A process outside a pod needs most of
 // them, the options of a test the others.
@@ -37,6 +42,9 @@ func (c *Cluster) overrides(gate *Gate, opts *GateOptions) []override {
 		if when {
 			all = append(all, override{flag, value, reason})
 		}
+	}
+	if staleness := speed.Scale(shippedStaleness).Round(time.Second); staleness > shippedStaleness {
+		add(true, "max-staleness", min(staleness, 5*time.Minute).String(), "a slow machine, on which watches end late")
 	}
 	add(opts.OLMIdentity != OLMUserName, "olm-identity", opts.OLMIdentity, "a test of OLM as another user")
 	add(!opts.Loop, "background-loop", strconv.FormatBool(false), "a test of the gate alone: what users write is not approved meanwhile")

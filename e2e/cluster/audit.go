@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -47,6 +49,17 @@ type Request struct {
 	Response struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+}
+
+// Reopened reports whether the request opens a watch for a few seconds, again and again, by whose end Opgate knows that it is current; no
+// client of client-go requests less than five minutes by itself.
+func (r *Request) Reopened() bool {
+	u, err := url.Parse(r.URI)
+	if err != nil || r.Verb != "watch" {
+		return false
+	}
+	seconds, err := strconv.Atoi(u.Query().Get("timeoutSeconds"))
+	return err == nil && seconds < 5*60
 }
 
 // OpgateRequests are all requests of Opgate's identity, whichever process made them, that the API server got between two

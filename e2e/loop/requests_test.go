@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ import (
 const (
 	// restPolicies and restPlans are how many there are while nothing happens.
 	restPolicies, restPlans = 200, 2_000
+	// restWatches is the number of watches of kinds that verdicts depend on.
+	restWatches = 13
 	// restVariable is how long nothing has to happen.
 	restVariable, restDefault = "OPGATE_REST", 30 * time.Second
 )
@@ -60,12 +63,12 @@ func TestLoopRequests(t *testing.T) {
 	t.Run("rest", func(t *testing.T) { e.rests(t) })
 }
 
-// approvalCosts expects one write of the plan, one of the status, one event on the plan, and one for an owner of the policy. NamedLast is
-// the order in which OLM writes: the Subscription names a plan that requires approval already.
+// approvalCosts expects one read of the policy, one write of the plan, one of the status, one event on the plan, and one for an owner of
+// the policy. NamedLast is the order in which OLM writes: the Subscription names a plan that requires approval already.
 func (e *speedEnv) approvalCosts(t *testing.T, namespace string, owned, namedLast bool) {
 	t.Helper()
 	ctx := t.Context()
-	want := []string{"create events", "patch installplans waiting", "patch operatorpolicies/status " + namespace}
+	want := []string{"create events", "get operatorpolicies " + namespace, "patch installplans waiting", "patch operatorpolicies/status " + namespace}
 	if owned {
 		e.own(t, namespace)
 		want = append(want, "create events")
@@ -279,7 +282,7 @@ spec:
 	}
 }
 
-// rests wants that Opgate asks for nothing at all but its lease, for as long as $OPGATE_REST says.
+// rests wants that Opgate asks for nothing at all but its lease, and that its watches go on, for as long as $OPGATE_REST says.
 func (e *speedEnv) rests(t *testing.T) {
 	rest := restDefault
 	if text := os.Getenv(restVariable); text != "" {
@@ -290,7 +293,7 @@ func (e *speedEnv) rests(t *testing.T) {
 	}
 	e.settle(t)
 	since := time.Now()
-	pause(t, rest)
+	neverStale(t, e, rest)
 	all, err := e.OpgateRequests(since, time.Time{})
 	if err != nil {
 		t.Fatal(err)
@@ -302,8 +305,24 @@ func (e *speedEnv) rests(t *testing.T) {
 	if len(requests) > 0 {
 		t.Errorf("in %s of rest opgate asked for\n  %s", rest, strings.Join(requests, "\n  "))
 	}
-	if len(all) == len(requests) {
+	watches := len(slices.DeleteFunc(slices.Clone(all), func(r cluster.Request) bool { return !r.Reopened() }))
+	if len(all) == len(requests)+watches {
 		t.Error("the audit log does not show that the loop keeps its lease, so it shows nothing")
 	}
-	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d others", rest, restPolicies, restPlans, len(all)-len(requests), len(requests))
+	// One for each of the watches in three fifths of --max-staleness.
+	if most := restWatches * (int(rest/(6*time.Second)) + 1); watches == 0 || watches > most {
+		t.Errorf("in %s of rest %d watches were opened again, want at most %d", rest, watches, most)
+	}
+	t.Logf("in %s with %d policies and %d plans: %d requests for the lease, %d watches opened again, %d others", rest, restPolicies, restPlans,
+		len(all)-len(requests)-watches, watches, len(requests))
+}
+
+// neverStale wants that no kind is stale for a time in which nothing happens (threat G1).
+func neverStale(t *testing.T, e *speedEnv, rest time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(rest); time.Now().Before(end); pause(t, time.Second) {
+		if err := readiness(t.Context(), e.LoopEnv, http.StatusOK, "[+]watches ok"); err != nil {
+			t.Error(err)
+		}
+	}
 }

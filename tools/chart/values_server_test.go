@@ -31,6 +31,7 @@ func serverCases() []valueCase {
 		flagCase("policy.escapes", "remove", "escapes"),
 		flagCase("policy.defaultNamespace", "operators", "operator-policy-default-namespace"),
 		flagCase("policy.statusHistoryLength", "3", "operator-policy-status-history-length"),
+		flagCase("policy.maxStaleness", "1m", "max-staleness"),
 		flagCase("log.level", "debug", "log-level"),
 		flagCase("log.format", "console", "log-format"),
 		flagCase("drain.delay", "20s", "drain-delay"),

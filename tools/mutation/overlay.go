@@ -79,6 +79,8 @@ var mutations = []mutation{
 	// What the gate itself finds.
 	{"admission/handler.go", "func notReady(kind string) rules.Verdict {",
 		`if rules.Mutated("gate/not-ready start") { return rules.Verdict{Object: kind} }`},
+	{"admission/handler.go", "func stale(kind string, kinds []*snapshot.Kind) rules.Verdict {",
+		`if rules.Mutated("gate/stale") { return rules.Verdict{Object: kind} }`},
 	{"admission/handler.go", "func late(kind string) rules.Verdict {",
 		`if rules.Mutated("gate/not-ready late") { return rules.Verdict{Object: kind} }`},
 	{"admission/handler.go", "func unknownCaller(kind string) rules.Verdict {",

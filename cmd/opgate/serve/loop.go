@@ -121,6 +121,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 		Client: streams, Store: store, Namespace: o.Namespace, Ordering: o.Ordering, Unjudged: unjudged, Completer: resolver, Packages: catalogs, Changes: changes.Get, Panics: recorder,
 		Log: log.WithName("snapshot"), Now: time.Now, Interrupted: versions.Refresh,
 		PolicyVersions: policyVersions, CatalogNamespaces: o.CatalogNamespaces, Omitted: omitted,
+		MaxStaleness: o.MaxStaleness,
 	})
 	runnables := []ctrlmanager.Runnable{catalogs, changes, resolver, feed, versions}
 	policyMetrics, leaderMetrics := operatorpolicy.NewMetrics(metrics.Registry, named), manager.NewMetrics(metrics.Registry)
@@ -188,13 +189,16 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 }
 
 // patient makes watches last six times as long as their clients request, which is half an hour and more
-// instead of five minutes and more: at rest, restarting watches causes all requests.
+// instead of five minutes and more. Those that are asked for less show by their end that they progress.
 type patient struct{ next http.RoundTripper }
+
+// leastPatience is the shortest watch that client-go requests by itself, in seconds.
+const leastPatience = 300
 
 func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
-	if err != nil || query.Get("watch") == "" {
+	if err != nil || query.Get("watch") == "" || seconds < leastPatience {
 		return p.next.RoundTrip(req)
 	}
 	query.Set("timeoutSeconds", strconv.Itoa(6*seconds))

@@ -20,6 +20,9 @@ import (
 	"github.com/opgate/opgate/rules/dependency"
 )
 
+// The bounds of MaxStaleness: a watch is asked for three fifths of it, at least three seconds, and less than patient makes longer.
+const leastStaleness, mostStaleness = 5 * time.Second, 5 * time.Minute
+
 // Options configure `opgate serve`; each field is one flag.
 type Options struct {
 	// Kubeconfig is the file to reach the API server with. Default: the service account of the pod, else
@@ -85,6 +88,8 @@ type Options struct {
 	DefaultNamespace string
 	// StatusHistoryLength is how many compliance messages a status keeps.
 	StatusHistoryLength int
+	// MaxStaleness is how long a watch may show no progress before nothing is judged and done by what it has shown.
+	MaxStaleness time.Duration
 	// DrainDelay is for how long no connection must have been accepted before the server stops, and how long it goes on
 	// answering at least after SIGTERM, while it is not ready: the time for the API server to learn of it.
 	DrainDelay time.Duration
@@ -159,6 +164,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"namespace of operators whose policy and package name none")
 	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10,
 		"number of compliance messages in the status of a policy")
+	flags.DurationVar(&o.MaxStaleness, "max-staleness", 10*time.Second,
+		"how long a watch may show no progress before reviews are held, from 5s to 5m")
 	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
 		"time to serve after SIGTERM, while /readyz fails, and after the last new connection")
 	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second,
@@ -249,6 +256,9 @@ func (o *Options) Validate() error {
 	}
 	if o.StatusHistoryLength < 1 {
 		bad("operator-policy-status-history-length", "%d is less than 1", o.StatusHistoryLength)
+	}
+	if o.MaxStaleness < leastStaleness || o.MaxStaleness > mostStaleness {
+		bad("max-staleness", "%s is not between %s and %s", o.MaxStaleness, leastStaleness, mostStaleness)
 	}
 	if o.DrainDelay < 0 {
 		bad("drain-delay", "%s is negative", o.DrainDelay)

@@ -198,6 +198,12 @@ func addGate(
 			}
 			return nil
 		},
+		"watches": func() error {
+			if stale := store.Stale(); len(stale) > 0 && !feed.AwaitsConversion() {
+				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since", snapshot.Names(stale))
+			}
+			return nil
+		},
 		"marks": func() error {
 			if o.Ordering && len(key.Key()) == 0 {
 				return errors.New("the key that marks of Policies are signed with is not known")

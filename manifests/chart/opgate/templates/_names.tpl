@@ -21,6 +21,7 @@ values.schema.json lets them pass, so that the refusal can say the name to use i
       "escapes" "policy.escapes"
       "defaultNamespace" "policy.defaultNamespace"
       "statusHistoryLength" "policy.statusHistoryLength"
+      "maxStaleness" "policy.maxStaleness"
       "templates" "policy.lookupRules"
       "backgroundLoop" "policy.backgroundLoop"
       "consent" "policy.consent"
