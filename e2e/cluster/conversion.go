@@ -79,35 +79,56 @@ func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
 // StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd, since the API
 // server returns every policy in the requested version.
 func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
-	const prefix, end = "/registry/policy.open-cluster-management.io/operatorpolicies/", "/registry/policy.open-cluster-management.io/operatorpolicies0"
-	body, err := json.Marshal(map[string][]byte{"key": []byte(prefix), "range_end": []byte(end)})
-	if err != nil {
+	end := strings.TrimSuffix(policyKeys, "/") + "0" // the key after all of them
+	var content stored
+	if err := c.etcd(ctx, "range", map[string]any{"key": []byte(policyKeys), "range_end": []byte(end)}, &content); err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/range").String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("read etcd: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	var content struct {
-		KVs []struct {
-			Key, Value []byte
-		}
-	}
-	if err := json.NewDecoder(response.Body).Decode(&content); err != nil {
-		return nil, fmt.Errorf("read etcd: %s: %w", response.Status, err)
-	}
-	stored := map[string]string{}
+	versions := map[string]string{}
 	for _, kv := range content.KVs {
 		var object metav1.TypeMeta
 		if err := json.Unmarshal(kv.Value, &object); err != nil {
 			return nil, fmt.Errorf("read etcd: %s: %w", kv.Key, err)
 		}
-		stored[strings.TrimPrefix(string(kv.Key), prefix)] = object.APIVersion
+		versions[strings.TrimPrefix(string(kv.Key), policyKeys)] = object.APIVersion
 	}
-	return stored, nil
+	return versions, nil
+}
+
+// policyKeys begins the keys of policies in etcd.
+const policyKeys = "/registry/policy.open-cluster-management.io/operatorpolicies/"
+
+// stored is what etcd has.
+type stored struct {
+	KVs []struct {
+		Key, Value []byte
+	}
+}
+
+// etcd sends a request to etcd, and decodes the answer unless into is nil.
+func (c *Cluster) etcd(ctx context.Context, operation string, content map[string]any, into any) error {
+	body, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	target := c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/" + operation).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask etcd: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask etcd: %s of %s", response.Status, operation)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("ask etcd: %s: %w", response.Status, err)
+	}
+	return nil
 }
