@@ -93,7 +93,7 @@ func (p *play) many(ctx context.Context, n int) error {
 	for w := range writers {
 		writing.Go(func() {
 			for i := w; i < n; i += writers {
-				one := policy(fmt.Sprintf("%s-many-%d", p.own, i))
+				one := policy(fmt.Sprintf("many-%d", i))
 				_ = unstructured.SetNestedField(one.Object, "mayhave", "spec", "complianceType")
 				_, err := of.Create(ctx, one, metav1.CreateOptions{})
 				if err == nil {

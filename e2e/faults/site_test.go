@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -138,6 +139,11 @@ func (s *site) settle(t *testing.T) {
 		_, err := s.Create(ctx, policy(s.standing))
 		return err
 	})
+	t.Cleanup(func() {
+		if s.reference == "" {
+			s.show(t, s.standing)
+		}
+	})
 	e := &harness.OLMEnv{Env: s.Env, OLM: s.olm}
 	e.WaitForCSV(t, s.standing, harness.Etcd2)
 	e.WaitForPlan(t, s.standing, harness.Etcd4)
@@ -160,12 +166,31 @@ func (s *site) settle(t *testing.T) {
 	t.Logf("%.0f goroutines and %.0f MiB at most; the status of a policy is\n%s", s.goroutines, s.memory/(1<<20), s.reference)
 }
 
+// show logs what OLM and Opgate have in a namespace.
+func (s *site) show(t *testing.T, namespace string) {
+	for _, kind := range []string{"Subscription", "InstallPlan", "ClusterServiceVersion"} {
+		list, err := s.Clients[cluster.Admin].Of(harness.Named(kind, namespace, "")).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+		if err != nil {
+			t.Log(err)
+			continue
+		}
+		for _, u := range list.Items {
+			status := u.Object["status"].(map[string]any)
+			t.Logf("%s %s since %s: %s %v %v %v", kind, u.GetName(), u.GetCreationTimestamp().Format(time.TimeOnly), harness.Normal(u.Object["spec"])[:min(300, len(harness.Normal(u.Object["spec"])))],
+				status["phase"], status["installPlanRef"], status["conditions"])
+		}
+	}
+	text, err := s.status(context.WithoutCancel(t.Context()), namespace)
+	t.Log(text, err)
+}
+
 // policy is the one for a namespace: a version that is not the last one of its channel.
 func policy(namespace string) *unstructured.Unstructured {
 	return harness.GroupedPolicy(namespace, "etcd", harness.Etcd2)
 }
 
-// status returns the status of the policy for a namespace, without the names of objects that differ from namespace to namespace.
+// status returns the status of the policy for a namespace, without names that differ from namespace to namespace. The summary lists the
+// other conditions in the order in which they came. InstallPlanPending is OLM's own, which it writes when it resolves once more.
 func (s *site) status(ctx context.Context, namespace string) (string, error) {
 	p := policy(namespace)
 	stored, err := s.Clients[cluster.Admin].Of(p).Get(ctx, p.GetName(), metav1.GetOptions{})
@@ -180,6 +205,12 @@ func (s *site) status(ctx context.Context, namespace string) (string, error) {
 	conditions, _, _ := unstructured.NestedSlice(stored.Object, "status", "conditions")
 	for _, c := range conditions {
 		condition := c.(map[string]any)
+		switch condition["type"] {
+		case "InstallPlanPending":
+			continue
+		case "Compliant":
+			delete(condition, "message")
+		}
 		lines = append(lines, fmt.Sprintf("%v=%v %v: %v", condition["type"], condition["status"], condition["reason"], condition["message"]))
 	}
 	slices.Sort(lines)
