@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/opgate/opgate/e2e/assets/tail"
 	"github.com/opgate/opgate/e2e/cluster/orphans"
 )
 
@@ -51,9 +52,9 @@ func (c *Cluster) KillComponent(ctx context.Context, component Component) error 
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s: %w", component, err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true, func(ctx context.Context) (bool, error) {
-		pids, err := orphans.Find(ctx, c.dir, string(component))
-		return len(pids) == 0, err
+	// Its arguments disappear before its ports are free, and envtest waits for it.
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, componentTimeout, true, func(context.Context) (bool, error) {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), nil
 	})
 	if err != nil {
 		return fmt.Errorf("kill %s: %w", component, err)
@@ -76,7 +77,19 @@ func (c *Cluster) StartComponent(ctx context.Context, component Component) error
 	c.mu.Lock()
 	c.plane.restarted[component] = p
 	c.mu.Unlock()
-	return c.WaitForAPIServer(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.exited():
+			cancel(fmt.Errorf("it exited with code %d; its log ends with\n%s", p.exitCode(), tail.File(p.log, logLines)))
+		case <-ctx.Done():
+		}
+	}()
+	if err := c.WaitForAPIServer(ctx); err != nil {
+		return fmt.Errorf("start %s: %w", component, errors.Join(err, context.Cause(ctx)))
+	}
+	return nil
 }
 
 // WaitForAPIServer waits until the API server answers.

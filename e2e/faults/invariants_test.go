@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -112,7 +111,6 @@ func (p *play) plansAndVersions(ctx context.Context) error {
 	}
 	for _, e := range events {
 		o := e.ObjectRef
-		if o.Resource == "installplans" { fmt.Fprintf(os.Stderr, "DBG %s %s %s/%s %q %d %s %v\n", e.User.Username, e.Verb, o.Namespace, o.Name, o.Subresource, e.Response.Code, e.At, p.began) }
 		if e.At.Before(p.began) || o.Resource != "installplans" || o.Subresource != "" || e.Response.Code/100 != 2 ||
 			e.Verb != "update" && e.Verb != "patch" || !slices.Contains(mine, o.Namespace) {
 			continue

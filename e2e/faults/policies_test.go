@@ -118,7 +118,7 @@ func (p *play) unreadable(ctx context.Context) error {
 	p.atEnd(func(ctx context.Context) error {
 		return p.EditStored(ctx, cluster.PolicyNamespace, name, func([]byte) ([]byte, error) { return before, nil })
 	})
-	return p.EditStored(ctx, cluster.PolicyNamespace, name, func(stored []byte) ([]byte, error) {
+	err := p.EditStored(ctx, cluster.PolicyNamespace, name, func(stored []byte) ([]byte, error) {
 		before = stored
 		var object map[string]any
 		if err := json.Unmarshal(stored, &object); err != nil {
@@ -126,6 +126,19 @@ func (p *play) unreadable(ctx context.Context) error {
 		}
 		object["spec"].(map[string]any)["subscription"] = "x"
 		return json.Marshal(object)
+	})
+	if err != nil {
+		return err
+	}
+	return p.retry(ctx, func(ctx context.Context) error { // what is written past the API server gets to its watches all the same
+		stored, err := p.of(harness.OperatorPolicies, cluster.PolicyNamespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := stored.Object["spec"].(map[string]any)["subscription"]; got != "x" {
+			return fmt.Errorf("spec.subscription is %v", got)
+		}
+		return nil
 	})
 }
 

@@ -60,7 +60,7 @@ var schedules = []schedule{
 	{id: "b14", script: "kill olm; wait 1s-3s", short: true},
 	{id: "b15", script: "namespace delete"},
 	{id: "b16", script: "policies recreate 50"},
-	{id: "b18", script: "policies unreadable; kill leader; wait 8s-12s"},
+	{id: "b18", script: "policies unreadable; wait 2s-4s; kill leader; wait 18s-20s"},
 	{id: "b19", script: "backstop delete 10", short: true},
 
 	{id: "c00", script: "pause etcd; pause leader; wait 20s"},
