@@ -33,7 +33,7 @@ var schedules = []schedule{
 	{id: "a06", script: "lease empty; wait 2s; lease long; wait 2s; lease future; wait 2s; lease steal; wait 2s; lease release"},
 	{id: "a07", script: "pause apiserver; wait 8s-12s", short: true},
 	{id: "a08", script: "pause etcd; wait 8s-12s"},
-	{id: "a09", script: "compact; kill apiserver", short: true},
+	{id: "a09", script: "compact; kill apiserver"},
 	{id: "a10", script: "pause leader; wait 40s; kill apiserver"},
 	{id: "a11", script: "kill leader; kill etcd"},
 	{id: "a12", script: "delay both 2s; wait 8s-12s"},
