@@ -82,9 +82,10 @@ test-all: test test-install test-long ## Run all tests, the long forms of genera
 test-long: mutation ## Run the long forms of generated tests, and the mutation check
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./rules/backstop -args -cases=3000
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
-	$(call with-assets,--olm) cd e2e; \
+	$(call with-assets,--olm --install) cd e2e; \
 		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long; \
-		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 8h ./explore -run '^TestExplore$$' -args -walks=200 -seed=1
+		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 8h ./explore -run '^TestExplore$$' -args -walks=200 -seed=1; \
+		$(GOTESTSUM) --format=testname -- $(FLAGS) -timeout 3h ./faults -run '^TestFaults$$' -args -all
 
 .PHONY: mutation
 mutation: ## Replace each rule's judge by "allow", and fail if no test notices
@@ -127,7 +128,7 @@ with-assets = assets="$$($(ASSETS) $(1))"; export KUBEBUILDER_ASSETS="$$assets" 
 # The packages of tests with clusters, the longest first. Each runs alone as well: cd e2e && go test ./loop. In dependency controllers run in
 # the process of the test, and so with the race detector; in the others Opgate is a process of its own.
 E2E = e2e/loop e2e/gate e2e/conversion
-INSTALL = tools/install e2e/install e2e/explore e2e/node bench/scale
+INSTALL = tools/install e2e/install e2e/faults e2e/explore e2e/node bench/scale
 CLUSTERS = $(E2E) e2e/dependency $(INSTALL)
 
 .PHONY: matrix

@@ -119,10 +119,10 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	}
 	object := &unstructured.Unstructured{Object: compliance.PlanObject(plan).Content}
 	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
+		r.removals.failed(key.Namespace)
 		if apply.Outdated(err) {
 			return true, "", 0, nil
 		}
-		r.removals.failed(key.Namespace)
 		return false, stays, 0, fmt.Errorf("delete stale InstallPlan %s: %w", key, err)
 	}
 	r.Events.Record(events.Event{Regarding: planReference(plan), Reason: events.Stale, Action: events.Delete,

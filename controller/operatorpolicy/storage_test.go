@@ -190,6 +190,12 @@ func (s *storage) do(r *http.Request, t target, body []byte) (any, error) {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		p := cmp.Or(options.Preconditions, &metav1.Preconditions{})
+		if annotations := current.GetAnnotations(); annotations[writtenMeanwhile] != "" { // by another client, moments before
+			written := current.DeepCopy()
+			delete(annotations, writtenMeanwhile)
+			written.SetAnnotations(annotations)
+			current = s.store(t, "MODIFIED", written)
+		}
 		uid, version := current.GetUID(), current.GetResourceVersion()
 		if p.UID != nil && *p.UID != uid || p.ResourceVersion != nil && *p.ResourceVersion != version {
 			return nil, apierrors.NewConflict(t.resource, t.name, errors.New("the preconditions are not met"))
@@ -198,6 +204,9 @@ func (s *storage) do(r *http.Request, t target, body []byte) (any, error) {
 	}
 	return current, nil
 }
+
+// writtenMeanwhile is an annotation of an object that another client writes when it is to be deleted.
+const writtenMeanwhile = "test/written-meanwhile"
 
 func answer(r *http.Request, object any, err error) (*http.Response, error) {
 	code := http.StatusOK

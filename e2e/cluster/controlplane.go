@@ -34,6 +34,9 @@ const (
 type controlPlane struct {
 	env  *envtest.Environment
 	logs []*os.File
+	// arguments are the command lines of components that were killed, restarted are the processes that replace them.
+	arguments map[Component][]string
+	restarted map[Component]*process
 }
 
 // silence discards what envtest logs through the logger of the whole process: failures are returned as errors. Several clusters may
@@ -45,7 +48,7 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 	silence()
 
 	existing := false
-	plane := &controlPlane{env: &envtest.Environment{
+	plane := &controlPlane{arguments: map[Component][]string{}, restarted: map[Component]*process{}, env: &envtest.Environment{
 		UseExistingCluster:       &existing, // never a real cluster, whatever the environment says
 		ControlPlaneStartTimeout: componentTimeout,
 		ControlPlaneStopTimeout:  componentTimeout,
@@ -152,7 +155,13 @@ func (p *controlPlane) closeLogs() error {
 }
 
 func (p *controlPlane) stop() error {
-	return errors.Join(p.env.Stop(), p.closeLogs())
+	var errs []error
+	for _, component := range []Component{APIServer, Etcd} { // kube-apiserver does not end gracefully without etcd
+		if restarted := p.restarted[component]; restarted != nil {
+			errs = append(errs, restarted.terminate(componentTimeout))
+		}
+	}
+	return errors.Join(append(errs, p.env.Stop(), p.closeLogs())...)
 }
 
 // masters is the configuration of a client in group system:masters, which no authorizer restrains.

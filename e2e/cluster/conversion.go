@@ -77,58 +77,69 @@ func (c *Cluster) SetStorageVersion(ctx context.Context, version string) error {
 	})
 }
 
-// storedPolicies is the key of policies in etcd.
-const storedPolicies = "/registry/policy.open-cluster-management.io/operatorpolicies"
-
 // StorePolicy writes a policy to etcd, past the API server and what it validates.
 func (c *Cluster) StorePolicy(ctx context.Context, policy *unstructured.Unstructured) error {
 	value, err := json.Marshal(policy)
 	if err != nil {
 		return err
 	}
-	key := []byte(storedPolicies + "/" + policy.GetNamespace() + "/" + policy.GetName())
-	return c.askEtcd(ctx, "put", map[string][]byte{"key": key, "value": value}, &struct{}{})
+	key := []byte(policyKeys + policy.GetNamespace() + "/" + policy.GetName())
+	return c.etcd(ctx, "put", map[string]any{"key": key, "value": value}, nil)
 }
 
-// askEtcd sends a request to etcd and decodes the answer.
-func (c *Cluster) askEtcd(ctx context.Context, method string, request map[string][]byte, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv", method).String(), bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(post)
-	if err != nil {
-		return fmt.Errorf("ask etcd: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(answer); err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("ask etcd: %s: %w", response.Status, err)
-	}
-	return nil
-}
-
-// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd,
-// since the API server returns every policy in the requested version.
+// StoredPolicies returns the apiVersion that each policy is stored in. The keys are namespace/name. It reads etcd, since the API
+// server returns every policy in the requested version.
 func (c *Cluster) StoredPolicies(ctx context.Context) (map[string]string, error) {
-	var content struct {
-		KVs []struct {
-			Key, Value []byte
-		}
-	}
-	if err := c.askEtcd(ctx, "range", map[string][]byte{"key": []byte(storedPolicies + "/"), "range_end": []byte(storedPolicies + "0")}, &content); err != nil {
+	end := strings.TrimSuffix(policyKeys, "/") + "0" // the key after all of them
+	var content stored
+	if err := c.etcd(ctx, "range", map[string]any{"key": []byte(policyKeys), "range_end": []byte(end)}, &content); err != nil {
 		return nil, err
 	}
-	stored := map[string]string{}
+	versions := map[string]string{}
 	for _, kv := range content.KVs {
 		var object metav1.TypeMeta
 		if err := json.Unmarshal(kv.Value, &object); err != nil {
 			return nil, fmt.Errorf("read etcd: %s: %w", kv.Key, err)
 		}
-		stored[strings.TrimPrefix(string(kv.Key), storedPolicies+"/")] = object.APIVersion
+		versions[strings.TrimPrefix(string(kv.Key), policyKeys)] = object.APIVersion
 	}
-	return stored, nil
+	return versions, nil
+}
+
+// policyKeys begins the keys of policies in etcd.
+const policyKeys = "/registry/policy.open-cluster-management.io/operatorpolicies/"
+
+// stored is what etcd has.
+type stored struct {
+	KVs []struct {
+		Key, Value []byte
+	}
+}
+
+// etcd sends a request to etcd, and decodes the answer unless into is nil.
+func (c *Cluster) etcd(ctx context.Context, operation string, content map[string]any, into any) error {
+	body, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	target := c.plane.env.ControlPlane.Etcd.URL.JoinPath("/v3/kv/" + operation).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask etcd: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask etcd: %s of %s", response.Status, operation)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("ask etcd: %s: %w", response.Status, err)
+	}
+	return nil
 }

@@ -61,6 +61,7 @@ type OLM struct {
 	kubelet       *kubelet
 	catalog       *Server
 	operator      *Server
+	installer     *Server
 	packageServer *Server
 	stop          func() error
 
@@ -213,6 +214,9 @@ func (o *OLM) Version() (string, error) {
 // CatalogOperator is OLM's operator that makes plans and writes their steps.
 func (o *OLM) CatalogOperator() *Server { return o.operator }
 
+// Operators are OLM's two operators: CatalogOperator, and the one that installs.
+func (o *OLM) Operators() []*Server { return []*Server{o.operator, o.installer} }
+
 // Catalog is the catalog that Start serves.
 func (o *OLM) Catalog() *Server { return o.catalog }
 
@@ -249,7 +253,7 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 		},
 		notice: func(context.Context, bool) error { return nil }, // it writes nothing before it works
 	}
-	for _, operator := range []*Server{o.operator, {
+	o.installer = &Server{
 		name: "the OLM operator",
 		launch: func(ctx context.Context) (*cluster.Companion, error) {
 			variables := []string{"KUBECONFIG=" + kubeconfig, "OPERATOR_NAME=olm-operator", "OPERATOR_NAMESPACE=" + cluster.OLMNamespace}
@@ -257,7 +261,9 @@ func (o *OLM) startOperators(ctx context.Context, kubeconfig string) error {
 				// No namespace has that name, but leftover processes are distinguished by the directory in their arguments.
 				"--protectedCopiedCSVNamespaces", filepath.Join(o.cluster.Dir(), "olm"))
 		},
-	}} {
+		notice: func(context.Context, bool) error { return nil }, // as above
+	}
+	for _, operator := range o.Operators() {
 		if err := o.add(operator).run(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 
 	"github.com/opgate/opgate/e2e/cluster"
@@ -45,6 +46,28 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.log, "%s does not answer any more\n", s.name)
 	return nil
+}
+
+// Signal sends a signal to the process, if it runs.
+func (s *Server) Signal(sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	return s.running.Signal(sig)
+}
+
+// Kill ends the process at once, if it runs. Start starts it again.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return nil
+	}
+	process := s.running
+	s.running = nil
+	return process.Kill()
 }
 
 // run starts the process unless it runs.

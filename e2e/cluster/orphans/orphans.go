@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,15 +36,27 @@ func End(ctx context.Context, out io.Writer, dir string) error {
 	}
 	// Each before the one that it needs: kube-apiserver does not end gracefully without etcd.
 	for _, name := range []string{"olm", "catalog", "package-server", "opm", "opgate", "kube-controller-manager", "kube-apiserver", "etcd"} {
-		inDir := func(arg string) bool { return names(arg, dir) }
-		err := end(ctx, out, name, func(args []string) bool {
-			return filepath.Base(args[0]) == name && slices.ContainsFunc(args[1:], inDir)
-		})
-		if err != nil {
+		if err := end(ctx, out, name, of(dir, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// of returns a function that reports whether a command line is that of a program with its data in dir.
+func of(dir, name string) func(args []string) bool {
+	inDir := func(arg string) bool { return names(arg, dir) }
+	return func(args []string) bool {
+		return filepath.Base(args[0]) == name && slices.ContainsFunc(args[1:], inDir)
+	}
+}
+
+// Find returns the command lines of the processes of a program with its data in dir, by their IDs.
+func Find(ctx context.Context, dir, name string) (map[int][]string, error) {
+	all, err := commandLines(ctx)
+	match := of(dir, name)
+	maps.DeleteFunc(all, func(_ int, args []string) bool { return !match(args) })
+	return all, err
 }
 
 // names reports whether an argument names a file in dir, such as "--data-dir=DIR/etcd". The directory of another checkout may end with the
