@@ -71,7 +71,7 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
 		return e.judged
 	}
-	if s.constraints.Empty() {
+	if len(s.constraints.Definitions()) == 0 { // one that is on CatalogSources or OperatorGroups alone counts as well
 		return nil
 	}
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints})

@@ -2,17 +2,15 @@ package check
 
 import (
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -56,41 +54,41 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 		case o.operatorPolicy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.operatorPolicy, Strict: o.strict,
-				Namespace: cluster.namespace})
+				Namespace: cluster.WithDependencies})
 			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.operatorPolicy, nil), j.verdict.Changes...)
-			j.notes = policyNotes(o.prepared)
+			j.notes = policyNotes(rules.NewOperatorPolicy(o.operatorPolicy))
 		case o.constraint != nil:
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
-				Namespaces: cluster.all(), Constraints: cluster.constraints})
-			j.notes = constraintNotes(o.definition)
+				Namespaces: cluster.All(), Constraints: cluster.Constraints()})
+			j.notes = constraintNotes(rules.NewDefinition(o.constraint, o.strict))
 		case o.policy != nil:
-			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Graph: cluster.graph})
+			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Graph: cluster.Graph()})
 			j.notes = dependencyNotes(o.policy)
 		case o.set != nil:
-			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.graph})
+			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.Graph()})
 		case o.subscription != nil:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: how.mode,
-				InstalledElsewhere: cluster.installedElsewhere(o.subscription.Spec.Package, o.namespace)})
+				InstalledElsewhere: cluster.InstalledElsewhere(o.subscription.Spec.Package, o.namespace)})
 			j.notes = append(subscriptionNotes(o, ns), cluster.judgedBy(ns)...)
 		case o.plan != nil && !how.again && approvedBefore(o.plan):
 			j.alreadyApproved = true
-			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.namespace(o.namespace))}
+			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.WithDependencies(o.namespace))}
 			j.notes = []string{"approved before, its phase is " + o.plan.Status.Phase + ": not judged again; --as-if=" +
 				asIfApprovedNow + " judges it"}
 		case o.plan != nil:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: ns})
 			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
 		case o.kind == olm.KindClusterServiceVersion && how.installed:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			var here bool
 			if j.verdict, here = rules.JudgeInstalled(ns, o.name); !here {
 				continue
 			}
 			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
 		case o.source != nil || o.group != nil:
-			j.verdict = judgeSource(o, cluster.namespace(o.namespace))
+			j.verdict = judgeSource(o, cluster.WithDependencies(o.namespace))
 		default:
 			continue
 		}
@@ -109,7 +107,7 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 func (c *surroundings) backstop(mode rules.ApprovalMode) *backstop.Table {
 	in := backstop.Input{ApprovalMode: mode,
 		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}}
-	for ns := range c.all() {
+	for ns := range c.All() {
 		in.Policies = append(in.Policies, ns.Policies()...)
 	}
 	return backstop.NewTable(in)
@@ -122,85 +120,32 @@ func approvedBefore(p *olm.InstallPlan) bool {
 
 // surroundings are the state of a cluster that holds the whole input.
 type surroundings struct {
+	*snapshot.Snapshot
 	// stored are objects of the cluster that are judged after those of the input, notes what could not be read of it.
-	stored      []*object
-	notes       []string
-	namespaces  map[string]*rules.Namespace
-	constraints *constraint.Set
-	// alone has a set for each of the constraints, to find where it applies.
+	stored []*object
+	notes  []string
+	// alone has a set for each of the Constraints, to find where it applies.
 	alone []*constraint.Set
-	// graph has the dependencies.
-	graph *dependency.Graph
 }
 
-// packageKey identifies a package in a catalog.
-type packageKey struct {
-	name   string
-	source olm.Catalog
-}
-
-func clusterOf(m *manifests, versions constraint.Cluster) *surroundings {
-	packages := map[packageKey]*catalog.Package{}
-	c := rules.Cluster{Facts: versions, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
-		return packages[packageKey{pkg, source}]
-	}}
+// inFiles returns the state of a cluster that holds nothing but the input. No policy waits for another one there: what the statuses of Policies
+// would show is not known.
+func inFiles(m *manifests, versions constraint.Cluster) *snapshot.Snapshot {
+	type key struct {
+		name   string
+		source olm.Catalog
+	}
+	packages := map[key]*catalog.Package{}
 	for _, o := range m.objects {
-		switch {
-		case o.definition != nil:
-			c.AddConstraint(o.definition)
-		case o.operatorPolicy != nil:
-			c.AddPolicy(o.prepared)
-		case o.subscription != nil:
-			c.AddSubscription(o.subscription)
-		case o.plan != nil:
-			c.AddPlan(o.plan)
-		case o.pkg != nil:
-			packages[packageKey{o.pkg.Name, o.pkg.Catalog}] = o.pkg
-		case o.context != nil:
-			o.context(&c)
-		case o.labels != nil:
-			c.AddNamespace(o.name, "", o.labels, false)
+		if o.pkg != nil {
+			packages[key{o.pkg.Name, o.pkg.Catalog}] = o.pkg
 		}
 	}
-	c.Constraints = constraint.NewSet(c.Definitions, c.Facts)
-	return newSurroundings(c.Namespaces(), c.Constraints, graphOf(m))
-}
-
-func newSurroundings(namespaces map[string]*rules.Namespace, constraints *constraint.Set, graph *dependency.Graph) *surroundings {
-	c := &surroundings{namespaces: namespaces, constraints: constraints, graph: graph}
-	for _, d := range constraints.Definitions() {
-		c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, constraints.Cluster()))
-	}
-	return c
-}
-
-// namespace returns what is known of a namespace. The Constraints apply also where nothing is known.
-func (c *surroundings) namespace(name string) *rules.Namespace {
-	if ns, ok := c.namespaces[name]; ok {
-		return ns.WithDependencies(c.graph)
-	}
-	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: c.constraints}).WithDependencies(c.graph)
-}
-
-// all returns every namespace that is known, sorted by name.
-func (c *surroundings) all() iter.Seq[*rules.Namespace] {
-	return func(yield func(*rules.Namespace) bool) {
-		for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
-			if !yield(c.namespaces[name]) {
-				return
-			}
-		}
-	}
-}
-
-// installedElsewhere reports whether another namespace has a package installed for all namespaces.
-func (c *surroundings) installedElsewhere(pkg, namespace string) bool {
-	for name, ns := range c.namespaces {
-		if name != namespace && ns.InstallsGlobally(pkg) {
-			return true
-		}
-	}
-	return false
+	b := snapshot.Builder{Unsuspended: true, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+		return packages[key{pkg, source}]
+	}}
+	b.SetCluster(time.Time{}, versions)
+	return b.Put(time.Time{}, kept(m)...)
 }
 
 func policyNotes(p *rules.OperatorPolicy) []string {
