@@ -9,7 +9,6 @@ import (
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -47,7 +46,6 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	table := cluster.backstop(how.mode)
 	for _, o := range slices.Concat(m.objects, cluster.stored) {
 		j := judgement{object: o}
 		switch {
@@ -96,21 +94,17 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 			j.verdict = j.verdict.Refused(schemaRule(o), o.refused)
 		}
 		if j.verdict.Decision != rules.Allow {
-			j.held = o.plan != nil && table.HoldsApproval(o.plan) || o.subscription != nil && table.HoldsSubscription(o.subscription)
+			j.held = (o.plan != nil || o.subscription != nil) && slices.ContainsFunc(j.verdict.Reasons, o.backstop)
 		}
 		judged = append(judged, j)
 	}
 	return judged, cluster.notes, nil
 }
 
-// backstop is what an API server holds by itself under the policies of the input, if it supports all of it.
-func (c *surroundings) backstop(mode rules.ApprovalMode) *backstop.Table {
-	in := backstop.Input{ApprovalMode: mode,
-		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}}
-	for ns := range c.All() {
-		in.Policies = append(in.Policies, ns.Policies()...)
-	}
-	return backstop.NewTable(in)
+// backstop reports whether the API server refuses the object for a reason by itself. Where a policy cannot be read, it stores a Subscription as
+// Manual and leaves the refusal to the webhooks.
+func (o *object) backstop(r rules.Reason) bool {
+	return rules.RuleOf(r.Rule).Backstop && (o.plan != nil || r.Rule != rules.RulePolicyUnreadable)
 }
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
