@@ -69,6 +69,8 @@ type Builder struct {
 	Unjudged []string
 	// Needed reports whether a policy depends on the cluster. Default: none does.
 	Needed func(*policyv1beta2.OperatorPolicy) bool
+	// Unsuspended is set where the statuses of Policies say nothing: these suspend nothing then. Default: they do.
+	Unsuspended bool
 	// Packages are those of catalogs. Default: none is known.
 	Packages rules.Packages
 	// Changes are what plans change. Default: none is known.

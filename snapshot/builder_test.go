@@ -21,6 +21,12 @@ func TestConstraintsCountEverywhere(t *testing.T) {
 	if snapshotOf(encode(Constraints, certifiedOnly(1, ""))).Namespace("nowhere").Constraints().Empty() {
 		t.Error("no Constraint counts there")
 	}
+	const onCatalogs = `{"metadata":{"name":"images"},"spec":{"constraints":` +
+		`"[{\"type\":\"olm.constraint\",\"value\":{\"on\":\"catalogSource\",\"rule\":\"source.image != ''\"}}]"}}`
+	var b Builder
+	if len(b.Put(time.Time{}, read(Constraints, onCatalogs)).Namespace("nowhere").Constraints().Definitions()) == 0 {
+		t.Error("no Constraint on CatalogSources counts there")
+	}
 }
 
 // TestSetConstraints checks that Constraints are prepared again when an input of judging changes, and only then: they hold the

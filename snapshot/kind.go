@@ -151,19 +151,6 @@ func (k *Kind) subject(key types.NamespacedName) Subject {
 	return InNamespace(key.Namespace)
 }
 
-// Decode decodes an object of a kind that is judged, for Add. Unlike Reader.Read it salvages nothing.
-func (k *Kind) Decode(raw []byte) (any, error) {
-	value, _, err := k.decode(raw)
-	return value, err
-}
-
-// Add adds what Decode has returned to the input of judging, as an object in a namespace.
-func (k *Kind) Add(to *rules.Cluster, namespace string, value any) {
-	if value != nil {
-		k.add(to, namespace, value)
-	}
-}
-
 // GroupVersionResource returns the resource of the kind in the API.
 func (k *Kind) GroupVersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)

@@ -73,7 +73,8 @@ func (s *Snapshot) Namespace(name string) *rules.Namespace {
 	if e, ok := s.namespaces.get(name); ok && e.judged != nil {
 		return e.judged
 	}
-	if s.constraints.Empty() && len(s.everywhere) == 0 {
+	// Constraints on CatalogSources or OperatorGroups alone count as well.
+	if len(s.constraints.Definitions()) == 0 && len(s.everywhere) == 0 {
 		return nil
 	}
 	return rules.NewNamespace(name, rules.NamespaceContents{Constraints: s.constraints, Policies: s.everywhere})

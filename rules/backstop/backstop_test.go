@@ -356,3 +356,30 @@ func largeStep(name, properties string, size int) object {
 		{"annotations", ordered{{"operatorframework.io/properties", properties}}}}}, {"spec", object{"description": strings.Repeat("x", size)}}}
 	return object{"resolving": name, "resource": object{"kind": "ClusterServiceVersion", "name": name, "manifest": compact(manifest)}}
 }
+
+// TestStepManifests checks where the package of a step is read in its manifest.
+func TestStepManifests(t *testing.T) {
+	s := newAPIServer(t, compile(backstop.Input{Features: everything,
+		Policies: []*rules.OperatorPolicy{policy("etcd", "shop", "etcd", versions("etcd.v1"))}}))
+	const compactly = `{"metadata":{"annotations":{"operatorframework.io/properties":` +
+		`"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"2.0.0\"}}]}"}}}`
+	for name, c := range map[string]struct {
+		manifest string
+		held     bool
+	}{
+		"compact":     {compactly, true},
+		"other":       {`{"metadata":{}}`, false},
+		"none":        {"", false},
+		"white space": {`{"metadata": {"annotations": {"operatorframework.io/properties": "{\"properties\": []}"}}}`, false},
+		"elsewhere": {`{"metadata":{"annotations":{"operatorframework.io/properties":"{}","x":` +
+			`"{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\"}}"}}}`, false},
+	} {
+		w := approval("shop", "etcd.v2")
+		w.old.(object)["status"] = object{"phase": olm.PhaseRequiresApproval, "plan": []any{object{"resolving": "etcd.v2", "status": "Unknown",
+			"resource": object{"kind": "ClusterServiceVersion", "name": "etcd.v2", "manifest": c.manifest}}}}
+		w.object.(object)["status"] = w.old.(object)["status"]
+		if refused := s.judge(t, w).refused; c.held != (len(refused) > 0) {
+			t.Errorf("%s: the API server says %q, want held %t", name, refused, c.held)
+		}
+	}
+}

@@ -175,13 +175,15 @@ func FuzzLoad(f *testing.F) {
 		if len(m.problems) > 0 {
 			return
 		}
-		how := judging{mode: rules.MutateApproval, installed: true, within: func(m *manifests) (*surroundings, error) { return clusterOf(m, constraint.Cluster{}), nil }}
+		how := judging{mode: rules.MutateApproval, installed: true, within: func(m *manifests) (*surroundings, error) {
+			return &surroundings{Snapshot: inFiles(m, constraint.Cluster{})}, nil
+		}}
 		judged, _, err := how.judge(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, j := range judged {
-			if (j.namespace == "") != j.cluster || j.displayName() == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
+			if (j.namespace == "") != j.cluster || j.name == "" || (j.verdict.Decision == rules.Allow) != (len(j.verdict.Reasons) == 0) {
 				t.Errorf("half a verdict: %+v", j)
 			}
 		}

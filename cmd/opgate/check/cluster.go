@@ -2,11 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
-	"strconv"
-
-	kjson "sigs.k8s.io/json"
 
 	"github.com/opgate/opgate/cmd/opgate/cluster"
 	"github.com/opgate/opgate/olm"
@@ -31,7 +26,7 @@ func (o *options) judgings(ctx context.Context) (how [2]*judging, err error) {
 	}
 	for i := range how {
 		how[i] = &judging{mode: rules.ApprovalMode(o.approvalMode), again: o.asIf == asIfApprovedNow, installed: o.diff || o.cluster, nothing: nothingRead,
-			within: func(m *manifests) (*surroundings, error) { return clusterOf(m, versions), nil }}
+			within: func(m *manifests) (*surroundings, error) { return &surroundings{Snapshot: inFiles(m, versions)}, nil }}
 	}
 	if !o.cluster {
 		return how, nil
@@ -59,12 +54,7 @@ func (o *options) onTop(ctx context.Context, state *cluster.State, m *manifests,
 			return nil, err
 		}
 	}
-	namespaces := map[string]*rules.Namespace{}
-	for ns := range state.Snapshot.All() {
-		namespaces[ns.Name()] = ns
-	}
-	around := newSurroundings(namespaces, state.Snapshot.Constraints(), state.Snapshot.Graph())
-	around.notes = state.Notes
+	around := &surroundings{Snapshot: state.Snapshot, notes: state.Notes}
 	if o.diff || len(o.files) == 0 {
 		around.stored = storedIn(around, m, o.diff)
 	}
@@ -84,7 +74,7 @@ func storedIn(around *surroundings, m *manifests, subscriptions bool) (stored []
 			stored = append(stored, o)
 		}
 	}
-	for ns := range around.all() {
+	for ns := range around.All() {
 		if subscriptions {
 			for _, s := range ns.Subscriptions() {
 				add(&object{kind: olm.KindSubscription, subscription: s}, ns.Name(), s.Metadata.Name)
@@ -102,46 +92,12 @@ func storedIn(around *surroundings, m *manifests, subscriptions bool) (stored []
 	return stored
 }
 
-// keptAs returns the kind of the store in which objects of a kind are kept, in whatever version they are written; nil for one that is not.
-func keptAs(k *kind) *snapshot.Kind {
-	all := snapshot.Kinds()
-	i := slices.IndexFunc(all, func(other *snapshot.Kind) bool { return other.Group == k.Group && other.Kind == k.Kind })
-	if i < 0 {
-		return nil
-	}
-	return all[i]
-}
-
 // kept returns the objects of the input as the gate keeps them.
 func kept(m *manifests) (objects []*snapshot.Object) {
-	var read snapshot.Reader
-	for i, o := range m.objects {
-		if o.kept != nil {
-			objects = append(objects, read.Read(o.kept, o.complete(i)))
+	for _, o := range m.objects {
+		if o.stored != nil {
+			objects = append(objects, o.stored)
 		}
 	}
 	return objects
-}
-
-// complete returns the JSON of an object with the namespace and the name that it gets when it is created. The number makes the name unique.
-func (o *object) complete(number int) []byte {
-	var content map[string]any
-	if kjson.UnmarshalCaseSensitivePreserveInts(o.raw, &content) != nil {
-		return o.raw // what reads it says what is wrong
-	}
-	metadata, _ := content["metadata"].(map[string]any)
-	if metadata == nil || metadata["namespace"] == o.namespace && o.name != "" {
-		return o.raw
-	}
-	if !o.cluster {
-		metadata["namespace"] = o.namespace
-	}
-	if o.name == "" {
-		metadata["name"] = o.generateName + strconv.Itoa(number)
-	}
-	raw, err := json.Marshal(content)
-	if err != nil {
-		return o.raw
-	}
-	return raw
 }

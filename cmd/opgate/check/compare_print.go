@@ -85,7 +85,7 @@ func printComparisonJSON(w io.Writer, c *comparison) error {
 	for i, d := range c.differences {
 		j := d.after
 		items[i] = differenceItem{Change: d.effect, File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace,
-			Name: j.displayName(), Before: sideOf(d.before), After: sideOf(j)}
+			Name: j.name, Before: sideOf(d.before), After: sideOf(j)}
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

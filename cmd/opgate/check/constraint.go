@@ -1,11 +1,13 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
@@ -25,18 +27,19 @@ func readConstraint(raw []byte, o *object) []fieldFault {
 	return missing(raw, nil)
 }
 
-// readNamespace reads the labels of a Namespace. It is context, not judged, so its fields are not checked.
+// readNamespace reads a Namespace. It is context, not judged, so its fields are not checked.
 func readNamespace(raw []byte, o *object) []fieldFault {
 	var n metav1.PartialObjectMetadata
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err != nil {
 		return []fieldFault{wrongType(raw, &n, err)}
 	}
 	o.identify(&olm.ObjectMeta{Name: n.Name, GenerateName: n.GenerateName, Namespace: n.Namespace})
-	o.labels = map[string]string{}
-	for name, value := range n.Labels {
-		o.labels[name] = value
+	metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as every API server does
+	o.labels = n.Labels
+	var err error
+	if o.raw, err = json.Marshal(&n); err != nil {
+		return orFault(nil, err)
 	}
-	o.labels["kubernetes.io/metadata.name"] = n.Name // as every API server does
 	return nil
 }
 
@@ -97,7 +100,12 @@ func constraintNotes(d *constraint.Definition) (notes []string) {
 
 // judgedBy names the Constraints that apply in a namespace.
 func (c *surroundings) judgedBy(ns *rules.Namespace) (notes []string) {
-	for i, d := range c.constraints.Definitions() {
+	if c.alone == nil {
+		for _, d := range c.Constraints().Definitions() {
+			c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, c.Constraints().Cluster()))
+		}
+	}
+	for i, d := range c.Constraints().Definitions() {
 		switch {
 		case c.alone[i].Applies(ns.ForConstraints()):
 			notes = append(notes, "judged by Constraint "+d.Name)

@@ -2,17 +2,14 @@ package check
 
 import (
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/backstop"
 	"github.com/opgate/opgate/rules/constraint"
-	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -49,48 +46,47 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	table := cluster.backstop(how.mode)
 	for _, o := range slices.Concat(m.objects, cluster.stored) {
 		j := judgement{object: o}
 		switch {
 		case o.operatorPolicy != nil:
 			// The mutating webhook comes first on a cluster; what it fills in changes no verdict.
 			j.verdict = rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: o.operatorPolicy, Strict: o.strict,
-				Namespace: cluster.namespace})
+				Namespace: cluster.WithDependencies})
 			j.verdict.Changes = append(rules.NormalizeOperatorPolicy(o.operatorPolicy, nil), j.verdict.Changes...)
-			j.notes = policyNotes(o.prepared)
+			j.notes = policyNotes(rules.NewOperatorPolicy(o.operatorPolicy))
 		case o.constraint != nil:
 			j.verdict = rules.JudgeConstraint(rules.ConstraintInput{Constraint: o.constraint, Strict: o.strict,
-				Namespaces: cluster.all(), Constraints: cluster.constraints})
-			j.notes = constraintNotes(o.definition)
+				Namespaces: cluster.All(), Constraints: cluster.Constraints()})
+			j.notes = constraintNotes(rules.NewDefinition(o.constraint, o.strict))
 		case o.policy != nil:
-			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Graph: cluster.graph})
+			j.verdict = rules.JudgePolicy(rules.PolicyInput{Policy: o.policy, Graph: cluster.Graph()})
 			j.notes = dependencyNotes(o.policy)
 		case o.set != nil:
-			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.graph})
+			j.verdict = rules.JudgePolicySet(rules.PolicySetInput{Set: o.set, Graph: cluster.Graph()})
 		case o.subscription != nil:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			j.verdict = rules.JudgeSubscription(rules.SubscriptionInput{Subscription: o.subscription, Namespace: ns, Mode: how.mode,
-				InstalledElsewhere: cluster.installedElsewhere(o.subscription.Spec.Package, o.namespace)})
+				InstalledElsewhere: cluster.InstalledElsewhere(o.subscription.Spec.Package, o.namespace)})
 			j.notes = append(subscriptionNotes(o, ns), cluster.judgedBy(ns)...)
 		case o.plan != nil && !how.again && approvedBefore(o.plan):
 			j.alreadyApproved = true
-			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.namespace(o.namespace))}
+			j.verdict = rules.Verdict{Object: "installplan " + o.key(), Warnings: rules.RefusedSteps(o.plan, cluster.WithDependencies(o.namespace))}
 			j.notes = []string{"approved before, its phase is " + o.plan.Status.Phase + ": not judged again; --as-if=" +
 				asIfApprovedNow + " judges it"}
 		case o.plan != nil:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			j.verdict = rules.JudgePlan(rules.PlanInput{Plan: o.plan, Namespace: ns})
 			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
 		case o.kind == olm.KindClusterServiceVersion && how.installed:
-			ns := cluster.namespace(o.namespace)
+			ns := cluster.WithDependencies(o.namespace)
 			var here bool
 			if j.verdict, here = rules.JudgeInstalled(ns, o.name); !here {
 				continue
 			}
 			j.notes = append(planNotes(o, &j.verdict), cluster.judgedBy(ns)...)
 		case o.source != nil || o.group != nil:
-			j.verdict = judgeSource(o, cluster.namespace(o.namespace))
+			j.verdict = judgeSource(o, cluster.WithDependencies(o.namespace))
 		default:
 			continue
 		}
@@ -98,21 +94,17 @@ func (how *judging) judge(m *manifests) (judged []judgement, notes []string, err
 			j.verdict = j.verdict.Refused(schemaRule(o), o.refused)
 		}
 		if j.verdict.Decision != rules.Allow {
-			j.held = o.plan != nil && table.HoldsApproval(o.plan) || o.subscription != nil && table.HoldsSubscription(o.subscription)
+			j.held = (o.plan != nil || o.subscription != nil) && slices.ContainsFunc(j.verdict.Reasons, o.backstop)
 		}
 		judged = append(judged, j)
 	}
 	return judged, cluster.notes, nil
 }
 
-// backstop is what an API server holds by itself under the policies of the input, if it supports all of it.
-func (c *surroundings) backstop(mode rules.ApprovalMode) *backstop.Table {
-	in := backstop.Input{ApprovalMode: mode,
-		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}}
-	for ns := range c.all() {
-		in.Policies = append(in.Policies, ns.Policies()...)
-	}
-	return backstop.NewTable(in)
+// backstop reports whether the API server refuses the object for a reason by itself. Where a policy cannot be read, it stores a Subscription as
+// Manual and leaves the refusal to the webhooks.
+func (o *object) backstop(r rules.Reason) bool {
+	return rules.RuleOf(r.Rule).Backstop && (o.plan != nil || r.Rule != rules.RulePolicyUnreadable)
 }
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
@@ -122,92 +114,32 @@ func approvedBefore(p *olm.InstallPlan) bool {
 
 // surroundings are the state of a cluster that holds the whole input.
 type surroundings struct {
+	*snapshot.Snapshot
 	// stored are objects of the cluster that are judged after those of the input, notes what could not be read of it.
-	stored      []*object
-	notes       []string
-	namespaces  map[string]*rules.Namespace
-	constraints *constraint.Set
-	// alone has a set for each of the constraints, to find where it applies.
+	stored []*object
+	notes  []string
+	// alone has a set for each of the Constraints, to find where it applies.
 	alone []*constraint.Set
-	// graph has the dependencies.
-	graph *dependency.Graph
 }
 
-// packageKey identifies a package in a catalog.
-type packageKey struct {
-	name   string
-	source olm.Catalog
-}
-
-func clusterOf(m *manifests, versions constraint.Cluster) *surroundings {
-	packages := map[packageKey]*catalog.Package{}
-	c := rules.Cluster{Facts: versions, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
-		return packages[packageKey{pkg, source}]
-	}}
+// inFiles returns the state of a cluster that holds nothing but the input. No policy waits for another one there: what the statuses of Policies
+// would show is not known.
+func inFiles(m *manifests, versions constraint.Cluster) *snapshot.Snapshot {
+	type key struct {
+		name   string
+		source olm.Catalog
+	}
+	packages := map[key]*catalog.Package{}
 	for _, o := range m.objects {
-		switch {
-		case o.definition != nil:
-			c.AddConstraint(o.definition)
-		case o.operatorPolicy != nil:
-			c.AddPolicy(o.prepared)
-		case o.subscription != nil:
-			c.AddSubscription(o.subscription)
-		case o.plan != nil:
-			c.AddPlan(o.plan)
-		case o.pkg != nil:
-			packages[packageKey{o.pkg.Name, o.pkg.Catalog}] = o.pkg
-		case o.context != nil:
-			o.context(&c)
-		case o.labels != nil:
-			c.AddNamespace(o.name, "", o.labels, false)
+		if o.pkg != nil {
+			packages[key{o.pkg.Name, o.pkg.Catalog}] = o.pkg
 		}
 	}
-	c.Constraints = constraint.NewSet(c.Definitions, c.Facts)
-	return newSurroundings(c.Namespaces(), c.Constraints, graphOf(m))
-}
-
-func newSurroundings(namespaces map[string]*rules.Namespace, constraints *constraint.Set, graph *dependency.Graph) *surroundings {
-	c := &surroundings{namespaces: namespaces, constraints: constraints, graph: graph}
-	for _, d := range constraints.Definitions() {
-		c.alone = append(c.alone, constraint.NewSet([]*constraint.Definition{d}, constraints.Cluster()))
-	}
-	return c
-}
-
-// namespace returns what is known of a namespace. The Constraints, and policies to every namespace, apply also where
-// nothing is known.
-func (c *surroundings) namespace(name string) *rules.Namespace {
-	if ns, ok := c.namespaces[name]; ok {
-		return ns.WithDependencies(c.graph)
-	}
-	contents := rules.NamespaceContents{Constraints: c.constraints}
-	for _, p := range c.namespaces[""].Policies() {
-		if p.AnyNamespace {
-			contents.Policies = append(contents.Policies, p)
-		}
-	}
-	return rules.NewNamespace(name, contents).WithDependencies(c.graph)
-}
-
-// all returns every namespace that is known, sorted by name.
-func (c *surroundings) all() iter.Seq[*rules.Namespace] {
-	return func(yield func(*rules.Namespace) bool) {
-		for _, name := range slices.Sorted(maps.Keys(c.namespaces)) {
-			if !yield(c.namespaces[name]) {
-				return
-			}
-		}
-	}
-}
-
-// installedElsewhere reports whether another namespace has a package installed for all namespaces.
-func (c *surroundings) installedElsewhere(pkg, namespace string) bool {
-	for name, ns := range c.namespaces {
-		if name != namespace && ns.InstallsGlobally(pkg) {
-			return true
-		}
-	}
-	return false
+	b := snapshot.Builder{Unsuspended: true, Changes: m.files.Changes, Packages: func(pkg, _ string, source olm.Catalog) *catalog.Package {
+		return packages[key{pkg, source}]
+	}}
+	b.SetCluster(time.Time{}, versions)
+	return b.Put(time.Time{}, kept(m)...)
 }
 
 func policyNotes(p *rules.OperatorPolicy) []string {

@@ -24,29 +24,29 @@ import (
 // kind is one kind of objects that is read; all others are ignored.
 type kind struct {
 	schema.GroupVersionKind
+	// kept is the kind of the store that its objects are kept as; nil for one that the store does not hold.
+	kept *snapshot.Kind
 	// read decodes an object and fills in what it is.
 	read func(raw []byte, o *object) []fieldFault
-	// cluster is set where objects belong to no namespace.
-	cluster bool
 	// unchecked is set for context of which the fields are not checked.
 	unchecked bool
 }
 
 // kinds are those that every replica of the gate watches, and the versions that are converted to theirs.
 var kinds = withContext(
-	watched(snapshot.OperatorPolicies, readOperatorPolicy),
-	kind{GroupVersionKind: policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), read: readEarlierPolicy},
-	watched(snapshot.Constraints, readConstraint),
-	kind{GroupVersionKind: constraintv2.GroupVersion.WithKind(constraintv1.Kind), read: readConstraint, cluster: true},
-	watched(snapshot.Policies, readPolicy),
-	watched(snapshot.PolicySets, readPolicySet),
-	watched(snapshot.Subscriptions, readSubscription),
-	watched(snapshot.InstallPlans, readPlan),
-	watched(snapshot.CatalogSources, readCatalogSource),
-	watched(snapshot.OperatorGroups, readOperatorGroup),
-	kind{GroupVersionKind: olm.V1.WithKind(olm.KindOperatorCondition), read: reader(snapshot.OperatorConditions), unchecked: true},
-	contextual(snapshot.Namespaces, readNamespace),
-	kind{GroupVersionKind: olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), read: readPackage, unchecked: true},
+	kind{policyv1beta2.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readOperatorPolicy, false},
+	kind{policyv1beta1.GroupVersion.WithKind(policyv1beta2.Kind), snapshot.OperatorPolicies, readEarlierPolicy, false},
+	kind{constraintv1.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
+	kind{constraintv2.GroupVersion.WithKind(constraintv1.Kind), snapshot.Constraints, readConstraint, false},
+	kind{snapshot.Policies.GroupVersionKind, snapshot.Policies, readPolicy, false},
+	kind{snapshot.PolicySets.GroupVersionKind, snapshot.PolicySets, readPolicySet, false},
+	kind{olm.SubscriptionGVK, snapshot.Subscriptions, readSubscription, false},
+	kind{olm.InstallPlanGVK, snapshot.InstallPlans, readPlan, false},
+	kind{olm.CatalogSourceGVK, snapshot.CatalogSources, readCatalogSource, false},
+	kind{olm.OperatorGroupGVK, snapshot.OperatorGroups, readOperatorGroup, false},
+	kind{olm.V1.WithKind(olm.KindOperatorCondition), snapshot.OperatorConditions, readMetadata, true},
+	kind{snapshot.Namespaces.GroupVersionKind, snapshot.Namespaces, readNamespace, true},
+	kind{olm.PackageManifests.GroupVersion().WithKind(olm.KindPackageManifest), nil, readPackage, true},
 )
 
 // withContext adds the other kinds that every replica judges by, as context that is read as the store reads it.
@@ -54,21 +54,10 @@ func withContext(kinds ...kind) []kind {
 	for _, k := range snapshot.Kinds() {
 		read := slices.ContainsFunc(kinds, func(other kind) bool { return other.GroupVersionKind == k.GroupVersionKind })
 		if !read && !k.Own && (k.Readers == snapshot.EveryReplica || k.Readers == snapshot.Facts) {
-			kinds = append(kinds, contextual(k, reader(k)))
+			kinds = append(kinds, kind{k.GroupVersionKind, k, readMetadata, true})
 		}
 	}
 	return kinds
-}
-
-func watched(k *snapshot.Kind, read func(raw []byte, o *object) []fieldFault) kind {
-	return kind{GroupVersionKind: k.GroupVersionKind, read: read, cluster: k.ClusterScoped}
-}
-
-// contextual is a kind that is context.
-func contextual(k *snapshot.Kind, read func(raw []byte, o *object) []fieldFault) kind {
-	context := watched(k, read)
-	context.unchecked = true
-	return context
 }
 
 // The fields in spec that OLM's schemas require. Without a package a Subscription would be governed by
@@ -205,23 +194,16 @@ func readPackage(raw []byte, o *object) []fieldFault {
 	return nil
 }
 
-// reader returns the function that reads objects of a kind as context.
-func reader(k *snapshot.Kind) func(raw []byte, o *object) []fieldFault {
-	return func(raw []byte, o *object) []fieldFault {
-		var object struct {
-			Metadata olm.ObjectMeta `json:"metadata"`
-		}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
-			return []fieldFault{wrongType(raw, &object, err)}
-		}
-		o.identify(&object.Metadata)
-		value, err := k.Decode(raw)
-		if err != nil {
-			return orFault(nil, err)
-		}
-		o.context = func(to *rules.Cluster) { k.Add(to, o.namespace, value) }
-		return nil
+// readMetadata reads an object that is context alone.
+func readMetadata(raw []byte, o *object) []fieldFault {
+	var object struct {
+		Metadata olm.ObjectMeta `json:"metadata"`
 	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
+		return []fieldFault{wrongType(raw, &object, err)}
+	}
+	o.identify(&object.Metadata)
+	return nil
 }
 
 // orFault adds a fault to an object that does not decode if it has none.

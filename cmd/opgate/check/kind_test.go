@@ -11,7 +11,7 @@ import (
 func TestKinds(t *testing.T) {
 	for _, watched := range snapshot.Kinds() {
 		read := slices.ContainsFunc(kinds, func(k kind) bool {
-			return k.GroupVersionKind == watched.GroupVersionKind && k.cluster == watched.ClusterScoped
+			return k.GroupVersionKind == watched.GroupVersionKind && k.kept == watched
 		})
 		if read != (watched.Readers != snapshot.Leader && !watched.Own) {
 			t.Errorf("%s: is read is %v", watched.GroupVersionKind, read)

@@ -1,13 +1,18 @@
 package check
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	apifield "k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
 	policyv1 "github.com/opgate/opgate/api/policy/v1"
@@ -15,21 +20,19 @@ import (
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/olm"
-	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
 )
 
-// object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription and plan is set, or, for context,
-// labels or context.
+// object is one object of the input. One of operatorPolicy, constraint, policy, set, subscription, plan, source and group is set for what is
+// judged.
 type object struct {
 	place
 	tree *tree
 	kind string
-	// raw is the JSON that would be stored, kept the kind in the store of the gate; nil for one that it does not hold.
-	raw  []byte
-	kept *snapshot.Kind
+	// raw is the JSON that would be stored, stored what the gate keeps of it; nil for a kind that it does not keep.
+	raw    []byte
+	stored *snapshot.Object
 	// refused is what the schema of the kind does not admit.
 	refused apifield.ErrorList
 	// hubs are the fields with hub templates, which nothing has resolved.
@@ -41,13 +44,9 @@ type object struct {
 	namespace, name, generateName string
 
 	operatorPolicy *policyv1beta2.OperatorPolicy
-	// strict are the unknown fields of the OperatorPolicy; prepared is the OperatorPolicy made ready for judging.
-	strict   []error
-	prepared *rules.OperatorPolicy
-
-	// constraint has its unknown fields in strict as well; definition is the Constraint made ready for judging.
-	constraint *constraintv1.Constraint
-	definition *constraint.Definition
+	constraint     *constraintv1.Constraint
+	// strict are the unknown fields of the OperatorPolicy or the Constraint.
+	strict []error
 
 	policy *policyv1.Policy
 	set    *policyv1beta1.PolicySet
@@ -59,8 +58,6 @@ type object struct {
 	group  *olm.WrittenOperatorGroup
 	// pkg is that of a PackageManifest.
 	pkg *catalog.Package
-	// context adds an object that is not judged to those of the cluster.
-	context func(to *rules.Cluster)
 	// labels are those of a Namespace; nil for everything else.
 	labels map[string]string
 }
@@ -70,20 +67,12 @@ func (o *object) identify(m *olm.ObjectMeta) {
 	o.identified = true
 }
 
-// displayName is the name, with the part open that the API server will generate.
-func (o *object) displayName() string {
-	if o.name == "" {
-		return o.generateName + "*"
-	}
-	return o.name
-}
-
 // key names the object among those of its kind.
 func (o *object) key() string {
 	if o.cluster {
-		return o.displayName()
+		return o.name
 	}
-	return o.namespace + "/" + o.displayName()
+	return o.namespace + "/" + o.name
 }
 
 // manifests is all that was read.
@@ -186,7 +175,6 @@ func (l *loader) value(d document, from origin) {
 		}
 		return
 	}
-	l.files.Add(d.raw, l.namespace)
 	k, err := kindOf(h.apiVersion, h.kind)
 	switch {
 	case err != nil:
@@ -195,8 +183,11 @@ func (l *loader) value(d document, from origin) {
 		l.object(d, k)
 	case h.list:
 		l.list(d, &h, from.depth+1)
-	case isKnown(groupOf(h.apiVersion)):
-		l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
+	default:
+		l.files.Add(d.raw, l.namespace)
+		if isKnown(groupOf(h.apiVersion)) {
+			l.unjudged = append(l.unjudged, unjudged{d.place, h.kind, nameOf(d.raw), false})
+		}
 	}
 }
 
@@ -220,13 +211,10 @@ func (l *loader) list(d document, h *head, depth int) {
 
 // object reads an object of a kind that counts.
 func (l *loader) object(d document, k *kind) {
-	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.cluster, raw: d.raw, kept: keptAs(k)}
+	o := &object{place: d.place, tree: d.tree, kind: k.Kind, cluster: k.kept != nil && k.kept.ClusterScoped, raw: d.raw}
 	faults := k.read(d.raw, o)
 	if o.identified {
-		if o.namespace == "" && !o.cluster {
-			o.setNamespace(l.namespace)
-		}
-		faults = append(faults, nameFaults(o)...)
+		faults = append(faults, nameFaults(o, cmp.Or(o.namespace, l.namespace))...)
 	}
 	if len(faults) == 0 {
 		o.refused = refusedBySchema(k.GroupVersionKind, d.raw)
@@ -236,11 +224,14 @@ func (l *loader) object(d document, k *kind) {
 			faults = append(faults, fieldFault{err.Field, err.Error()})
 		}
 	}
+	if len(faults) == 0 {
+		faults = l.store(o, k)
+	}
 	l.fault(d, faults)
 	if len(faults) > 0 {
 		return
 	}
-	if o.name != "" {
+	if o.identified {
 		id := identity{o.kind, o.namespace, o.name}
 		first, twice := l.seen[id]
 		switch {
@@ -253,14 +244,8 @@ func (l *loader) object(d document, k *kind) {
 		l.seen[id] = o
 	}
 	o.hubs = hubFields(d)
-	if o.context != nil && o.source == nil && o.group == nil && isKnown(k.Group) {
-		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.displayName(), true})
-	}
-	if o.operatorPolicy != nil {
-		o.prepared = rules.NewOperatorPolicy(o.operatorPolicy)
-	}
-	if o.constraint != nil {
-		o.definition = rules.NewDefinition(o.constraint, o.strict)
+	if k.unchecked && o.stored != nil && isKnown(k.Group) {
+		l.unjudged = append(l.unjudged, unjudged{d.place, k.Kind, o.name, true})
 	}
 	l.objects = append(l.objects, o)
 	if o.policy != nil {
@@ -268,29 +253,52 @@ func (l *loader) object(d document, k *kind) {
 	}
 }
 
-// setNamespace puts an object into a namespace.
-func (o *object) setNamespace(namespace string) {
-	o.namespace = namespace
-	switch {
-	case o.operatorPolicy != nil:
-		o.operatorPolicy.Namespace = namespace
-	case o.policy != nil:
-		o.policy.Namespace = namespace
-	case o.set != nil:
-		o.set.Namespace = namespace
-	case o.subscription != nil:
-		o.subscription.Metadata.Namespace = namespace
-	case o.plan != nil:
-		o.plan.Metadata.Namespace = namespace
-	case o.source != nil:
-		o.source.Metadata.Namespace = namespace
-	case o.group != nil:
-		o.group.Metadata.Namespace = namespace
+// store reads an object as the gate keeps it, with the namespace and the name that it gets when it is created.
+func (l *loader) store(o *object, k *kind) (faults []fieldFault) {
+	if k.kept == nil {
+		return nil
 	}
+	if o.name == "" || o.namespace == "" && !o.cluster {
+		namespace, name := o.namespace, o.name
+		if !o.cluster {
+			namespace = cmp.Or(namespace, l.namespace)
+		}
+		if name == "" { // it is open what the API server generates
+			name = o.generateName + "*"
+			for l.seen[identity{o.kind, namespace, name}] != nil {
+				name += "*"
+			}
+		}
+		strict := o.strict // those of the document as it was written
+		raw, err := named(o.raw, namespace, name)
+		if err != nil {
+			return orFault(nil, err)
+		}
+		o.raw = raw
+		if faults = k.read(raw, o); len(faults) > 0 {
+			return faults
+		}
+		o.strict = strict
+	}
+	l.files.Add(o.raw, "")
+	read := snapshot.Reader{Unreadable: func(_ *snapshot.Kind, _ types.NamespacedName, err error) { faults = orFault(faults, err) }}
+	o.stored = read.Read(k.kept, o.raw)
+	return faults
+}
+
+// named returns the JSON of an object with a namespace, if it has one, and a name.
+func named(raw []byte, namespace, name string) ([]byte, error) {
+	u := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &u.Object); err != nil {
+		return nil, err
+	}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return json.Marshal(u.Object)
 }
 
 // nameFaults returns what is wrong with the name and the namespace; the API server accepts no other.
-func nameFaults(o *object) (faults []fieldFault) {
+func nameFaults(o *object, namespace string) (faults []fieldFault) {
 	add := func(path, value string, problems []string) {
 		for _, p := range problems {
 			p, _, _ = strings.Cut(p, " (e.g.") // the pattern does not help the user
@@ -307,7 +315,7 @@ func nameFaults(o *object) (faults []fieldFault) {
 	}
 	switch {
 	case !o.cluster:
-		add("metadata.namespace", o.namespace, utilvalidation.IsDNS1123Label(o.namespace))
+		add("metadata.namespace", namespace, utilvalidation.IsDNS1123Label(namespace))
 	case o.namespace != "":
 		add("metadata.namespace", o.namespace, []string{"a " + o.kind + " belongs to no namespace; remove it"})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // Objects are the objects of files, as another command reads them.
@@ -16,11 +17,9 @@ type Objects struct {
 	Plans []*olm.InstallPlan
 	// Changes is what they change.
 	Changes rules.Changes
-	cluster *surroundings
+	// Snapshot is a cluster that holds them.
+	*snapshot.Snapshot
 }
-
-// Namespace returns what the files have of a namespace.
-func (o *Objects) Namespace(name string) *rules.Namespace { return o.cluster.namespace(name) }
 
 // ReadObjects reads files, directories or "-", standard input, as `opgate check` does, but builds no kustomization and skips no directory:
 // what is compared are objects of a cluster. What it cannot use it prints, and returns an error with an exit code; documents that are no
@@ -42,7 +41,7 @@ func ReadObjects(files []string, namespace string, stdin io.Reader, stderr io.Wr
 	if left := (skipped{documents: len(m.foreign)}); left.documents > 0 {
 		fmt.Fprintln(stderr, "skipped: "+left.String())
 	}
-	o := &Objects{Changes: m.files.Changes, cluster: clusterOf(m, constraint.Cluster{})}
+	o := &Objects{Changes: m.files.Changes, Snapshot: inFiles(m, constraint.Cluster{})}
 	for _, object := range m.objects {
 		if object.plan != nil {
 			o.Plans = append(o.Plans, object.plan)

@@ -89,21 +89,6 @@ func applied(raw []byte, policy *policyv1.Policy) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// graphOf returns the dependencies in the input.
-func graphOf(m *manifests) *dependency.Graph {
-	var policies []*dependency.Policy
-	var sets []*dependency.Set
-	for _, o := range m.objects {
-		switch {
-		case o.policy != nil:
-			policies = append(policies, dependency.Read(o.policy))
-		case o.set != nil:
-			sets = append(sets, dependency.ReadSet(o.set))
-		}
-	}
-	return dependency.NewGraph(policies, sets)
-}
-
 // dependencyNotes states what each template depends on.
 func dependencyNotes(p *policyv1.Policy) (notes []string) {
 	for _, t := range dependency.Read(p).Templates {

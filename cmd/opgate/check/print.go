@@ -148,7 +148,7 @@ func printJSON(w io.Writer, r *report) error {
 	items := make([]item, len(r.judged))
 	for i := range r.judged {
 		j := &r.judged[i]
-		items[i] = item{File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace, Name: j.displayName(), Decision: j.verdict.Decision.String(),
+		items[i] = item{File: j.file, Line: j.line, Kustomize: j.kustomization, Kind: j.kind, Namespace: j.namespace, Name: j.name, Decision: j.verdict.Decision.String(),
 			Reasons: []reason{}, Warnings: warnings(j), Patch: rules.Patch(j.verdict.Changes), HeldByAPIServer: j.held, AlreadyApproved: j.alreadyApproved}
 		for _, why := range j.verdict.Reasons {
 			items[i].Reasons = append(items[i].Reasons, reason{why.Rule, why.Source, why.Message})

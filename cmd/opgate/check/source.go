@@ -7,7 +7,6 @@ import (
 
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-	"github.com/opgate/opgate/snapshot"
 )
 
 // sourceRequires are the fields in spec that OLM's schema requires of a CatalogSource.
@@ -17,29 +16,24 @@ var sourceRequires = []string{"sourceType"}
 func readCatalogSource(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.CatalogSource{}), missing(raw, sourceRequires)...)
 	var source olm.WrittenCatalogSource
-	return append(faults, readSource(raw, &source, snapshot.CatalogSources, o, func() { o.source = &source }, len(faults) > 0)...)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &source); err != nil {
+		return orFault(faults, err)
+	}
+	o.source = &source
+	o.identify(&source.Metadata)
+	return faults
 }
 
 // readOperatorGroup reads an OperatorGroup, which is judged and is context for others.
 func readOperatorGroup(raw []byte, o *object) []fieldFault {
 	faults := unknownFields(raw, &operatorsv1.OperatorGroup{})
 	var group olm.WrittenOperatorGroup
-	return append(faults, readSource(raw, &group, snapshot.OperatorGroups, o, func() { o.group = &group }, len(faults) > 0)...)
-}
-
-// readSource decodes an object into what is judged of it, and reads it as context.
-func readSource(raw []byte, into any, k *snapshot.Kind, o *object, judged func(), faulty bool) []fieldFault {
-	if faults := reader(k)(raw, o); len(faults) > 0 && !faulty {
-		return faults
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &group); err != nil {
+		return orFault(faults, err)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
-		if faulty {
-			return nil
-		}
-		return orFault(nil, err)
-	}
-	judged()
-	return nil
+	o.group = &group
+	o.identify(&group.Metadata)
+	return faults
 }
 
 // judgeSource judges a CatalogSource or an OperatorGroup. Who will write it is not known, nor whether it is stored already.
