@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -144,6 +145,12 @@ func watchIsShared(t *testing.T, c *cluster.Cluster) {
 	}
 
 	// A change that no Policy depends on notifies no owner; the next one that matters notifies once.
+	harness.Eventually(t, "the waiter is told what it has seen", func(context.Context) error {
+		if w.toldTimes(waiter) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	before := w.toldTimes(waiter)
 	w.put(t, watchedObject("Gadget", "", "other", dependency.Compliant))
 	_, err := w.of(object).Apply(t.Context(), "one", &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": "Gadget",

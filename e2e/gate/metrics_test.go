@@ -38,7 +38,8 @@ func TestB7MetricsNamePolicies(t *testing.T) {
 		return body
 	}
 	const count = `opgate_operatorpolicies\{state="\w+"\} [1-9]`
-	if body := shows("", count); strings.Contains(body, namespace) || strings.Contains(body, `"`+cluster.PolicyNamespace+`"`) {
+	body := strings.ReplaceAll(shows("", count), `resource="policies"`, "") // a resource, not the namespace of that name
+	if strings.Contains(body, namespace) || strings.Contains(body, `"`+cluster.PolicyNamespace+`"`) {
 		t.Errorf("metrics for everybody name the policy:\n%s", body)
 	}
 
