@@ -59,7 +59,8 @@ const fieldsAnnotation = "opgate.io/webhook-fields"
 type webhook = admissionregistrationv1.MutatingWebhook
 
 // owned are the fields of an entry that are set back, by their names in JSON. Of the others clientConfig is written by
-// reconcilePaths and reconcileBundles, and the name identifies the entry.
+// reconcilePaths and reconcileBundles, and the name identifies the entry. The namespaceSelector is left as it is, and
+// reported: controllers of platforms, as that of AKS, write it again and again.
 var owned = []struct {
 	name  string
 	value func(*webhook) any
@@ -67,7 +68,6 @@ var owned = []struct {
 	{"rules", func(w *webhook) any { return w.Rules }},
 	{"failurePolicy", func(w *webhook) any { return w.FailurePolicy }},
 	{"timeoutSeconds", func(w *webhook) any { return w.TimeoutSeconds }},
-	{"namespaceSelector", func(w *webhook) any { return w.NamespaceSelector }},
 	{"objectSelector", func(w *webhook) any { return w.ObjectSelector }},
 	{"matchConditions", func(w *webhook) any { return w.MatchConditions }},
 	{"matchPolicy", func(w *webhook) any { return w.MatchPolicy }},

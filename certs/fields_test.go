@@ -134,7 +134,6 @@ func TestChangedFields(t *testing.T) {
 		"rules":                   []any{},
 		"failurePolicy":           "Ignore",
 		"timeoutSeconds":          int64(1),
-		"namespaceSelector":       selector,
 		"objectSelector":          selector,
 		"matchConditions":         []any{map[string]any{"name": "never", "expression": "false"}},
 		"matchPolicy":             "Exact",
