@@ -305,12 +305,6 @@ func (n *Namespace) withPolicy(p *OperatorPolicy) *Namespace {
 	return NewNamespace(n.name, contents)
 }
 
-// InstallsGlobally reports whether a package is installed here for all namespaces.
-func (n *Namespace) InstallsGlobally(pkg string) bool {
-	return n.scope() == olm.ScopeCluster &&
-		slices.ContainsFunc(n.Installed(), func(i Installed) bool { return i.spec != nil && i.Package == pkg })
-}
-
 // scope returns where operators here get the rights that their permissions ask for.
 func (n *Namespace) scope() olm.Scope {
 	if n == nil {
