@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -141,18 +142,23 @@ func (k *kubelet) unpack(ctx context.Context, job *batchv1.Job) error {
 		return err
 	}
 	configMaps := account.CoreV1().ConfigMaps(job.Namespace)
-	configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the configmap of job %s/%s: %w", job.Namespace, job.Name, err)
-	}
-	// As "opm alpha bundle extract -z" writes it.
-	metav1.SetMetaDataAnnotation(&configMap.ObjectMeta, "olm.contentEncoding", "gzip+base64")
-	configMap.BinaryData = map[string][]byte{}
-	for name, manifest := range manifests {
-		configMap.BinaryData[name] = compress(manifest)
-	}
-	if _, err := configMaps.Update(ctx, configMap, metav1.UpdateOptions{}); err != nil {
+	// OLM writes owners and labels of the ConfigMap meanwhile. That is no change of the Job, so nothing would be observed again.
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		configMap, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read the configmap of job %s/%s: %w", job.Namespace, job.Name, err)
+		}
+		// As "opm alpha bundle extract -z" writes it.
+		metav1.SetMetaDataAnnotation(&configMap.ObjectMeta, "olm.contentEncoding", "gzip+base64")
+		configMap.BinaryData = map[string][]byte{}
+		for name, manifest := range manifests {
+			configMap.BinaryData[name] = compress(manifest)
+		}
+		_, err = configMaps.Update(ctx, configMap, metav1.UpdateOptions{})
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("unpack for job %s/%s: %v", job.Namespace, job.Name, err) // reported, even if it is a conflict
 	}
 	started := &job.CreationTimestamp
 	if job.Status.StartTime != nil { // by the controller of Jobs, where one runs
