@@ -81,6 +81,7 @@ test-all: test test-install test-long ## Run all tests, the long forms of genera
 .PHONY: test-long
 test-long: mutation ## Run the long forms of generated tests, and the mutation check
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./rules/backstop -args -cases=3000
+	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./admission -run '^TestUnreadableFieldsHold$$' -args -long
 	$(GOTESTSUM) --format=pkgname -- $(FLAGS) ./certs -run '^TestG21Rotations$$' -args -orders=40
 	$(call with-assets,--olm --install) cd e2e; \
 		$(GOTESTSUM) --format=testname -- $(FLAGS) ./gate -run '^(TestScenarios|TestG7Bypass|TestStoredAsJudged)$$' -args -long; \
