@@ -91,6 +91,9 @@ func startControlPlane(ctx context.Context, bin assets.Assets, dir string, addre
 		}
 		server.Configure().Set("admission-control-config-file", config)
 	}
+	if opts.AdmissionConfig != "" {
+		server.Configure().Set("admission-control-config-file", opts.AdmissionConfig)
+	}
 	if opts.Audit {
 		policy, err := writeAuditPolicy(dir)
 		if err != nil {

@@ -31,6 +31,7 @@ type options struct {
 	excludedNamespaces []string
 	audit              bool
 	semver, mutating   bool
+	static             static
 }
 
 const long = `Print the ValidatingAdmissionPolicies and the MutatingAdmissionPolicy, each with its binding, by which the API server holds
@@ -48,6 +49,11 @@ is left to the webhooks.
 The input is read like that of "opgate check --strict": files, directories and "-", of which nothing is skipped; objects of
 other kinds are ignored.
 
+With --static the API server gets them as files that no request can change or delete (Kubernetes 1.37, or 1.36 with feature
+gate ManifestBasedAdmissionControlConfig), together with a policy that keeps Opgate's installation: webhook configurations,
+admission policies, rights, definitions, Deployment, Secrets. Without -f that policy alone is written. docs/static-policies.md
+says how the files get to control plane nodes, and what remains open.
+
 Exit codes:
   0  the objects are printed
   2  the command line or the input cannot be used; nothing is printed`
@@ -59,6 +65,9 @@ const example = `  # the policies of a repository, for the repository
   kubectl get operatorpolicies -A -o yaml | opgate compile -f - --audit \
     --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount | kubectl apply --server-side -f -
 
+  # files for the control plane: the installation is kept, and two accounts may upgrade it
+  opgate compile --static ./static --maintainer alice --maintainer system:serviceaccount:argocd:argocd-application-controller
+
   # for an API server without MutatingAdmissionPolicy (before 1.36) and without semver() (before 1.33)
   opgate compile -f policies/ --mutating=false --semver=false \
     --olm-identity system:serviceaccount:olm:olm-operator-serviceaccount`
@@ -67,7 +76,7 @@ const example = `  # the policies of a repository, for the repository
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "compile -f FILE|DIR|- [-f ...] --olm-identity USER",
+		Use:     "compile {-f FILE|DIR|- [-f ...] --olm-identity USER | --static DIR}",
 		Short:   "Print OperatorPolicies as admission policies of the API server",
 		Long:    long,
 		Example: example,
@@ -95,6 +104,13 @@ func Command() *cobra.Command {
 		"namespace that the webhook configurations exclude; repeatable")
 	flags.BoolVar(&o.audit, "audit", false, "record and warn of what would be refused, and change nothing")
 	flags.BoolVar(&o.semver, "semver", true, "hold version ranges, which needs semver() in the API server's CEL")
+	flags.StringVar(&o.static.dir, "static", "", "directory to write files for the control plane to, instead of printing")
+	flags.StringArrayVar(&o.static.maintainers, "maintainer", nil, "with --static: user who may update Opgate's installation, but not delete it; repeatable")
+	flags.StringArrayVar(&o.static.certificateWriters, "certificate-writer", nil, "with --static: user who writes certificates and CAs, as cert-manager and its cainjector do; repeatable")
+	flags.BoolVar(&o.static.keepPolicies, "keep-policies", false, "with --static: OperatorPolicies, Constraints, Policies and PolicySets are changed and deleted by maintainers alone")
+	flags.StringVar(&o.static.namespace, "opgate-namespace", "opgate-system", "with --static: namespace of Opgate")
+	flags.StringVar(&o.static.nodeDir, "node-dir", "/etc/kubernetes/opgate", "with --static: where the files will be on control plane nodes")
+	flags.StringVar(&o.static.configuration, "admission-config", "", "with --static: AdmissionConfiguration of the API server to add the plugins to; it is read only")
 	flags.BoolVar(&o.mutating, "mutating", true, "print the MutatingAdmissionPolicy too")
 	return cmd
 }
@@ -103,7 +119,12 @@ func (o *options) validate() error {
 	if err := cmp.Or(self.CheckFiles(o.files), self.CheckNamespaces(append([]string{o.namespace}, o.excludedNamespaces...)...)); err != nil {
 		return err
 	}
+	if err := o.static.validate(o.identity); err != nil {
+		return err
+	}
 	switch {
+	case len(o.files) == 0 && o.static.dir != "":
+		return nil
 	case len(o.files) == 0:
 		return self.Usage("no input: name files, directories or - with -f")
 	case o.olmIdentity == "":
@@ -117,36 +138,37 @@ func (o *options) validate() error {
 	return nil
 }
 
-// run reads, compiles and prints.
+// run reads, compiles and prints, or writes files.
 func (o *options) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	policies, err := check.Policies(o.files, o.namespace, stdin, stderr)
-	if err != nil {
-		return fmt.Errorf("compile: nothing is printed: %w", err)
-	}
-	for _, p := range policies {
-		if p.Incomplete {
-			fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
+	var objects backstop.Objects
+	if len(o.files) > 0 {
+		policies, err := check.Policies(o.files, o.namespace, stdin, stderr)
+		if err != nil {
+			return fmt.Errorf("compile: nothing is printed: %w", err)
 		}
+		for _, p := range policies {
+			if p.Incomplete {
+				fmt.Fprintf(stderr, "%s has templates that are resolved on the cluster: what it says is left to the webhooks\n", p.Source())
+			}
+		}
+		objects = backstop.Compile(backstop.Input{
+			Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
+			ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit,
+			Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
+		})
 	}
-	objects := backstop.Compile(backstop.Input{
-		Policies: policies, OLM: []string{o.olmIdentity}, Opgate: o.identity, ApprovalMode: rules.ApprovalMode(o.approvalMode),
-		ExcludedNamespaces: o.excludedNamespaces, Audit: o.audit,
-		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: o.mutating, Semver: o.semver},
-	})
 	for _, left := range objects.Left {
 		fmt.Fprintf(stderr, "OperatorPolicy %s has lists that are too long, or is one of too many: a part is left to the webhooks\n", left)
 	}
-	for i, object := range objects.All() {
-		text, err := marshal(object)
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			text = append([]byte("---\n"), text...)
-		}
-		if _, err := stdout.Write(text); err != nil {
-			return fmt.Errorf("write the objects: %w", err)
-		}
+	if o.static.dir != "" {
+		return o.static.write(o.identity, objects, stdout)
+	}
+	text, err := documents(objects.All())
+	if err != nil {
+		return err
+	}
+	if _, err := stdout.Write(text); err != nil {
+		return fmt.Errorf("write the objects: %w", err)
 	}
 	return nil
 }
