@@ -149,8 +149,8 @@ func TestStaticPolicies(t *testing.T) {
 				t.Fatalf("%s %s: %v", k.kind, k.name, err)
 			}
 			before := u.DeepCopy()
-			refused(t, k.kind+" "+k.name+" deleted", admin.Delete(t.Context(), u), "nobody may delete it")
-			refused(t, k.kind+" "+k.name+" deleted in the foreground", admin.Delete(t.Context(), u, crclient.PropagationPolicy("Foreground")), "nobody may delete it")
+			refused(t, k.kind+" "+k.name+" deleted", admin.Delete(t.Context(), u), "it cannot be deleted")
+			refused(t, k.kind+" "+k.name+" deleted in the foreground", admin.Delete(t.Context(), u, crclient.PropagationPolicy("Foreground")), "it cannot be deleted")
 			refused(t, k.kind+" "+k.name+" given an owner", admin.Patch(t.Context(), u, crclient.RawPatch(types.MergePatchType,
 				[]byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]}}`))), "only "+maintainer+" may change it")
 			if k.patch != "" {
@@ -191,7 +191,7 @@ func TestStaticPolicies(t *testing.T) {
 	t.Run("maintainers update, and delete nothing", func(t *testing.T) {
 		as := []string{"--as", maintainer, "--as-group", "system:masters"}
 		harness.Kubectl(t, e.Cluster, cluster.Admin, "", append([]string{"scale", "deployment", "opgate", "-n", cluster.OpgateNamespace, "--replicas=3"}, as...)...)
-		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "deployment", "opgate", "-n", cluster.OpgateNamespace}, as...), "nobody may delete it")
+		harness.WantRefused(t, e.Cluster, cluster.Admin, "", append([]string{"delete", "deployment", "opgate", "-n", cluster.OpgateNamespace}, as...), "it cannot be deleted")
 	})
 	t.Run("Opgate writes its own, the controllers theirs", func(t *testing.T) {
 		as := func(user string) []string {
@@ -215,6 +215,7 @@ func TestStaticPolicies(t *testing.T) {
 	t.Run("a probe says which set is loaded", func(t *testing.T) {
 		harness.WantRefused(t, e.Cluster, cluster.Admin, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+backstop.ProbeLease+`","namespace":"`+
 			cluster.OpgateNamespace+`"}}`, []string{"create", "-f", "-"}, backstop.ProbeAnswer)
+		verified(t, e, "static policies are in force: set ")
 	})
 	t.Run("policies are kept where that is asked for", func(t *testing.T) {
 		deleteAll := []string{"delete", "operatorpolicies,constraints", "-A", "--all"}
@@ -253,7 +254,17 @@ func TestStaticPolicies(t *testing.T) {
 	t.Run("without the files everything is as ever", func(t *testing.T) {
 		away()
 		inForce(false)
+		verified(t, e, "error: no static policies of Opgate are in force at the API server that answered")
 	})
+}
+
+// verified wants something in the output of `opgate verify --static`.
+func verified(t *testing.T, e *harness.Env, want string) {
+	t.Helper()
+	out, _ := exec.CommandContext(t.Context(), e.Opgate(), "verify", "--static", "--kubeconfig", e.Kubeconfig()).CombinedOutput()
+	if !strings.Contains(string(out), want) {
+		t.Errorf("opgate verify --static: %s, want %q", out, want)
+	}
 }
 
 // refused wants an error that the API server answered for a static policy.

@@ -19,7 +19,7 @@ const (
 	PoliciesName = "opgate-policies" + staticSuffix
 	// ProbeName is that of the one by which Opgate sees that static policies are in force.
 	ProbeName = "opgate-probe" + staticSuffix
-	// ProbeLease is the Lease, in Opgate's namespace, that nobody can create while they are.
+	// ProbeLease is the Lease, in Opgate's namespace, that cannot be created while they are.
 	ProbeLease = "opgate-static-policies"
 	// ProbeAnswer begins the refusal. What follows is StaticInput.Set, up to the next space.
 	ProbeAnswer = "the static policies of Opgate are in force: set "
@@ -51,7 +51,7 @@ type StaticInput struct {
 
 // CompileStatic returns the admission policies, each before its binding, that the API server loads from files: they are in no API, so
 // no request can change or delete them, and they judge admission policies and webhook configurations too, as policies in the API
-// never do. The validating ones and the mutating ones are for two directories.
+// never do (threat G37). The validating ones and the mutating ones are for two directories.
 func CompileStatic(in StaticInput) (validating, mutating []runtime.Object) {
 	pairs := []*admissionv1.ValidatingAdmissionPolicy{in.installation(), in.probe()}
 	if in.KeepPolicies {
@@ -138,7 +138,7 @@ func (in *StaticInput) installation() *admissionv1.ValidatingAdmissionPolicy {
 		" && request.resource.resource in ['secrets','customresourcedefinitions','validatingwebhookconfigurations','mutatingwebhookconfigurations']"
 	return static(InstallationName, condition,
 		[]admissionv1.Validation{
-			in.refuse("!("+deletes+") || "+deleters, "nobody may delete it"),
+			in.refuse("!("+deletes+") || "+deleters, "it cannot be deleted"),
 			in.refuse(deletes+" || request.userInfo.username in "+quoteList(writers)+" || "+certificates+" || "+unchanged,
 				"only "+cmp.Or(strings.Join(in.Maintainers, ", "), "Opgate itself")+" may change it"),
 		},
@@ -169,7 +169,7 @@ func (in *StaticInput) refuse(allowed, who string) admissionv1.Validation {
 		Message: "a part of Opgate" + what, Reason: &forbidden}
 }
 
-// probe refuses a Lease that nobody needs, and says what is loaded.
+// probe refuses a Lease without a use, and says what is loaded.
 func (in *StaticInput) probe() *admissionv1.ValidatingAdmissionPolicy {
 	forbidden := metav1.StatusReasonForbidden
 	leases := of("coordination.k8s.io", "leases")
