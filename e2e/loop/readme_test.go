@@ -26,14 +26,14 @@ const (
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	e := startLoop(t)
-	readme := document(t, "README.md")
+	readme, tour := document(t, "README.md"), document(t, "docs/tour.md")
 	// An API server that has just started may refuse the first watches for a while, so that a policy is seen late. One that was acted on
 	// was seen.
 	harness.Kubectl(t, e.Cluster, cluster.Admin, "", "apply", "-f", demo+"policy.yaml")
 	evaluated(t, e, "etcd")
 	t.Run("a sample that is refused", func(t *testing.T) {
-		command := regexp.MustCompile(`(?m)^kubectl --context admin apply .*$`).FindString(readme)
-		want := block(t, readme, "namespace/policies configured\n")
+		command := regexp.MustCompile(`(?m)^kubectl --context admin apply .*$`).FindString(tour)
+		want := block(t, tour, "namespace/policies configured\n")
 		first := terminal(t, e.Cluster, command)
 		if diff := cmp.Diff(want, first); diff != "" {
 			t.Errorf("%s does not print what the README shows:\n%s", command, diff)
@@ -88,8 +88,8 @@ func TestReadme(t *testing.T) {
 		}
 	})
 	t.Run("the policy and the constraint", func(t *testing.T) {
-		for _, first := range []string{"apiVersion: policy.open-cluster-management.io/v1beta2", "apiVersion: operators.coreos.com/v1\n"} {
-			harness.Kubectl(t, e.Cluster, cluster.Admin, block(t, readme, first), "apply", "--dry-run=server", "-f", "-")
+		for _, object := range []string{block(t, readme, "apiVersion: policy.open-cluster-management.io/v1beta2"), block(t, tour, "apiVersion: operators.coreos.com/v1\n")} {
+			harness.Kubectl(t, e.Cluster, cluster.Admin, object, "apply", "--dry-run=server", "-f", "-")
 		}
 	})
 }
