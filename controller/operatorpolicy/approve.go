@@ -42,7 +42,7 @@ func (r *reconciler) approve(
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	confirmed := map[source]bool{}
-	settles := r.known.settles(ns.Name(), r.Now())
+	settles, state := r.state.settles(ns.Name(), r.Now()), r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode}
 		judged := rules.JudgeApproval(in)
@@ -77,7 +77,7 @@ func (r *reconciler) approve(
 			case apply.Outdated(err):
 				all.stale, all.after = true, earlier(all.after, outdatedRetry)
 				continue
-			case refusedByBackstop(err) && r.lags.begun(ns.Name(), r.Now()) < backstopLag:
+			case refusedByBackstop(err) && state.lags(r.Now()) < backstopLag:
 				all.lagging = true
 				continue
 			default:
@@ -88,7 +88,7 @@ func (r *reconciler) approve(
 		all.byPlan[plan.Metadata.Name] = a
 	}
 	if !all.lagging && errors.Join(errs...) == nil {
-		r.lags.end(ns.Name())
+		state.refused = time.Time{}
 	}
 	return all, errors.Join(errs...)
 }
