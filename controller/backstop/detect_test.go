@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
@@ -44,7 +45,7 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 			reason := map[int]metav1.StatusReason{http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusForbidden: metav1.StatusReasonForbidden}[code]
 			answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason})
 		case r.Method == http.MethodPost:
-			answer(w, code, toUnstructured(semverProbe()).Object)
+			answer(w, code, owned.Unstructured(semverProbe()).Object)
 		case r.URL.Path == "/apis/admissionregistration.k8s.io/v1":
 			answer(w, http.StatusOK, list)
 		case r.URL.Path == "/apis":
