@@ -33,8 +33,8 @@ type reconciler struct {
 	// owner is the ClusterRole that owns the Reports, heads are the metadata of these.
 	owner *owned.Owner
 	heads *watched.Watch
-	// asked is set once the API server was asked whether it serves Reports, opened once they are watched, unserved once it is logged.
-	asked, opened, unserved bool
+	// asked is set once the API server was asked whether it serves Reports, opened once they are watched.
+	asked, opened bool
 	// known is what is stored, by namespace, as far as this replica has read or written it.
 	known map[string]stored
 }
@@ -71,18 +71,10 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 // everything when it appears.
 func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*metav1.OwnerReference, error) {
 	if !r.opened {
-		served, err := r.served(current)
-		if err != nil {
+		var err error
+		if r.opened, err = r.served(current); err != nil || !r.opened {
 			return nil, err
 		}
-		if !served {
-			if !r.unserved {
-				r.Log.Info("the API server does not serve Reports, none are written until the definitions of OpenReports are installed", "groupVersion", resource.GroupVersion().String())
-			}
-			r.unserved = true
-			return nil, nil //nolint:nilnil // neither ready nor a fault
-		}
-		r.opened = true
 	}
 	if err := errors.Join(r.owner.Open(ctx), r.heads.Open(ctx)); err != nil {
 		return nil, err
@@ -105,7 +97,10 @@ func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 	if err != nil && !meta.IsNoMatchError(err) {
 		return false, fmt.Errorf("find out whether Reports are served: %w", err)
 	}
-	r.asked = true
+	if r.asked = true; err != nil {
+		r.Log.Info("the API server does not serve Reports, none are written until the definitions of OpenReports are installed",
+			"groupVersion", resource.GroupVersion().String())
+	}
 	return err == nil, nil
 }
 
