@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Packages returns packages of catalogs without waiting for them; *cache.Cache implements it.
+// Packages returns packages of catalogs without waiting for them; *packages.Cache implements it.
 type Packages interface {
 	Version(pkg, csv string, source olm.Catalog) *catalog.Package
 	// CatalogChanged is called when a CatalogSource has changed.

@@ -38,14 +38,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
-	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/packages"
+	"github.com/opgate/opgate/snapshot/templates"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -196,17 +196,17 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 	}
 	var (
 		feed     *snapshot.Feed
-		resolver *resolve.Resolver
+		resolver *templates.Resolver
 		loop     *operatorpolicy.Controller
 		store    = &snapshot.Store{}
 		writes   = apply.NewMetrics(registry)
 	)
-	packages := cache.New(cache.Options{Client: objects, Now: time.Now, Changed: func(pkg string) {
+	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: func(pkg string) {
 		feed.PackageChanged(pkg)
 		resolver.PackageChanged(pkg)
 		loop.PackageChanged(pkg)
 	}})
-	resolver, err = resolve.New(resolve.Options{Config: mgr.GetConfig(), Packages: packages,
+	resolver, err = templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages,
 		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return err

@@ -18,11 +18,9 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/backstop"
 	catalogcontroller "github.com/opgate/opgate/controller/catalogs"
-	"github.com/opgate/opgate/controller/clusterversion"
 	constraints "github.com/opgate/opgate/controller/constraint"
 	"github.com/opgate/opgate/controller/escape"
 	"github.com/opgate/opgate/controller/installed"
@@ -30,23 +28,25 @@ import (
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	policycontroller "github.com/opgate/opgate/controller/policy"
 	"github.com/opgate/opgate/controller/report"
-	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/rules/dependency"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/clusterversion"
 	"github.com/opgate/opgate/snapshot/contents"
+	"github.com/opgate/opgate/snapshot/packages"
+	"github.com/opgate/opgate/snapshot/templates"
 	"github.com/opgate/opgate/stream"
 )
 
 // addReaders adds what watches the cluster to the manager: the snapshot, what completes policies for it,
 // the packages of catalogs, the cluster's version, and the background loop, which they notify.
-func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, policyVersions <-chan string, store *snapshot.Store, recorder *panics.Recorder, reported *events.Recorder, key func() []byte, user func() string, grants rules.Grants, o *Options, log logr.Logger) (*snapshot.Feed, *cache.Cache, error) {
+func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.Config, client dynamic.Interface, policyVersions <-chan string, store *snapshot.Store, recorder *panics.Recorder, reported *events.Recorder, key func() []byte, user func() string, grants rules.Grants, o *Options, log logr.Logger) (*snapshot.Feed, *packages.Cache, error) {
 	var (
 		feed     *snapshot.Feed
-		resolver *resolve.Resolver
+		resolver *templates.Resolver
 		loop     *operatorpolicy.Controller
 		held     *backstop.Controller
 	)
@@ -91,7 +91,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, err
 	}
-	catalogs := cache.New(cache.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
+	catalogs := packages.New(packages.Options{Client: client, Log: log.WithName("packages"), Now: time.Now, Changed: func(pkg string) {
 		feed.PackageChanged(pkg)
 		resolver.PackageChanged(pkg)
 		if loop != nil {
@@ -102,7 +102,7 @@ func addReaders(shutdownContext context.Context, mgr ctrl.Manager, config *rest.
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	resolver, err = resolve.New(resolve.Options{Config: config, Namespace: o.Namespace, Key: key, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
+	resolver, err = templates.New(templates.Options{Config: config, Namespace: o.Namespace, Key: key, Packages: catalogs, DefaultNamespace: o.DefaultNamespace, Log: log.WithName("resolve"),
 		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the resolver of templates: %w", err)
