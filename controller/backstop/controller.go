@@ -3,7 +3,6 @@ package backstop
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -69,8 +68,6 @@ type Options struct {
 type Controller struct {
 	Options
 	queue manager.Queue[item]
-	// features are nil until they are detected, and after the API server may have changed.
-	features atomic.Pointer[backstop.Features]
 }
 
 // item is the only item of the queue: all objects are compiled from all policies.
@@ -85,14 +82,6 @@ func New(o Options) (*Controller, error) {
 		o.Mode = Off
 	}
 	return &Controller{Options: o}, nil
-}
-
-// ServerChanged makes the controller detect again what the API server supports, after an upgrade of it. It does not block.
-func (c *Controller) ServerChanged() {
-	c.features.Store(nil)
-	if c.Mode == Audit || c.Mode == Enforce {
-		c.queue.Add(item{})
-	}
 }
 
 // kind is the kind and the name of one of the objects.
@@ -158,11 +147,8 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
-		Started: func() {
-			c.features.Store(nil) // the API server may have been upgraded since this replica led
-			c.Metrics.set(statePending)
-		},
-		Stopped: c.Metrics.stopped,
+		Started:    func() { c.Metrics.set(statePending) },
+		Stopped:    c.Metrics.stopped,
 	}.AddTo(mgr)
 }
 
@@ -174,6 +160,11 @@ func (r *reconciler) changed(change *snapshot.Change) {
 	}
 	if r.Mode == Off && !notify {
 		return // there is nothing left to delete
+	}
+	// After an upgrade of the API server what it supports is detected again.
+	if facts := change.Snapshot.Constraints().Cluster(); change.Constraints && facts.Version != r.version {
+		r.version, notify = facts.Version, true
+		r.features.Store(nil)
 	}
 	for _, name := range change.Namespaces {
 		if now := inputOf(change.Snapshot.Namespace(name)); !r.seen[name].equal(now) {

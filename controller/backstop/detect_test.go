@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,8 @@ import (
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // served responds like API servers that the tests do not have: earlier ones, and one that fails. It serves some kinds, and answers the dry
@@ -96,7 +99,8 @@ func TestDetect(t *testing.T) {
 			if known := r.features.Load() != nil; known == test.fails {
 				t.Errorf("it is detected again: %t", !known)
 			}
-			r.ServerChanged()
+			next := (&snapshot.Builder{}).SetCluster(time.Time{}, constraint.Cluster{Version: "1.38.0"})
+			r.changed(&snapshot.Change{Snapshot: next, Constraints: true})
 			if r.features.Load() != nil {
 				t.Error("an upgrade is not noticed")
 			}

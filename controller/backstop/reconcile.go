@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +50,10 @@ type reconciler struct {
 	term string
 	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
 	seen map[string]input
+	// features are nil until they are detected, and after the API server may have changed. version is the version of Kubernetes in the last
+	// change of the snapshot.
+	features atomic.Pointer[backstop.Features]
+	version  string
 	// compiled is the last result.
 	compiled compiled
 	// written is what was last written, or found to be stored, by kind.key.

@@ -54,13 +54,6 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 	return owners
 }
 
-// PackageChanged enqueues the namespaces with policies for a package. It does not block.
-func (c *Controller) PackageChanged(pkg string) {
-	if current := c.Store.Load(); current != nil {
-		c.queue.Add(governing(current, pkg)...)
-	}
-}
-
 // governing returns the namespaces with policies for a package.
 func governing(current *snapshot.Snapshot, pkg string) (namespaces []string) {
 	for _, namespace := range current.Governed() {
