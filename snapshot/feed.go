@@ -106,9 +106,8 @@ func (f *Feed) Completed(key types.NamespacedName, c Completion) {
 // Lead adds the kinds that only the leader needs. They are not removed: a replica that has led may lead again.
 func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 
-// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
-// have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
-func (f *Feed) Start(ctx context.Context) error {
+// supply makes the builder read the suppliers.
+func (f *Feed) supply() {
 	f.builder.Changes = f.Changes
 	if f.Completer != nil {
 		f.builder.Needed = f.Completer.Needed
@@ -116,8 +115,13 @@ func (f *Feed) Start(ctx context.Context) error {
 	if f.Packages != nil {
 		f.builder.Packages = f.Packages.Version
 	}
-	var policies <-chan struct{}
-	var others []<-chan struct{}
+}
+
+// Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
+// have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
+func (f *Feed) Start(ctx context.Context) error {
+	f.supply()
+	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
 	var running sync.WaitGroup
 	defer running.Wait()
 	follow := func(kind *Kind, namespace string) (known <-chan struct{}, err error) {
@@ -296,7 +300,7 @@ func (f *Feed) await() {
 func (f *Feed) noteFailure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed = time.Now()
+	f.failed = time.Now() //nolint:forbidigo // compared with times of stream.Progress
 	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 

@@ -51,7 +51,8 @@ func (r *reconciler) approve(
 		}
 		metrics.judged(plan, &judged)
 		a := compliance.Approval{Reasons: judged.Why()}
-		if !judged.Should() {
+		switch {
+		case !judged.Should():
 			removed, stays, after, err := r.removeStale(ctx, ns, plan)
 			if removed {
 				all.stale = true
@@ -60,9 +61,9 @@ func (r *reconciler) approve(
 			a.Stale, all.after = stays, earlier(all.after, after)
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
-		} else if settles > 0 && onlyUngoverned(in) {
+		case settles > 0 && onlyUngoverned(in):
 			a.Reasons, all.after = []rules.Reason{{Message: "a policy was deleted moments ago, and may be created again"}}, earlier(all.after, settles)
-		} else {
+		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
 				err = r.writer.Approve(ctx, plan)
