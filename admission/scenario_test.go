@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/opgate/opgate/admission/scenario"
-	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
+	"github.com/opgate/opgate/snapshot/packages"
 )
 
 // scenarioDir holds the scenario files; package e2e reads the same ones.
@@ -216,7 +216,7 @@ func namespace(name string) *unstructured.Unstructured {
 }
 
 // catalogsOf returns the packages of a scenario's catalogs, fetched from a server that answers as the package server does.
-func catalogsOf(t *testing.T, s *scenario.Scenario) *cache.Cache {
+func catalogsOf(t *testing.T, s *scenario.Scenario) *packages.Cache {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, u := range s.Catalog {
@@ -234,7 +234,7 @@ func catalogsOf(t *testing.T, s *scenario.Scenario) *cache.Cache {
 		t.Fatal(err)
 	}
 	known := make(chan string, len(s.Catalog))
-	catalogs := cache.New(cache.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
+	catalogs := packages.New(packages.Options{Client: client, Changed: func(pkg string) { known <- pkg }, Now: time.Now})
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := catalogs.Start(t.Context()); err != nil {

@@ -18,6 +18,8 @@ type Completer interface {
 	Policy(op *policyv1beta2.OperatorPolicy)
 	// Forget ends the work for a deleted policy.
 	Forget(key types.NamespacedName)
+	// PackageChanged is called when the content of a package has changed in a catalog. It must not block.
+	PackageChanged(pkg string)
 }
 
 // Completion is the result of completing one state of a policy on this cluster.

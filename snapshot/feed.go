@@ -42,7 +42,7 @@ type Feed struct {
 	denied          bool
 }
 
-// FeedOptions configure a Feed.
+// FeedOptions configure a Feed. Until Start its suppliers may be set: Completer, Packages, Changes and Interrupted, which call the Feed.
 type FeedOptions struct {
 	// Client lists and watches. Required.
 	Client *stream.Client
@@ -67,9 +67,9 @@ type FeedOptions struct {
 	// Completer completes policies that depend on the cluster. Default: none; such policies hold
 	// what they govern, as far as they state that.
 	Completer Completer
-	// Packages are those of catalogs. Whoever changes them calls PackageChanged. Default: none is known.
+	// Packages are those of catalogs, which call PackageChanged. Default: none is known.
 	Packages Packages
-	// Changes are what plans change. Whoever finds out more calls ContentsChanged. Default: none is known.
+	// Changes are what plans change; what finds out more calls ContentsChanged. Default: none is known.
 	Changes rules.Changes
 	// Interrupted is called when a watch ended with an error: the API server may return with another version. It must
 	// not block. Default: not called.
@@ -84,13 +84,8 @@ type FeedOptions struct {
 
 // NewFeed returns a feed. Start runs it.
 func NewFeed(o FeedOptions) *Feed {
-	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}), builder: Builder{Unjudged: o.Unjudged, Changes: o.Changes, CatalogNamespaces: o.CatalogNamespaces}}
-	if o.Completer != nil {
-		f.builder.Needed = o.Completer.Needed
-	}
-	if o.Packages != nil {
-		f.builder.Packages = o.Packages.Version
-	}
+	f := &Feed{FeedOptions: o, changed: make(chan struct{}, 1), led: make(chan struct{}),
+		builder: Builder{Unjudged: o.Unjudged, CatalogNamespaces: o.CatalogNamespaces}}
 	f.reader.Unreadable = func(kind *Kind, key types.NamespacedName, err error) {
 		f.Log.Error(err, "object cannot be read", "resource", kind.Resource, "namespace", key.Namespace, "name", key.Name)
 	}
@@ -111,11 +106,22 @@ func (f *Feed) Completed(key types.NamespacedName, c Completion) {
 // Lead adds the kinds that only the leader needs. They are not removed: a replica that has led may lead again.
 func (f *Feed) Lead() { f.lead.Do(func() { close(f.led) }) }
 
+// supply makes the builder read the suppliers.
+func (f *Feed) supply() {
+	f.builder.Changes = f.Changes
+	if f.Completer != nil {
+		f.builder.Needed = f.Completer.Needed
+	}
+	if f.Packages != nil {
+		f.builder.Packages = f.Packages.Version
+	}
+}
+
 // Start watches the API server until the context ends. The first snapshot is stored once all kinds that every replica needs
 // have been listed; a kind that the API server does not serve yet keeps the gate closed, unless it is optional.
 func (f *Feed) Start(ctx context.Context) error {
-	var policies <-chan struct{}
-	var others []<-chan struct{}
+	f.supply()
+	policies, others := (<-chan struct{})(nil), []<-chan struct{}{}
 	var running sync.WaitGroup
 	defer running.Wait()
 	follow := func(kind *Kind, namespace string) (known <-chan struct{}, err error) {
@@ -294,7 +300,7 @@ func (f *Feed) await() {
 func (f *Feed) noteFailure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.failed = time.Now()
+	f.failed = time.Now() //nolint:forbidigo // compared with times of stream.Progress
 	f.denied = apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// Packages returns packages of catalogs without waiting for them; *cache.Cache implements it.
+// Packages returns packages of catalogs without waiting for them; *packages.Cache implements it.
 type Packages interface {
 	Version(pkg, csv string, source olm.Catalog) *catalog.Package
 	// CatalogChanged is called when a CatalogSource has changed.
@@ -15,7 +15,12 @@ type Packages interface {
 }
 
 // PackageChanged is called when the content of a package has changed in a catalog.
-func (f *Feed) PackageChanged(pkg string) { f.happened(event{pkg: pkg}) }
+func (f *Feed) PackageChanged(pkg string) {
+	if f.Completer != nil {
+		f.Completer.PackageChanged(pkg)
+	}
+	f.happened(event{pkg: pkg})
+}
 
 // ContentsChanged is called when it is known what a plan of a namespace changes, or that it changes something else.
 func (f *Feed) ContentsChanged(namespace string) { f.happened(event{plansOf: namespace}) }
@@ -37,6 +42,7 @@ func (d *draft) rejudgePackages() {
 	if len(d.packages) == 0 {
 		return
 	}
+	d.change.Packages = append(d.change.Packages, d.packages...)
 	for name, e := range d.next.namespaces.all() {
 		if slices.ContainsFunc(d.packages, e.judged.JudgesByPackage) {
 			e := d.entryOf(name)

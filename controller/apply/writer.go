@@ -59,6 +59,22 @@ func (w *Writer) patch(ctx context.Context, head *metav1.PartialObjectMetadata, 
 	return w.Client.Patch(ctx, head, patch)
 }
 
+// Put creates an object, or replaces the version of it that the object names, and receives what the API server stores.
+func (w *Writer) Put(ctx context.Context, object client.Object) error {
+	kind, err := w.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	verb := Update
+	if object.GetResourceVersion() != "" {
+		err = w.Client.Update(ctx, object)
+	} else {
+		verb, err = Create, w.Client.Create(ctx, object)
+	}
+	w.Metrics.Wrote(verb, kind.Kind, err)
+	return err
+}
+
 // Status writes the status of an object if it differs, and waits until the snapshot shows it, since the next status is computed from
 // it. Concerns is what the object concerns. The patch applies only to the resourceVersion of the object, or to any if that is empty.
 // Written is false, without an error, if the object has changed or was deleted since.

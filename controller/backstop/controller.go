@@ -1,11 +1,8 @@
 package backstop
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,10 +11,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
@@ -71,8 +68,6 @@ type Options struct {
 type Controller struct {
 	Options
 	queue manager.Queue[item]
-	// features are nil until they are detected, and after the API server may have changed.
-	features atomic.Pointer[backstop.Features]
 }
 
 // item is the only item of the queue: all objects are compiled from all policies.
@@ -87,14 +82,6 @@ func New(o Options) (*Controller, error) {
 		o.Mode = Off
 	}
 	return &Controller{Options: o}, nil
-}
-
-// ServerChanged makes the controller detect again what the API server supports, after an upgrade of it. It does not block.
-func (c *Controller) ServerChanged() {
-	c.features.Store(nil)
-	if c.Mode == Audit || c.Mode == Enforce {
-		c.queue.Add(item{})
-	}
 }
 
 // kind is the kind and the name of one of the objects.
@@ -117,22 +104,7 @@ var (
 		{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", backstop.UnpackedName},
 		{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", backstop.UnpackedName},
 	}
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 )
-
-// watch is an object whose watch starts when the API server is known to serve its kind.
-type watch struct {
-	*watched.Object
-	start  chan struct{}
-	opened bool
-}
-
-func (w *watch) open() {
-	if !w.opened {
-		w.opened = true
-		close(w.start)
-	}
-}
 
 // AddTo adds the controller to a manager, to run while it leads. The store must have a snapshot. AddTo may be called for one manager
 // after another.
@@ -146,27 +118,28 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a discovery client: %w", err)
 	}
-	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watch{}, written: map[string]*written{},
+	r := &reconciler{Controller: c, discovery: served, watches: map[string]*watched.Object{}, written: map[string]*written{},
 		reader: mgr.GetAPIReader(), term: string(uuid.NewUUID()),
 		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	changed := func() {
 		r.shown.Notify()
 		c.queue.Add(item{})
 	}
-	add := func(resource schema.GroupVersionResource, name string) (*watch, error) {
-		o, err := watched.New(client, resource, "", name, changed, c.Log)
-		return &watch{Object: o, start: make(chan struct{})}, err
+	if r.owner, err = owned.NewOwner(client, OwnerName, "the admission policies", changed, c.Log); err != nil {
+		return err
 	}
-	if r.owner, err = add(clusterRoles, OwnerName); err != nil {
-		return fmt.Errorf("watch ClusterRole %s: %w", OwnerName, err)
+	if err := mgr.Add(r.owner); err != nil {
+		return fmt.Errorf("add the watch of ClusterRole %s: %w", OwnerName, err)
 	}
 	for _, k := range kinds {
-		if r.watches[k.key()], err = add(group.WithResource(k.resource), k.object); err != nil {
-			return fmt.Errorf("watch %s: %w", k.key(), err)
+		w, err := watched.New(client, group.WithResource(k.resource), "", k.object, changed, c.Log)
+		if err != nil {
+			return err
 		}
-	}
-	if err := mgr.Add(ctrlmanager.RunnableFunc(r.runWatches)); err != nil {
-		return fmt.Errorf("add the watches of the backstop: %w", err)
+		if err := mgr.Add(w); err != nil {
+			return fmt.Errorf("add the watch of %s: %w", k.key(), err)
+		}
+		r.watches[k.key()] = w
 	}
 	return manager.Registration[item]{
 		Name:       "backstop",
@@ -174,28 +147,9 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 		Queue:      &c.queue,
 		Store:      c.Store,
 		Changed:    r.changed,
-		Started: func() {
-			c.features.Store(nil) // the API server may have been upgraded since this replica led
-			c.Metrics.set(statePending)
-		},
-		Stopped: c.Metrics.stopped,
+		Started:    func() { c.Metrics.set(statePending) },
+		Stopped:    c.Metrics.stopped,
 	}.AddTo(mgr)
-}
-
-// runWatches runs the watches that are opened until the context ends.
-func (r *reconciler) runWatches(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, w := range r.all() {
-		running.Go(func() {
-			select {
-			case <-w.start:
-				w.Informer.RunWithContext(ctx)
-			case <-ctx.Done():
-			}
-		})
-	}
-	return nil
 }
 
 // changed enqueues the item if an input changed, and the first time.
@@ -206,6 +160,11 @@ func (r *reconciler) changed(change *snapshot.Change) {
 	}
 	if r.Mode == Off && !notify {
 		return // there is nothing left to delete
+	}
+	// After an upgrade of the API server what it supports is detected again.
+	if facts := change.Snapshot.Constraints().Cluster(); change.Constraints && facts.Version != r.version {
+		r.version, notify = facts.Version, true
+		r.features.Store(nil)
 	}
 	for _, name := range change.Namespaces {
 		if now := inputOf(change.Snapshot.Namespace(name)); !r.seen[name].equal(now) {

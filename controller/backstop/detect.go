@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules/backstop"
 )
 
@@ -49,7 +50,7 @@ func (r *reconciler) detect(ctx context.Context) (backstop.Features, error) {
 // what the one that it may be rolled back to has as well, and it may emulate another version. So it is asked to validate a policy, without
 // storing it, which needs no right but to create one.
 func (r *reconciler) detectSemver(ctx context.Context) (bool, error) {
-	err := r.writer.Client.Create(ctx, toUnstructured(semverProbe()), client.DryRunAll)
+	err := r.writer.Client.Create(ctx, owned.Unstructured(semverProbe()), client.DryRunAll)
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return true, nil

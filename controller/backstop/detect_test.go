@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules/backstop"
+	"github.com/opgate/opgate/rules/constraint"
+	"github.com/opgate/opgate/snapshot"
 )
 
 // served responds like API servers that the tests do not have: earlier ones, and one that fails. It serves some kinds, and answers the dry
@@ -44,7 +48,7 @@ func served(t *testing.T, code int, serves ...string) *reconciler {
 			reason := map[int]metav1.StatusReason{http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusForbidden: metav1.StatusReasonForbidden}[code]
 			answer(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code), Reason: reason})
 		case r.Method == http.MethodPost:
-			answer(w, code, toUnstructured(semverProbe()).Object)
+			answer(w, code, owned.Unstructured(semverProbe()).Object)
 		case r.URL.Path == "/apis/admissionregistration.k8s.io/v1":
 			answer(w, http.StatusOK, list)
 		case r.URL.Path == "/apis":
@@ -95,7 +99,8 @@ func TestDetect(t *testing.T) {
 			if known := r.features.Load() != nil; known == test.fails {
 				t.Errorf("it is detected again: %t", !known)
 			}
-			r.ServerChanged()
+			next := (&snapshot.Builder{}).SetCluster(time.Time{}, constraint.Cluster{Version: "1.38.0"})
+			r.changed(&snapshot.Change{Snapshot: next, Constraints: true})
 			if r.features.Load() != nil {
 				t.Error("an upgrade is not noticed")
 			}

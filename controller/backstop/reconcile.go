@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/internal/signal"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
@@ -31,17 +32,14 @@ const maxNamed = 10
 // retryDelay is the requeue delay while the user name of this process is not known, or stored objects contain newer policies.
 const retryDelay = time.Second
 
-// labels are set on every object. Those of the release would make GitOps tools take the objects for their own.
-var labels = map[string]string{"app.kubernetes.io/managed-by": "opgate", "app.kubernetes.io/part-of": "opgate"}
-
 // reconciler reconciles for one manager. There is one worker.
 type reconciler struct {
 	*Controller
 	discovery discovery.DiscoveryInterface
 	writer    apply.Writer
 	// owner is the ClusterRole that owns the objects, watches are the objects by kind.key. shown is notified of their changes.
-	owner   *watch
-	watches map[string]*watch
+	owner   *owned.Owner
+	watches map[string]*watched.Object
 	shown   signal.Signal
 	reader  client.Reader
 	// newest is the resourceVersion of the last list of all policies, which the snapshot includes; "" before the first.
@@ -52,12 +50,14 @@ type reconciler struct {
 	term string
 	// seen are the inputs of the last change of the snapshot, by the namespace that they govern.
 	seen map[string]input
+	// features are nil until they are detected, and after the API server may have changed. version is the version of Kubernetes in the last
+	// change of the snapshot.
+	features atomic.Pointer[backstop.Features]
+	version  string
 	// compiled is the last result.
 	compiled compiled
 	// written is what was last written, or found to be stored, by kind.key.
 	written map[string]*written
-	// unowned is set once the missing owner is logged.
-	unowned bool
 }
 
 // input is what the objects depend on in one namespace.
@@ -90,14 +90,6 @@ type compiled struct {
 	newest string
 	// left are the policies of which something is left to the webhooks.
 	left []string
-}
-
-func (r *reconciler) all() []*watch {
-	all := []*watch{r.owner}
-	for _, k := range kinds {
-		all = append(all, r.watches[k.key()])
-	}
-	return all
 }
 
 // Reconcile makes the stored objects those that the policies compile to.
@@ -137,7 +129,7 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 	if err := r.openWatches(ctx, features); err != nil {
 		return "", err
 	}
-	owner := r.ownerReference()
+	owner := r.owner.Reference()
 	if owner == nil {
 		return stateUnowned, nil // its event enqueues the item
 	}
@@ -160,33 +152,17 @@ func (r *reconciler) reconcile(ctx context.Context) (state string, err error) {
 
 // openWatches starts the watches of the kinds that are served, and waits until they show what is stored.
 func (r *reconciler) openWatches(ctx context.Context, features backstop.Features) error {
-	r.owner.open()
+	err := r.owner.Open(ctx)
 	for _, k := range kinds {
-		if mutating := k == kinds[0] || k == kinds[1]; mutating && features.MutatingAdmissionPolicy || !mutating && features.ValidatingAdmissionPolicy {
-			r.watches[k.key()].open()
+		served := features.ValidatingAdmissionPolicy
+		if k == kinds[0] || k == kinds[1] {
+			served = features.MutatingAdmissionPolicy
+		}
+		if served && err == nil {
+			err = r.watches[k.key()].Open(ctx)
 		}
 	}
-	for _, w := range r.all() {
-		if w.opened && !cache.WaitForCacheSync(ctx.Done(), w.Synced) {
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// ownerReference returns the reference to the ClusterRole, nil if that does not exist.
-func (r *reconciler) ownerReference() *metav1.OwnerReference {
-	role := r.owner.Get()
-	if missing := role == nil || role.GetDeletionTimestamp() != nil; missing {
-		if !r.unowned {
-			r.Log.Info("ClusterRole not found: it grants the rights to the admission policies and owns them, so nothing is written without it",
-				"clusterrole", OwnerName)
-		}
-		r.unowned = true
-		return nil
-	}
-	r.unowned = false
-	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()}
+	return err
 }
 
 // compile compiles the policies of the snapshot, if they or what else the objects depend on changed.
@@ -208,7 +184,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 		return
 	}
 	objects := backstop.Compile(backstop.Input{Policies: policies, OLM: r.OLM, Opgate: user, ApprovalMode: r.ApprovalMode,
-		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: labels})
+		ExcludedNamespaces: r.ExcludedNamespaces, Accounts: accounts, Features: features, Audit: r.Mode == Audit, Labels: owned.Labels})
 	next := compiled{policies: policies, accounts: accounts, features: features, user: user, left: objects.Left, newest: last.newest,
 		objects: map[string]*unstructured.Unstructured{}}
 	if len(next.left) > 0 && !slices.Equal(next.left, last.left) {
@@ -218,7 +194,7 @@ func (r *reconciler) compile(user string, features backstop.Features) {
 			"the rest: %s; shorten their lists of versions, or have fewer policies in their namespaces", names), "")
 	}
 	for _, o := range objects.All() {
-		u := toUnstructured(o)
+		u := owned.Unstructured(o)
 		next.objects[u.GetKind()+"/"+u.GetName()] = u
 	}
 	r.compiled = next

@@ -3,7 +3,6 @@ package backstop
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -13,17 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	klabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/snapshot"
 )
 
-// written is a spec as it was sent, and as the API server stored it: a later version may set fields that this one does not know. By is
+// written is an object as it was sent, and as the API server stored it: a later version may set fields that this one does not know. By is
 // the writer that the stored object names.
 type written struct {
-	sent, stored any
+	sent, stored *unstructured.Unstructured
 	by           string
 }
 
@@ -65,34 +64,36 @@ func (r *reconciler) store(ctx context.Context, owner *metav1.OwnerReference) er
 // the event of that.
 func (r *reconciler) put(ctx context.Context, k kind, object *unstructured.Unstructured, owner *metav1.OwnerReference) error {
 	w := r.watches[k.key()]
-	live, last, spec := w.Get(), r.written[k.key()], object.Object["spec"]
-	same := last != nil && reflect.DeepEqual(last.sent, spec)
+	live, last := w.Get(), r.written[k.key()]
+	next := owned.Desired(live, object, owner)
+	same := last != nil && reflect.DeepEqual(last.sent, object)
 	switch {
 	case live == nil:
 	case live.GetDeletionTimestamp() != nil:
 		return nil
-	case matches(live, spec, owner) || same && matches(live, last.stored, owner):
-		if !same {
-			last = &written{sent: spec, stored: spec}
-			r.written[k.key()] = last
-		}
+	case owned.Same(live, next):
+		last = &written{sent: object, stored: object}
+		fallthrough
+	case same && owned.Same(live, owned.Desired(live, last.stored, owner)):
 		last.by = live.GetAnnotations()[writerAnnotation]
+		r.written[k.key()] = last
 		return nil
 	}
 	if err := r.behind(live); err != nil {
 		return err
 	}
-	next := desired(live, object, owner)
 	next.SetAnnotations(klabels.Merge(next.GetAnnotations(),
 		map[string]string{newestAnnotation: r.compiled.newest, writerAnnotation: r.term}))
-	err := r.send(ctx, live, next)
+	err := r.writer.Put(ctx, next)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
 		return nil
 	case err != nil:
 		return err
 	}
-	r.written[k.key()] = &written{sent: spec, stored: next.Object["spec"], by: r.term}
+	stored := object.DeepCopy()
+	stored.Object["spec"] = next.Object["spec"]
+	r.written[k.key()] = &written{sent: object, stored: stored, by: r.term}
 	if same && !last.byReplica(live) {
 		r.reportRestored(next, live == nil)
 	} else {
@@ -111,46 +112,6 @@ func (w *written) byReplica(live *unstructured.Unstructured) bool {
 	}
 	by := live.GetAnnotations()[writerAnnotation]
 	return by != "" && by != w.by
-}
-
-// send creates an object, or updates the live one, and receives what the API server stores.
-func (r *reconciler) send(ctx context.Context, live, next *unstructured.Unstructured) error {
-	if live == nil {
-		return r.writer.Do(ctx, apply.Create, nil, next)
-	}
-	err := r.writer.Client.Update(ctx, next)
-	r.writer.Metrics.Wrote(apply.Update, next.GetKind(), err)
-	return err
-}
-
-// matches reports whether a stored object has a spec, the labels and the owner. What else its metadata has is left alone.
-func matches(live *unstructured.Unstructured, spec any, owner *metav1.OwnerReference) bool {
-	has := live.GetLabels()
-	for name, value := range labels {
-		if has[name] != value {
-			return false
-		}
-	}
-	return reflect.DeepEqual(live.Object["spec"], spec) && reflect.DeepEqual(live.GetOwnerReferences(), []metav1.OwnerReference{*owner})
-}
-
-// desired returns an object to send: with the metadata of the live one, if there is one.
-func desired(live, object *unstructured.Unstructured, owner *metav1.OwnerReference) *unstructured.Unstructured {
-	next := object.DeepCopy()
-	if live != nil {
-		next = live.DeepCopy()
-		next.Object["spec"] = object.DeepCopy().Object["spec"]
-		unstructured.RemoveNestedField(next.Object, "metadata", "managedFields")
-	}
-	all := maps.Clone(labels)
-	for name, value := range next.GetLabels() {
-		if _, ours := labels[name]; !ours {
-			all[name] = value
-		}
-	}
-	next.SetLabels(all)
-	next.SetOwnerReferences([]metav1.OwnerReference{*owner})
-	return next
 }
 
 // reportRestored reports that an object was restored.
@@ -193,15 +154,4 @@ func (r *reconciler) deleteAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// toUnstructured converts an object that the compiler made.
-func toUnstructured(object runtime.Object) *unstructured.Unstructured {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		panic(err) // it contains only strings, booleans and lists of them
-	}
-	u := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(u.Object, "status")
-	return u
 }

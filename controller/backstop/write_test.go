@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/backstop"
 )
@@ -22,10 +23,10 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 	op.Spec.Subscription.Name, op.Spec.Subscription.Namespace = "etcd", "shop"
 	op.Spec.Versions = versions
 	objects := backstop.Compile(backstop.Input{Policies: []*rules.OperatorPolicy{rules.NewOperatorPolicy(op)}, Opgate: "opgate", OLM: []string{"olm"},
-		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: labels})
+		Features: backstop.Features{ValidatingAdmissionPolicy: true, MutatingAdmissionPolicy: true, Semver: true}, Labels: owned.Labels})
 	all := map[string]*unstructured.Unstructured{}
 	for _, o := range objects.All() {
-		u := toUnstructured(o)
+		u := owned.Unstructured(o)
 		all[u.GetKind()+"/"+u.GetName()] = u
 	}
 	if len(all) != len(kinds) {
@@ -38,7 +39,7 @@ func compiledObjects(t *testing.T, versions ...string) map[string]*unstructured.
 func TestMatches(t *testing.T) {
 	for kind, object := range compiledObjects(t, "etcd.v0.9.2") {
 		stored := func(change func(u *unstructured.Unstructured)) *unstructured.Unstructured {
-			u := desired(nil, object, &owner)
+			u := owned.Desired(nil, object, &owner)
 			u.SetUID("uid")
 			u.SetResourceVersion("7")
 			change(u)
@@ -65,7 +66,7 @@ func TestMatches(t *testing.T) {
 			"with an exemption":       {change: set([]any{map[string]any{"resources": []any{"*"}}}, "spec", "matchConstraints", "excludeResourceRules")},
 			"with a narrower binding": {change: set(map[string]any{"a": "b"}, "spec", "matchResources", "namespaceSelector", "matchLabels")},
 		} {
-			if got := matches(stored(test.change), object.Object["spec"], &owner); got != test.want {
+			if got := owned.Same(stored(test.change), owned.Desired(stored(test.change), object, &owner)); got != test.want {
 				t.Errorf("%s %s: got %t", kind, name, got)
 			}
 		}
@@ -76,15 +77,15 @@ func TestMatches(t *testing.T) {
 func TestDesired(t *testing.T) {
 	const validating = "ValidatingAdmissionPolicy/" + backstop.Name
 	before, after := compiledObjects(t, "etcd.v0.9.2")[validating], compiledObjects(t, "etcd.v0.9.4")[validating]
-	live := desired(nil, before, &owner)
+	live := owned.Desired(nil, before, &owner)
 	live.SetResourceVersion("7")
 	live.SetLabels(map[string]string{"note": "text", "app.kubernetes.io/managed-by": "another"})
 	live.SetOwnerReferences([]metav1.OwnerReference{{UID: "other"}})
-	if matches(live, after.Object["spec"], &owner) {
+	if owned.Same(live, owned.Desired(live, after, &owner)) {
 		t.Error("the object for other versions matches")
 	}
-	next := desired(live, after, &owner)
-	if !matches(next, after.Object["spec"], &owner) || next.GetResourceVersion() != "7" || next.GetLabels()["note"] != "text" {
+	next := owned.Desired(live, after, &owner)
+	if !owned.Same(next, owned.Desired(next, after, &owner)) || next.GetResourceVersion() != "7" || next.GetLabels()["note"] != "text" {
 		t.Errorf("got labels %v, owners %v, version %s", next.GetLabels(), next.GetOwnerReferences(), next.GetResourceVersion())
 	}
 	if live.GetLabels()["app.kubernetes.io/managed-by"] != "another" {

@@ -67,7 +67,8 @@ func New(o Options) (*Controller, error) {
 
 // AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), client: mgr.GetClient(), namespace: c.Namespace, metrics: c.Writes},
+	r := &reconciler{Controller: c, records: records{reader: mgr.GetAPIReader(), namespace: c.Namespace,
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}},
 		images: map[olm.Catalog]*image{}}
 	return manager.Registration[olm.Catalog]{Name: "catalogs", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed}.AddTo(mgr)
 }

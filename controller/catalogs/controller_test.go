@@ -144,7 +144,7 @@ func leader(t *testing.T, s *server, now *time.Time) *reconciler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reconciler{Controller: c, records: records{reader: direct, client: direct, namespace: "opgate-system", metrics: writes}, images: map[olm.Catalog]*image{}}
+	return &reconciler{Controller: c, records: records{reader: direct, writer: apply.Writer{Client: direct, Metrics: writes}, namespace: "opgate-system"}, images: map[olm.Catalog]*image{}}
 }
 
 // runs makes the catalog run another image.

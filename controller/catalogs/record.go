@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/opgate/opgate/catalog"
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/olm"
 )
 
@@ -22,9 +22,8 @@ const maxRecords = 900 << 10
 // records is the ConfigMap with the records of catalogs.
 type records struct {
 	reader    client.Reader
-	client    client.Client
+	writer    apply.Writer
 	namespace string
-	metrics   *apply.Metrics
 }
 
 // add records the heads of an image of a catalog. It returns what the image changed; nil if the record says so already. A record that cannot be
@@ -36,8 +35,7 @@ func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads 
 	}
 	stored := &corev1.ConfigMap{}
 	err := r.reader.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: catalog.RecordsName}, stored)
-	absent := apierrors.IsNotFound(err)
-	if err != nil && !absent {
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", r.namespace, catalog.RecordsName, err)
 	}
 	var before *catalog.Record
@@ -62,7 +60,11 @@ func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads 
 		return nil, fmt.Errorf("the records of all catalogs would have %d bytes, more than %d; delete keys of ConfigMap %s/%s that are not needed",
 			size, maxRecords, r.namespace, catalog.RecordsName)
 	}
-	if err := r.write(ctx, stored, absent); err != nil {
+	if stored.ResourceVersion == "" { // there is none yet
+		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: catalog.RecordsName,
+			Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy}}
+	}
+	if err := r.writer.Put(ctx, stored); err != nil { // after a conflict everything is read again
 		return nil, fmt.Errorf("write ConfigMap %s/%s: %w", r.namespace, catalog.RecordsName, err)
 	}
 	after, err := catalog.DecodeRecord(text)
@@ -70,18 +72,4 @@ func (r *records) add(ctx context.Context, of olm.Catalog, digest string, heads 
 		return nil, err
 	}
 	return &after.Polls[len(after.Polls)-1], nil
-}
-
-// write creates or updates the ConfigMap. A conflict is an error, after which everything is read again.
-func (r *records) write(ctx context.Context, stored *corev1.ConfigMap, absent bool) error {
-	if absent {
-		stored.ObjectMeta = metav1.ObjectMeta{Namespace: r.namespace, Name: catalog.RecordsName,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "opgate"}}
-		err := r.client.Create(ctx, stored)
-		r.metrics.Wrote(apply.Create, "ConfigMap", err)
-		return err
-	}
-	err := r.client.Update(ctx, stored)
-	r.metrics.Wrote(apply.Update, "ConfigMap", err)
-	return err
 }

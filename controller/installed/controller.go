@@ -16,6 +16,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -51,7 +52,7 @@ func New(o Options) (*Controller, error) {
 
 // AddTo adds the controller to a manager, to run while it leads. AddTo may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
-	r := &reconciler{Controller: c, client: mgr.GetClient()}
+	r := &reconciler{Controller: c, writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	return manager.Registration[string]{Name: "installed", Reconciler: r, Queue: &c.queue, Store: c.Store, Changed: c.changed,
 		Kinds: []*snapshot.Kind{snapshot.Records}}.AddTo(mgr)
 }
@@ -72,7 +73,7 @@ func (c *Controller) changed(change *snapshot.Change) {
 // reconciler has one worker.
 type reconciler struct {
 	*Controller
-	client client.Client
+	writer apply.Writer
 }
 
 // Reconcile writes the record of a namespace if it differs from what is installed there. Every write applies only to the version of the
@@ -86,31 +87,25 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-		Labels: map[string]string{"app.kubernetes.io/managed-by": "opgate", rules.RecordLabel: labelInstalled}}, Data: map[string]string{rules.RecordKey: encoded}}
+		Labels: map[string]string{owned.LabelManagedBy: owned.ManagedBy, rules.RecordLabel: labelInstalled}}, Data: map[string]string{rules.RecordKey: encoded}}
 	if stored != nil {
 		object.UID, object.ResourceVersion = stored.UID, stored.ResourceVersion
 	}
-	verb, err := r.write(ctx, object, stored != nil, encoded == "")
-	r.Writes.Wrote(verb, "ConfigMap", err)
+	var err error
+	if encoded == "" {
+		err = r.writer.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+		r.Writes.Wrote(apply.Delete, "ConfigMap", err)
+	} else {
+		err = r.writer.Put(ctx, object)
+	}
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
 		return ctrl.Result{}, nil // the snapshot is older than the ConfigMap, whose event enqueues the namespace
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("%s ConfigMap %s: %w", verb, key, err)
+		return ctrl.Result{}, fmt.Errorf("write ConfigMap %s: %w", key, err)
 	}
-	r.Log.V(1).Info("recorded what is installed", "namespace", namespace, "verb", verb)
+	r.Log.V(1).Info("recorded what is installed", "namespace", namespace, "ended", encoded == "")
 	return ctrl.Result{}, nil
-}
-
-// write creates, updates or deletes a ConfigMap.
-func (r *reconciler) write(ctx context.Context, object *corev1.ConfigMap, exists, ended bool) (verb string, err error) {
-	switch {
-	case ended:
-		return apply.Delete, r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
-	case exists:
-		return apply.Update, r.client.Update(ctx, object)
-	}
-	return apply.Create, r.client.Create(ctx, object)
 }
 
 // next returns the record that a namespace should have, "" for none. No record ends while a policy is not completed: what it governs, and in

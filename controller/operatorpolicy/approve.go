@@ -42,7 +42,7 @@ func (r *reconciler) approve(
 	all := &approvals{byPlan: map[string]compliance.Approval{}}
 	var errs []error
 	confirmed := map[source]bool{}
-	settles := r.known.settles(ns.Name(), r.Now())
+	settles, state := r.state.settles(ns.Name(), r.Now()), r.state.namespace(ns.Name())
 	for _, plan := range ns.Plans() {
 		in := rules.ApprovalInput{Plan: plan, Namespace: ns, Ungoverned: mode}
 		judged := rules.JudgeApproval(in)
@@ -51,7 +51,8 @@ func (r *reconciler) approve(
 		}
 		metrics.judged(plan, &judged)
 		a := compliance.Approval{Reasons: judged.Why()}
-		if !judged.Should() {
+		switch {
+		case !judged.Should():
 			removed, stays, after, err := r.removeStale(ctx, ns, plan)
 			if removed {
 				all.stale = true
@@ -60,9 +61,9 @@ func (r *reconciler) approve(
 			a.Stale, all.after = stays, earlier(all.after, after)
 			errs = append(errs, err)
 			all.held = append(all.held, holdOf(plan, &judged))
-		} else if settles > 0 && onlyUngoverned(in) {
+		case settles > 0 && onlyUngoverned(in):
 			a.Reasons, all.after = []rules.Reason{{Message: "a policy was deleted moments ago, and may be created again"}}, earlier(all.after, settles)
-		} else {
+		default:
 			err := r.confirm(ctx, current, ns, &judged, confirmed)
 			if err == nil {
 				err = r.writer.Approve(ctx, plan)
@@ -77,7 +78,7 @@ func (r *reconciler) approve(
 			case apply.Outdated(err):
 				all.stale, all.after = true, earlier(all.after, outdatedRetry)
 				continue
-			case refusedByBackstop(err) && r.lags.begun(ns.Name(), r.Now()) < backstopLag:
+			case refusedByBackstop(err) && state.lags(r.Now()) < backstopLag:
 				all.lagging = true
 				continue
 			default:
@@ -88,7 +89,7 @@ func (r *reconciler) approve(
 		all.byPlan[plan.Metadata.Name] = a
 	}
 	if !all.lagging && errors.Join(errs...) == nil {
-		r.lags.end(ns.Name())
+		state.refused = time.Time{}
 	}
 	return all, errors.Join(errs...)
 }

@@ -14,27 +14,27 @@ var statusKinds = []*snapshot.Kind{snapshot.CatalogSources, snapshot.Deployments
 func (c *Controller) Enqueue(namespace string) { c.queue.Add(namespace) }
 
 // changed enqueues the namespaces that a change of the snapshot affects.
-func (c *Controller) changed(change *snapshot.Change) {
+func (r *reconciler) changed(change *snapshot.Change) {
 	current := change.Snapshot
 	for _, name := range change.Namespaces {
-		c.queue.Add(name)
-		c.queue.Add(c.origins.take(name)...)
+		r.queue.Add(name)
+		r.queue.Add(r.state.takeDependents(name)...)
 	}
 	for _, name := range change.Workloads {
 		if len(current.Namespace(name).Policies()) > 0 {
-			c.queue.Add(name)
+			r.queue.Add(name)
 		}
 	}
 	for _, pkg := range change.Packages {
-		c.queue.Add(governing(current, pkg)...)
+		r.queue.Add(governing(current, pkg)...)
 	}
 	for i := range change.Objects {
 		o := change.Objects[i].Object()
 		switch o.Kind() {
 		case snapshot.CatalogSources:
-			c.queue.Add(current.Governed()...)
+			r.queue.Add(current.Governed()...)
 		case snapshot.CustomResourceDefinitions:
-			c.queue.Add(ownersOf(current, o)...)
+			r.queue.Add(ownersOf(current, o)...)
 		}
 	}
 }
@@ -52,13 +52,6 @@ func ownersOf(current *snapshot.Snapshot, o *snapshot.Object) []string {
 		}
 	}
 	return owners
-}
-
-// PackageChanged enqueues the namespaces with policies for a package. It does not block.
-func (c *Controller) PackageChanged(pkg string) {
-	if current := c.Store.Load(); current != nil {
-		c.queue.Add(governing(current, pkg)...)
-	}
 }
 
 // governing returns the namespaces with policies for a package.

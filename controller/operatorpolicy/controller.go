@@ -12,8 +12,6 @@ type Controller struct {
 	Options
 	// queue has namespaces; "" stands for the policies that govern nothing yet.
 	queue manager.Queue[string]
-	// origins are the namespaces in copiedFrom labels, whose contents are read in addition.
-	origins dependents
 }
 
 // New returns a Controller. AddTo adds it to a manager.
@@ -26,18 +24,16 @@ func New(o Options) (*Controller, error) {
 
 // AddTo adds the controller to a manager, to run while it leads. It may be called for one manager after another.
 func (c *Controller) AddTo(mgr ctrl.Manager) error {
+	writer := apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}
+	r := &reconciler{Controller: c, writer: writer, reader: mgr.GetAPIReader()}
 	return manager.Registration[string]{
-		Name: "operatorpolicy",
-		Reconciler: &reconciler{
-			Controller: c,
-			writer:     apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes},
-			reader:     mgr.GetAPIReader(),
-		},
-		Workers: c.Workers,
-		Queue:   &c.queue,
-		Store:   c.Store,
-		Changed: c.changed,
-		Kinds:   statusKinds,
-		Stopped: c.Metrics.stopped,
+		Name:       "operatorpolicy",
+		Reconciler: r,
+		Workers:    c.Workers,
+		Queue:      &c.queue,
+		Store:      c.Store,
+		Changed:    r.changed,
+		Kinds:      statusKinds,
+		Stopped:    c.Metrics.stopped,
 	}.AddTo(mgr)
 }

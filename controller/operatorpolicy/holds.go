@@ -1,7 +1,6 @@
 package operatorpolicy
 
 import (
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,14 +19,7 @@ const (
 	recordDelay = 30 * time.Second
 )
 
-// holds are the plans that the loop did not approve when it last reconciled their namespaces. The zero value is ready for use; it is safe
-// for concurrent use.
-type holds struct {
-	mu sync.Mutex
-	of map[string]map[types.UID]hold
-}
-
-// hold is one plan.
+// hold is a plan that the loop did not approve when it last reconciled its namespace.
 type hold struct {
 	plan   *olm.InstallPlan
 	note   string
@@ -42,37 +34,26 @@ func holdOf(plan *olm.InstallPlan, judged *rules.Approval) hold {
 	return hold{plan: plan, note: judged.Note(events.MaxNote), policy: judged.Verdict.Policy()}
 }
 
-// replace sets the held plans of a namespace, and returns them with what is known of those that are held for the same reason as before.
-func (h *holds) replace(namespace string, held []hold, now time.Time) map[types.UID]hold {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before := h.of[namespace]
-	if len(held) == 0 {
-		delete(h.of, namespace)
-		return nil
-	}
-	all := make(map[types.UID]hold, len(held))
+// hold sets the held plans. Those that are held for the same reason as before keep what is known of them.
+func (n *namespaceState) hold(held []hold, now time.Time) {
+	before := n.held
+	n.held = make(map[types.UID]hold, len(held))
 	for _, next := range held {
 		uid := types.UID(next.plan.Metadata.UID)
 		next.since = now
 		if last, known := before[uid]; known && last.note == next.note {
 			next.since, next.reported = last.since, last.reported
 		}
-		all[uid] = next
+		n.held[uid] = next
 	}
-	if h.of == nil {
-		h.of = map[string]map[types.UID]hold{}
-	}
-	h.of[namespace] = all
-	return all
 }
 
 // reportHolds records an event on each held plan, once for each reason. After is the delay until it is called again; 0 for not before
 // something changes.
 func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Duration) {
-	now := r.Now()
-	all := r.holds.replace(namespace, held, now)
-	for uid, one := range all {
+	now, state := r.Now(), r.state.namespace(namespace)
+	state.hold(held, now)
+	for uid, one := range state.held {
 		if one.reported {
 			continue
 		}
@@ -80,7 +61,7 @@ func (r *reconciler) reportHolds(namespace string, held []hold) (after time.Dura
 		if again <= 0 {
 			one.reported = r.Events.Record(events.Event{Regarding: planReference(one.plan), Related: one.policy.Reference(),
 				Reason: events.Held, Action: events.Approve, Warning: true, Note: one.note})
-			all[uid] = one // no other worker has this namespace
+			state.held[uid] = one
 			again = recordDelay
 		}
 		if !one.reported {

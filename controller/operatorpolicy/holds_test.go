@@ -15,25 +15,26 @@ func TestHolds(t *testing.T) {
 	one := func(uid, note string) hold {
 		return hold{plan: &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "shop", Name: "install-" + uid, UID: uid}}, note: note}
 	}
-	var h holds
-	reported := func(all map[types.UID]hold, uid types.UID) {
-		a := all[uid]
-		a.reported = true
-		all[uid] = a
+	var n namespaceState
+	hold := func(at time.Time, held ...hold) map[types.UID]hold {
+		n.hold(held, at)
+		return n.held
 	}
-	reported(h.replace("shop", []hold{one("a", "not version 2"), one("b", "not version 2")}, noon), "a")
-	all := h.replace("shop", []hold{one("a", "not version 2"), one("b", "not version 2")}, noon.Add(time.Second))
+	a := hold(noon, one("a", "not version 2"), one("b", "not version 2"))["a"]
+	a.reported = true
+	n.held["a"] = a
+	all := hold(noon.Add(time.Second), one("a", "not version 2"), one("b", "not version 2"))
 	if a, b := all["a"], all["b"]; !a.reported || b.reported || !a.since.Equal(noon) || !b.since.Equal(noon) {
 		t.Errorf("holds for the same reason are %+v", all)
 	}
-	all = h.replace("shop", []hold{one("a", "not version 3")}, noon.Add(2*time.Second))
+	all = hold(noon.Add(2*time.Second), one("a", "not version 3"))
 	if a := all["a"]; a.reported || !a.since.Equal(noon.Add(2*time.Second)) || len(all) != 1 {
 		t.Errorf("a hold for another reason is %+v", all)
 	}
-	if h.replace("shop", nil, noon); len(h.of) != 0 {
-		t.Errorf("%v is kept", h.of)
+	if len(hold(noon)) != 0 {
+		t.Errorf("%v is kept", n.held)
 	}
-	if all := h.replace("shop", []hold{one("a", "not version 3")}, noon); all["a"].reported {
+	if all := hold(noon, one("a", "not version 3")); all["a"].reported {
 		t.Error("a hold that had ended counts as reported")
 	}
 }

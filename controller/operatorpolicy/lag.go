@@ -2,7 +2,6 @@ package operatorpolicy
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,29 +22,10 @@ func refusedByBackstop(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+backstop.Name+"'")
 }
 
-// lags records since when the API server itself refuses approvals, by namespace. The zero value is ready for use; it is safe for
-// concurrent use.
-type lags struct {
-	mu    sync.Mutex
-	since map[string]time.Time
-}
-
-// begun records a refusal and returns how long there have been any in the namespace.
-func (l *lags) begun(namespace string, now time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first, ok := l.since[namespace]
-	if !ok {
-		if l.since == nil {
-			l.since = map[string]time.Time{}
-		}
-		first, l.since[namespace] = now, now
+// lags records a refusal by the API server itself and returns how long there have been any.
+func (n *namespaceState) lags(now time.Time) time.Duration {
+	if n.refused.IsZero() {
+		n.refused = now
 	}
-	return now.Sub(first)
-}
-
-func (l *lags) end(namespace string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.since, namespace)
+	return now.Sub(n.refused)
 }

@@ -26,17 +26,12 @@ func TestRefusedByBackstop(t *testing.T) {
 }
 
 func TestLags(t *testing.T) {
-	var l lags
+	var n namespaceState
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	if got := l.begun("shop", noon); got != 0 {
+	if got := n.lags(noon); got != 0 {
 		t.Errorf("the first refusal has lasted %s", got)
 	}
-	l.begun("other", noon.Add(time.Second))
-	if got := l.begun("shop", noon.Add(3*time.Second)); got != 3*time.Second {
+	if got := n.lags(noon.Add(3 * time.Second)); got != 3*time.Second {
 		t.Errorf("the second refusal has lasted %s", got)
-	}
-	l.end("shop")
-	if got := l.begun("shop", noon.Add(time.Minute)); got != 0 {
-		t.Errorf("after an approval a refusal has lasted %s", got)
 	}
 }

@@ -1,8 +1,6 @@
 package operatorpolicy
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,9 +14,7 @@ type Metrics struct {
 	compliance   *prometheus.GaugeVec
 	states       *prometheus.GaugeVec
 	intervention prometheus.Counter
-
-	mu sync.Mutex
-	// exported is what is exported of each policy.
+	// exported is what is exported of each policy; mu guards it, too.
 	exported map[types.NamespacedName]exported
 }
 

@@ -7,11 +7,11 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/packages"
 )
 
 // Options configure the Controller.
@@ -19,7 +19,7 @@ type Options struct {
 	// Store provides the snapshot that admission judges by. Required.
 	Store *snapshot.Store
 	// Packages is the cache of catalogs' packages. Required.
-	Packages *cache.Cache
+	Packages *packages.Cache
 	// Metrics export the states of policies, Writes count the writes. Required.
 	Metrics *Metrics
 	Writes  *apply.Metrics

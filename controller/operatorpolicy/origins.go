@@ -2,7 +2,6 @@ package operatorpolicy
 
 import (
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,7 +53,7 @@ func (r *reconciler) originals(p *rules.OperatorPolicy, copies []compliance.CSV)
 
 // origin returns the namespace of an original, for the evaluation of another one; nil if there is no such original.
 func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origin {
-	r.origins.add(namespace, dependent) // before reading: a change in between triggers another evaluation
+	r.state.depends(dependent, namespace) // before reading: a change in between triggers another evaluation
 	s := r.Store.Load()
 	original := s.Find(snapshot.ClusterServiceVersions, types.NamespacedName{Namespace: namespace, Name: name})
 	if original == nil {
@@ -77,41 +76,11 @@ func (r *reconciler) before(p *rules.OperatorPolicy) (subscriptions []compliance
 		}
 		key := types.NamespacedName{Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
 		if key.Namespace != p.Concerns() {
-			r.origins.add(key.Namespace, p.Concerns())
+			r.state.depends(p.Concerns(), key.Namespace)
 		}
 		if found := r.Store.Load().Find(snapshot.Subscriptions, key); found != nil {
 			subscriptions = append(subscriptions, subscription(found.Unstructured()))
 		}
 	}
 	return subscriptions
-}
-
-// dependents records which namespaces were evaluated with the contents of another one. The zero value is ready for use.
-type dependents struct {
-	mu sync.Mutex
-	on map[string]map[string]struct{}
-}
-
-func (d *dependents) add(on, dependent string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.on == nil {
-		d.on = map[string]map[string]struct{}{}
-	}
-	if d.on[on] == nil {
-		d.on[on] = map[string]struct{}{}
-	}
-	d.on[on][dependent] = struct{}{}
-}
-
-// take returns the dependents of a namespace and removes them: their next evaluation adds them again.
-func (d *dependents) take(on string) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var taken []string
-	for dependent := range d.on[on] {
-		taken = append(taken, dependent)
-	}
-	delete(d.on, on)
-	return taken
 }

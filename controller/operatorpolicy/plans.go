@@ -3,7 +3,6 @@ package operatorpolicy
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,34 +15,6 @@ import (
 // OLM writes a plan, then its status, and last the Subscription's reference to it. Each arrives by a separate watch, and so not
 // always in that order. If policies were evaluated before the plan is known, a plan that is about to be approved would be reported
 // as missing, or as not going to be approved. If a plan is missing, the API server is asked whether it exists.
-
-// plansAsked records the Subscriptions for which the API server has been asked, by namespace. The zero value is ready for use.
-type plansAsked struct {
-	mu sync.Mutex
-	of map[string]string
-}
-
-// before reports whether it has been asked already for the very same Subscriptions, "" for none, and records them.
-func (a *plansAsked) before(namespace, missing string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if missing == "" {
-		delete(a.of, namespace)
-		return true
-	}
-	if a.of == nil {
-		a.of = map[string]string{}
-	}
-	same := a.of[namespace] == missing
-	a.of[namespace] = missing
-	return same
-}
-
-func (a *plansAsked) forget(namespace string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.of, namespace)
-}
 
 // behind reports whether the API server has a newer state of a plan that a Subscription refers to than the snapshot: its event
 // will enqueue the namespace.
@@ -60,9 +31,12 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 			}
 		}
 	}
-	if r.asked.before(ns.Name(), missing) {
+	state := r.state.namespace(ns.Name())
+	if missing == "" || state.asked == missing {
+		state.asked = missing
 		return false, nil
 	}
+	state.asked = missing
 	for _, key := range plans {
 		now := apply.Head(snapshot.InstallPlans, key)
 		err := r.reader.Get(ctx, key, now)
@@ -73,7 +47,7 @@ func (r *reconciler) behind(ctx context.Context, s *snapshot.Snapshot, ns *rules
 		if err == nil && known != nil && !snapshot.Older(known.ResourceVersion, now.GetResourceVersion()) {
 			continue // OLM has not written more
 		}
-		r.asked.forget(ns.Name()) // until the plan is known, the answer stays the same
+		state.asked = "" // until the plan is known, the answer stays the same
 		if err != nil {
 			return false, fmt.Errorf("read InstallPlan %s: %w", key, err)
 		}

@@ -29,13 +29,8 @@ type reconciler struct {
 	*Controller
 	writer apply.Writer
 	// reader reads from the API server.
-	reader   client.Reader
-	known    knownPolicies
-	resyncs  resyncs
-	removals removals
-	asked    plansAsked
-	lags     lags
-	holds    holds
+	reader client.Reader
+	state  state
 }
 
 // Reconcile approves what may be approved in a namespace and evaluates its policies. A failure of one policy does not
@@ -47,14 +42,12 @@ func (r *reconciler) Reconcile(ctx context.Context, namespace string) (reconcile
 	own := slices.DeleteFunc(slices.Clone(ns.Policies()), func(p *rules.OperatorPolicy) bool {
 		return p.Concerns() != namespace
 	})
-	for _, gone := range r.known.replace(namespace, own, r.Now()) {
+	for _, gone := range r.state.replace(namespace, own, r.Now()) {
 		r.Metrics.forget(gone.Namespace, gone.Name)
 	}
 	if !rules.MayHaveCandidates(ns) {
-		r.holds.replace(namespace, nil, r.Now())
-		r.removals.forget(namespace)
 		r.Metrics.judge(namespace, current.Built(), r.Now).end()
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: r.state.forget(namespace, r.Now())}, nil
 	}
 	// Approve first, in every namespace that waits: the status is left to the pass after, which the change of an approved plan enqueues behind
 	// the others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,16 +24,11 @@ const (
 	lastResync  = 15 * time.Minute
 )
 
-// resyncs records the namespaces in which OLM has no plan and writes none. It tries nine times within two
+// pendingResync is the next attempt to make OLM resolve a namespace in which it has no plan and writes none. It tries nine times within two
 // seconds and then stops until its next resync, after 15 minutes: an upgrade that it planned while
 // no webhook endpoint answered would be delayed that long. One whose plan was deleted early would wait forever:
 // OLM v0.42 clears the reference only if the conditions change as well. And one that it resolved while it deleted the replaced
-// ClusterServiceVersion, or linked a new one, or while a catalog was unhealthy that is gone, waits for its resync. The zero value is ready for use.
-type resyncs struct {
-	mu      sync.Mutex
-	failing map[string]pendingResync
-}
-
+// ClusterServiceVersion, or linked a new one, or while a catalog was unhealthy that is gone, waits for its resync.
 type pendingResync struct {
 	next time.Time
 	wait time.Duration // after next
@@ -43,42 +37,35 @@ type pendingResync struct {
 // due reports whether to make OLM resolve a namespace again now, and the time until the next attempt; 0 for a
 // namespace that needs none. The intervals double, since the cause may last, and end at the interval of OLM's
 // resync: the condition that shows the failure remains after OLM has succeeded.
-func (s *resyncs) due(namespace string, failing bool, now time.Time) (due bool, after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !failing {
-		delete(s.failing, namespace)
-		return false, 0
-	}
-	if s.failing == nil {
-		s.failing = map[string]pendingResync{}
-	}
-	entry, known := s.failing[namespace]
+func (p *pendingResync) due(failing bool, now time.Time) (due bool, after time.Duration) {
 	switch {
-	case !known:
-		entry = pendingResync{next: now.Add(firstResync), wait: firstResync}
-	case entry.wait > lastResync:
+	case !failing:
+		*p = pendingResync{}
 		return false, 0
-	case !now.Before(entry.next):
+	case p.wait == 0:
+		*p = pendingResync{next: now.Add(firstResync), wait: firstResync}
+	case p.wait > lastResync:
+		return false, 0
+	case !now.Before(p.next):
 		due = true
-		entry.wait *= 2
-		entry.next = now.Add(entry.wait)
+		p.wait *= 2
+		p.next = now.Add(p.wait)
 	}
-	s.failing[namespace] = entry
-	return due, entry.next.Sub(now)
+	return due, p.next.Sub(now)
 }
 
 // resync makes OLM resolve again if it has no plan, and repeat a plan that an outage of Opgate has failed. It returns the delay until the
 // namespace is reconciled again without an event, 0 for never.
 func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Namespace, w *observed) (after time.Duration, err error) {
-	acts := r.removals.any(namespace) || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
+	state := r.state.namespace(namespace)
+	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
 	source := func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) }
 	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool {
 		return refused(&s) || s.FailureOutdated(w.csvs) || s.CatalogRecovered(w.catalogs, source) || dangling(&s, ns) || interrupted(&s, ns) != nil
 	})
 	now := r.Now()
-	due, after := r.resyncs.due(namespace, i >= 0 && acts, now)
+	due, after := state.resync.due(i >= 0 && acts, now)
 	if !due {
 		return after, nil
 	}

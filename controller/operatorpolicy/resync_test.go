@@ -7,7 +7,7 @@ import (
 
 func TestResyncs(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var s resyncs
+	var p pendingResync
 	for _, step := range []struct {
 		name    string
 		at      time.Duration
@@ -24,16 +24,14 @@ func TestResyncs(t *testing.T) {
 		{"it is over", 11 * time.Second, false, false, 0},
 		{"another one", 20 * time.Second, true, false, 3 * time.Second},
 	} {
-		if due, after := s.due("shop", step.failing, start.Add(step.at)); due != step.due || after != step.after {
+		if due, after := p.due(step.failing, start.Add(step.at)); due != step.due || after != step.after {
 			t.Errorf("%s: got %t, %s, want %t, %s", step.name, due, after, step.due, step.after)
 		}
 	}
-	if due, after := s.due("other", true, start.Add(time.Hour)); due || after != 3*time.Second {
-		t.Errorf("another namespace: got %t, %s", due, after)
-	}
+	p = pendingResync{}
 	resyncs, now := 0, start
 	for {
-		due, after := s.due("third", true, now)
+		due, after := p.due(true, now)
 		if due {
 			resyncs++
 		}
@@ -45,7 +43,7 @@ func TestResyncs(t *testing.T) {
 	if resyncs != 9 || now.Sub(start) > time.Hour {
 		t.Errorf("%d resyncs in %s, want 9 in an hour", resyncs, now.Sub(start))
 	}
-	if due, after := s.due("third", true, now.Add(time.Hour)); due || after != 0 {
+	if due, after := p.due(true, now.Add(time.Hour)); due || after != 0 {
 		t.Errorf("an hour later: got %t, %s", due, after)
 	}
 }

@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,14 +37,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
-	"github.com/opgate/opgate/catalog/cache"
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/catalogs"
 	"github.com/opgate/opgate/controller/operatorpolicy"
 	"github.com/opgate/opgate/controller/operatorpolicy/scripttest"
-	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/packages"
+	"github.com/opgate/opgate/snapshot/templates"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -194,29 +193,18 @@ func addTo(mgr manager.Manager, registry *prometheus.Registry) error {
 	if err != nil {
 		return err
 	}
-	var (
-		feed     *snapshot.Feed
-		resolver *resolve.Resolver
-		loop     *operatorpolicy.Controller
-		store    = &snapshot.Store{}
-		writes   = apply.NewMetrics(registry)
-	)
-	packages := cache.New(cache.Options{Client: objects, Now: time.Now, Changed: func(pkg string) {
-		feed.PackageChanged(pkg)
-		resolver.PackageChanged(pkg)
-		loop.PackageChanged(pkg)
-	}})
-	resolver, err = resolve.New(resolve.Options{Config: mgr.GetConfig(), Packages: packages,
-		Publish: func(key types.NamespacedName, c snapshot.Completion) { feed.Completed(key, c) }})
+	store, writes := &snapshot.Store{}, apply.NewMetrics(registry)
+	feed := snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace, Log: logr.Discard(),
+		Now: time.Now, MaxStaleness: 10 * time.Second})
+	packages := packages.New(packages.Options{Client: objects, Now: time.Now, Changed: feed.PackageChanged})
+	resolver, err := templates.New(templates.Options{Config: mgr.GetConfig(), Packages: packages, Publish: feed.Completed})
 	if err != nil {
 		return err
 	}
-	feed = snapshot.NewFeed(snapshot.FeedOptions{Client: streams, Store: store, Namespace: ownNamespace,
-		Completer: resolver, Packages: packages, Log: logr.Discard(), Now: time.Now,
-		MaxStaleness: 10 * time.Second})
+	feed.Completer, feed.Packages = resolver, packages
 	feed.SetCluster(constraint.Cluster{Version: "1.37.2"})
 	feed.Lead()
-	loop, err = operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
+	loop, err := operatorpolicy.New(operatorpolicy.Options{Store: store, Packages: packages, Log: logr.Discard(),
 		Metrics: operatorpolicy.NewMetrics(registry, registry), Writes: writes, Now: ticking()})
 	if err != nil {
 		return err

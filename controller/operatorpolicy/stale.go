@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,15 +23,8 @@ import (
 // catalogLag is how long PackageManifests may lack a version of which OLM has made a plan.
 const catalogLag = time.Minute
 
-// removals records the stale plans that were deleted, by namespace, so that no plan is deleted again and again. It is in
-// memory: after a restart at most one more plan of each namespace is deleted, which OLM makes again within seconds. The
-// zero value is ready for use.
-type removals struct {
-	mu sync.Mutex
-	of map[string]removal
-}
-
-// removal is what was deleted for one generation of each Subscription of a namespace.
+// removal is the stale plans of a namespace that were deleted for one generation of each Subscription, so that no plan is deleted again and
+// again. It is in memory: after a restart at most one more plan of each namespace is deleted, which OLM makes again within seconds.
 type removal struct {
 	subscriptions string
 	lists         []string
@@ -40,53 +32,24 @@ type removal struct {
 
 // before reports whether a plan with these ClusterServiceVersions was deleted since a Subscription changed, and records
 // that it is.
-func (m *removals) before(current *snapshot.Snapshot, plan *olm.InstallPlan) bool {
-	namespace, subscriptions := plan.Metadata.Namespace, ""
-	for _, o := range current.Objects(snapshot.Subscriptions, snapshot.InNamespace(namespace)) {
+func (m *removal) before(current *snapshot.Snapshot, plan *olm.InstallPlan) bool {
+	subscriptions := ""
+	for _, o := range current.Objects(snapshot.Subscriptions, snapshot.InNamespace(plan.Metadata.Namespace)) {
 		subscriptions += fmt.Sprintf("%s %d\n", o.UID, o.Generation)
 	}
-	list := strings.Join(slices.Sorted(slices.Values(plan.Spec.CSVNames)), " ")
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last := m.of[namespace]
-	if last.subscriptions != subscriptions {
-		last = removal{subscriptions: subscriptions}
+	if m.subscriptions != subscriptions {
+		*m = removal{subscriptions: subscriptions}
 	}
-	if slices.Contains(last.lists, list) {
+	list := strings.Join(slices.Sorted(slices.Values(plan.Spec.CSVNames)), " ")
+	if slices.Contains(m.lists, list) {
 		return true
 	}
-	if m.of == nil {
-		m.of = map[string]removal{}
-	}
-	last.lists = append(last.lists, list)
-	m.of[namespace] = last
+	m.lists = append(m.lists, list)
 	return false
 }
 
-// failed drops the last plan of a namespace that was recorded: it is not deleted.
-func (m *removals) failed(namespace string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if last := m.of[namespace]; len(last.lists) > 0 {
-		last.lists = last.lists[:len(last.lists)-1]
-		m.of[namespace] = last
-	}
-}
-
-// forget drops what is known of a namespace in which nothing is approved.
-func (m *removals) forget(namespace string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, namespace)
-}
-
-// any reports whether a plan of a namespace was deleted.
-func (m *removals) any(namespace string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, known := m.of[namespace]
-	return known
-}
+// failed drops the last plan that was recorded: it is not deleted.
+func (m *removal) failed() { m.lists = m.lists[:len(m.lists)-1] }
 
 // removeStale deletes a plan that is not approved and cannot be what its Subscriptions ask for any more, since OLM
 // resolves nothing new while it waits. For a plan that stays it returns the sentence for the status, and the delay until
@@ -107,6 +70,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	key := types.NamespacedName{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name}
 	head := apply.Head(snapshot.InstallPlans, key)
 	stays = rules.StaleAdvice(plan, why)
+	deleted := &r.state.namespace(key.Namespace).removed
 	switch err := r.reader.Get(ctx, key, head); {
 	case apply.Outdated(err):
 		return true, "", 0, nil
@@ -114,12 +78,12 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 		return false, stays, 0, fmt.Errorf("read InstallPlan %s: %w", key, err)
 	case !ownedBySubscription(head, ns):
 		return false, stays + "; it is not deleted, since its owners do not show that OLM made it", 0, nil
-	case r.removals.before(r.Store.Load(), plan):
+	case deleted.before(r.Store.Load(), plan):
 		return false, stays + "; it was deleted once, and OLM has made the same one again", 0, nil
 	}
 	object := &unstructured.Unstructured{Object: compliance.PlanObject(plan).Content}
 	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
-		r.removals.failed(key.Namespace)
+		deleted.failed()
 		if apply.Outdated(err) {
 			return true, "", 0, nil
 		}

@@ -9,13 +9,13 @@ import (
 
 // TestRemovalsThatFail: a plan that could not be deleted is not said to be made again.
 func TestRemovalsThatFail(t *testing.T) {
-	var m removals
+	var m removal
 	plan := &olm.InstallPlan{}
 	plan.Metadata.Namespace, plan.Spec.CSVNames = "shop", []string{"etcd.v0.9.4"}
 	if m.before(&snapshot.Snapshot{}, plan) {
 		t.Error("it was deleted before the first time")
 	}
-	m.failed("shop")
+	m.failed()
 	if m.before(&snapshot.Snapshot{}, plan) {
 		t.Error("it counts as deleted although that failed")
 	}

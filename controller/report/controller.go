@@ -1,16 +1,13 @@
 package report
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	reports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -22,6 +19,7 @@ import (
 
 	"github.com/opgate/opgate/controller/apply"
 	"github.com/opgate/opgate/controller/manager"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -37,13 +35,9 @@ const (
 	eventBatch = time.Second
 )
 
-// labels are set on every Report, and select them. Those of the release would make GitOps tools take the objects for their own.
-var labels = map[string]string{"app.kubernetes.io/managed-by": "opgate", "app.kubernetes.io/part-of": "opgate"}
-
 var (
-	kind         = schema.GroupVersionKind{Group: reports.SchemeGroupVersion.Group, Version: reports.SchemeGroupVersion.Version, Kind: "Report"}
-	resource     = reports.SchemeGroupVersion.WithResource("reports")
-	clusterRoles = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	kind     = schema.GroupVersionKind{Group: reports.SchemeGroupVersion.Group, Version: reports.SchemeGroupVersion.Version, Kind: "Report"}
+	resource = reports.SchemeGroupVersion.WithResource("reports")
 )
 
 // Options configure the Controller.
@@ -89,16 +83,22 @@ func (c *Controller) AddTo(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	r := &reconciler{Controller: c, client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), start: make(chan struct{}), known: map[string]stored{}}
+	r := &reconciler{Controller: c, mapper: mgr.GetRESTMapper(), known: map[string]stored{},
+		writer: apply.Writer{Client: mgr.GetClient(), Store: c.Store, Metrics: c.Writes}}
 	everything := func() { c.queue.Add(work{everything: true}) }
-	if r.owner, err = watched.New(objects, clusterRoles, "", OwnerName, everything, c.Log); err != nil {
-		return fmt.Errorf("watch ClusterRole %s: %w", OwnerName, err)
+	if r.owner, err = owned.NewOwner(objects, OwnerName, "Reports", everything, c.Log); err != nil {
+		return err
 	}
-	if err := r.watch(heads); err != nil {
+	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: owned.Labels})
+	informer := metadatainformer.NewFilteredMetadataInformer(heads, resource, metav1.NamespaceAll, 0,
+		cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
+	if r.heads, err = watched.NewWatch(informer, c.reportChanged, c.Log.WithValues("resource", resource.Resource)); err != nil {
 		return fmt.Errorf("watch Reports: %w", err)
 	}
-	if err := mgr.Add(ctrlmanager.RunnableFunc(r.runWatches)); err != nil {
-		return fmt.Errorf("add the watches of Reports: %w", err)
+	for _, w := range []ctrlmanager.Runnable{r.owner, r.heads} {
+		if err := mgr.Add(w); err != nil {
+			return fmt.Errorf("add the watches of Reports: %w", err)
+		}
 	}
 	return manager.Registration[work]{
 		Name:       "report",
@@ -135,44 +135,9 @@ func concernsAll(change snapshot.ObjectChange) bool {
 	return false
 }
 
-// watch makes the watch of the metadata of Reports.
-func (r *reconciler) watch(client metadata.Interface) error {
-	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})
-	r.heads = metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0,
-		cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = selector }).Informer()
-	err := r.heads.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		r.Log.Info("watch interrupted, retrying", "resource", resource.Resource, "error", err.Error())
-	})
-	if err != nil {
-		return err
+// reportChanged enqueues the namespace of a Report that changed.
+func (c *Controller) reportChanged(object any) {
+	if name, err := cache.DeletionHandlingObjectToName(object); err == nil && name.Name == Name {
+		c.queue.Add(work{namespace: name.Namespace})
 	}
-	changed := func(object any) {
-		if o, err := meta.Accessor(object); err == nil && o.GetName() == Name {
-			r.queue.Add(work{namespace: o.GetNamespace()})
-		}
-	}
-	_, err = r.heads.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
-		UpdateFunc: func(_, now any) { changed(now) },
-		DeleteFunc: func(last any) {
-			if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
-				last = unknown.Obj
-			}
-			changed(last)
-		},
-	})
-	return err
-}
-
-// runWatches watches the owner, and Reports once they are served, until the context ends.
-func (r *reconciler) runWatches(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { r.owner.Informer.RunWithContext(ctx) })
-	select {
-	case <-r.start:
-		r.heads.RunWithContext(ctx)
-	case <-ctx.Done():
-	}
-	return nil
 }

@@ -2,8 +2,8 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/opgate/opgate/controller/apply"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/internal/watched"
 	"github.com/opgate/opgate/snapshot"
 )
@@ -27,16 +28,13 @@ import (
 // reconciler reconciles for one manager. There is one worker.
 type reconciler struct {
 	*Controller
-	client client.Client
+	writer apply.Writer
 	mapper meta.RESTMapper
-	// owner is the ClusterRole that owns the Reports, heads are the metadata of these. start is closed once they are served.
-	owner *watched.Object
-	heads cache.SharedIndexInformer
-	start chan struct{}
+	// owner is the ClusterRole that owns the Reports, heads are the metadata of these.
+	owner *owned.Owner
+	heads *watched.Watch
 	// asked is set once the API server was asked whether it serves Reports, opened once they are watched.
 	asked, opened bool
-	// unserved and unowned are set once it is logged.
-	unserved, unowned bool
 	// known is what is stored, by namespace, as far as this replica has read or written it.
 	known map[string]stored
 }
@@ -63,7 +61,7 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 			r.queue.Add(work{namespace: ns.Name()})
 		}
 	}
-	for _, head := range r.heads.GetStore().List() {
+	for _, head := range r.heads.Informer.GetStore().List() {
 		r.queue.Add(work{namespace: head.(*metav1.PartialObjectMetadata).Namespace})
 	}
 	return reconcile.Result{}, nil
@@ -73,29 +71,15 @@ func (r *reconciler) Reconcile(ctx context.Context, w work) (reconcile.Result, e
 // everything when it appears.
 func (r *reconciler) ready(ctx context.Context, current *snapshot.Snapshot) (*metav1.OwnerReference, error) {
 	if !r.opened {
-		served, err := r.served(current)
-		if err != nil {
+		var err error
+		if r.opened, err = r.served(current); err != nil || !r.opened {
 			return nil, err
 		}
-		if !served {
-			if !r.unserved {
-				r.Log.Info("the API server does not serve Reports, none are written until the definitions of OpenReports are installed", "groupVersion", resource.GroupVersion().String())
-			}
-			r.unserved = true
-			return nil, nil //nolint:nilnil // neither ready nor a fault
-		}
-		close(r.start)
-		r.opened = true
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), r.heads.HasSynced, r.owner.Synced) {
-		return nil, ctx.Err()
+	if err := errors.Join(r.owner.Open(ctx), r.heads.Open(ctx)); err != nil {
+		return nil, err
 	}
-	owner := r.ownerReference()
-	if owner == nil && !r.unowned {
-		r.Log.Info("ClusterRole not found: it grants the rights to Reports and owns them, so nothing is written without it", "clusterrole", OwnerName)
-	}
-	r.unowned = owner == nil
-	return owner, nil
+	return r.owner.Reference(), nil
 }
 
 // served reports whether there are Reports: by their definition or, once in a term, by asking, since an API server of their own may serve
@@ -113,17 +97,11 @@ func (r *reconciler) served(current *snapshot.Snapshot) (bool, error) {
 	if err != nil && !meta.IsNoMatchError(err) {
 		return false, fmt.Errorf("find out whether Reports are served: %w", err)
 	}
-	r.asked = true
-	return err == nil, nil
-}
-
-// ownerReference returns the reference to the ClusterRole, nil if that does not exist.
-func (r *reconciler) ownerReference() *metav1.OwnerReference {
-	role := r.owner.Get()
-	if role == nil || role.GetDeletionTimestamp() != nil {
-		return nil
+	if r.asked = true; err != nil {
+		r.Log.Info("the API server does not serve Reports, none are written until the definitions of OpenReports are installed",
+			"groupVersion", resource.GroupVersion().String())
 	}
-	return &metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()}
+	return err == nil, nil
 }
 
 // reconcile writes the Report of a namespace if it is not what the rules say.
@@ -150,9 +128,7 @@ func (r *reconciler) reconcile(ctx context.Context, current *snapshot.Snapshot, 
 		r.Log.Info("report not written: another client has made one of this name, which is left alone", "namespace", namespace, "name", Name)
 		return nil
 	}
-	desired := next.DeepCopy()
-	desired.Namespace, desired.OwnerReferences = namespace, []metav1.OwnerReference{*owner}
-	version, err := r.put(ctx, live, desired, omitted)
+	version, err := r.put(ctx, live, next.DeepCopy(), omitted, owner)
 	switch {
 	case apply.Outdated(err), apierrors.IsAlreadyExists(err):
 		return nil // its event enqueues the namespace
@@ -165,7 +141,7 @@ func (r *reconciler) reconcile(ctx context.Context, current *snapshot.Snapshot, 
 
 // head returns the metadata of the Report of a namespace as last observed, nil if there is none.
 func (r *reconciler) head(namespace string) *metav1.PartialObjectMetadata {
-	object, exists, err := r.heads.GetStore().GetByKey(namespace + "/" + Name)
+	object, exists, err := r.heads.Informer.GetStore().GetByKey(namespace + "/" + Name)
 	if err != nil || !exists {
 		return nil
 	}
@@ -176,7 +152,7 @@ func (r *reconciler) head(namespace string) *metav1.PartialObjectMetadata {
 func (r *reconciler) live(ctx context.Context, namespace string) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind)
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: Name}, u)
+	err := r.writer.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: Name}, u)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // there is none
@@ -188,65 +164,36 @@ func (r *reconciler) live(ctx context.Context, namespace string) (*unstructured.
 
 // ours reports whether a Report is one of Opgate: by its label or, where another client has removed that, by its owner.
 func ours(live *unstructured.Unstructured, owner *metav1.OwnerReference) bool {
-	const label = "app.kubernetes.io/managed-by"
-	return live.GetLabels()[label] == labels[label] ||
+	return live.GetLabels()[owned.LabelManagedBy] == owned.ManagedBy ||
 		slices.ContainsFunc(live.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == owner.UID })
 }
 
 // put creates or updates a Report if it differs, and returns the version that is stored.
-func (r *reconciler) put(ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int) (string, error) {
-	var before *reports.Report
-	if live != nil {
-		before = &reports.Report{}
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, before) != nil {
-			before = &reports.Report{} // it is written anew
-		}
+func (r *reconciler) put(
+	ctx context.Context, live *unstructured.Unstructured, next *reports.Report, omitted int, owner *metav1.OwnerReference,
+) (string, error) {
+	before := &reports.Report{}
+	if live != nil && runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, before) != nil {
+		before = &reports.Report{} // it is written anew
 	}
 	stamp(next, before, r.Now())
 	next.TypeMeta = metav1.TypeMeta{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}
-	mark(next, before, omitted)
-	if before != nil {
-		if before.ManagedFields = nil; equality.Semantic.DeepEqual(before, next) {
-			return before.ResourceVersion, nil
-		}
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(next)
-	if err != nil {
-		return "", err
-	}
-	u, verb := &unstructured.Unstructured{Object: content}, apply.Update
-	if before == nil {
-		verb, err = apply.Create, r.client.Create(ctx, u)
-	} else {
-		err = r.client.Update(ctx, u)
-	}
-	r.Writes.Wrote(verb, kind.Kind, err)
-	if err != nil {
-		return "", err
-	}
-	r.Log.Info("report written", "namespace", next.Namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail, "warn", next.Summary.Warn, "skip", next.Summary.Skip)
-	return u.GetResourceVersion(), nil
-}
-
-// mark sets the metadata of a Report, and leaves alone what else the stored one has.
-func mark(next, before *reports.Report, omitted int) {
-	owners := next.OwnerReferences
-	if before != nil {
-		next.ObjectMeta = *before.ObjectMeta.DeepCopy()
-		next.ManagedFields = nil
-	}
-	next.Name, next.OwnerReferences = Name, owners
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
-	}
-	maps.Copy(next.Labels, labels)
-	delete(next.Annotations, OmittedAnnotation)
+	next.Namespace, next.Name = next.Scope.Name, Name
+	u := owned.Desired(live, owned.Unstructured(next), owner)
+	annotations := u.GetAnnotations()
+	delete(annotations, OmittedAnnotation)
 	if omitted > 0 {
-		if next.Annotations == nil {
-			next.Annotations = map[string]string{}
-		}
-		next.Annotations[OmittedAnnotation] = strconv.Itoa(omitted)
+		annotations = klabels.Merge(annotations, map[string]string{OmittedAnnotation: strconv.Itoa(omitted)})
 	}
+	if u.SetAnnotations(annotations); owned.Same(live, u) {
+		return live.GetResourceVersion(), nil
+	}
+	if err := r.writer.Put(ctx, u); err != nil {
+		return "", err
+	}
+	r.Log.Info("report written", "namespace", next.Namespace, "pass", next.Summary.Pass, "fail", next.Summary.Fail, "warn", next.Summary.Warn,
+		"skip", next.Summary.Skip)
+	return u.GetResourceVersion(), nil
 }
 
 // remove deletes the Report of a namespace in which nothing is installed any more.
@@ -256,7 +203,7 @@ func (r *reconciler) remove(ctx context.Context, head *metav1.PartialObjectMetad
 	u.SetGroupVersionKind(kind)
 	u.SetNamespace(head.Namespace)
 	u.SetName(head.Name)
-	err := r.client.Delete(ctx, u, client.Preconditions{UID: &head.UID})
+	err := r.writer.Client.Delete(ctx, u, client.Preconditions{UID: &head.UID})
 	r.Writes.Wrote(apply.Delete, kind.Kind, client.IgnoreNotFound(err))
 	if err != nil && !apply.Outdated(err) {
 		return fmt.Errorf("delete the Report of namespace %s: %w", head.Namespace, err)

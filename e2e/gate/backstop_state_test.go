@@ -56,7 +56,7 @@ func (s *backstopSite) unowned(t *testing.T) {
 	before := s.backstopObject(t, table)
 	harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", role)
 	s.wantMetrics(t, `opgate_backstop_active{state="unowned"} 0`)
-	s.wantLogged(t, "ClusterRole not found: it grants the rights to the admission policies and owns them, so nothing is written without it")
+	s.wantLogged(t, "it grants the rights to the admission policies and owns them, so nothing is written without it")
 	// As the garbage collector does, which a cluster of tests does not have.
 	for _, object := range backstopObjects {
 		harness.Kubectl(t, s.Cluster, cluster.Admin, "", "delete", object)

@@ -1,8 +1,9 @@
-// Package watched watches single objects by their names. The RBAC rule for that is limited to the name.
+// Package watched watches objects, above all single ones by their names. The RBAC rule for that is limited to the name.
 package watched
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,43 +15,79 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Watch is a watch of objects. The caller runs its Informer, or adds it to a manager to start when it is opened.
+type Watch struct {
+	Informer cache.SharedIndexInformer
+	// Synced reports whether all objects were read and passed on once.
+	Synced cache.InformerSynced
+	start  chan struct{}
+	opened bool
+}
+
+// NewWatch returns a watch. Changed is called after each change of an object, with the object.
+func NewWatch(informer cache.SharedIndexInformer, changed func(object any), log logr.Logger) (*Watch, error) {
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.Info("watch interrupted, retrying", "error", err.Error())
+	})
+	if err != nil {
+		return nil, err
+	}
+	handled, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(_, now any) { changed(now) },
+		DeleteFunc: changed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Watch{Informer: informer, Synced: handled.HasSynced, start: make(chan struct{})}, nil
+}
+
+// Open starts the watch, if it has not been opened, and waits until it shows what is stored. It is not safe for concurrent use.
+func (w *Watch) Open(ctx context.Context) error {
+	if !w.opened {
+		w.opened = true
+		close(w.start)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), w.Synced) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Start implements manager.Runnable. It watches, once it is opened, until the context ends.
+func (w *Watch) Start(ctx context.Context) error {
+	select {
+	case <-w.start:
+		w.Informer.RunWithContext(ctx)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
 // Object is one watched object.
 type Object struct {
+	*Watch
 	// Client sends requests for the resource, in the namespace of the object.
 	Client dynamic.ResourceInterface
-	// Informer watches the object. The caller runs it.
-	Informer cache.SharedIndexInformer
-	// Synced reports whether the object, or that there is none, was read and passed on once.
-	Synced cache.InformerSynced
 }
 
 // New returns an object to watch, with namespace "" if it is cluster-scoped. Changed is called after each change.
 func New(
 	client dynamic.Interface, resource schema.GroupVersionResource, namespace, name string, changed func(), log logr.Logger,
 ) (*Object, error) {
-	o := &Object{Client: client.Resource(resource)}
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
+		options.FieldSelector = only
+	}).Informer()
+	w, err := NewWatch(informer, func(any) { changed() }, log.WithValues("resource", resource.Resource, "name", name))
+	if err != nil {
+		return nil, fmt.Errorf("watch %s %s: %w", resource.Resource, name, err)
+	}
+	o := &Object{Watch: w, Client: client.Resource(resource)}
 	if namespace != "" {
 		o.Client = client.Resource(resource).Namespace(namespace)
 	}
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	o.Informer = dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, 0, nil, func(options *metav1.ListOptions) {
-		options.FieldSelector = only
-	}).Informer()
-	err := o.Informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		log.Info("watch interrupted, retrying", "resource", resource.Resource, "name", name, "error", err.Error())
-	})
-	if err != nil {
-		return nil, err
-	}
-	handled, err := o.Informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { changed() },
-		UpdateFunc: func(any, any) { changed() },
-		DeleteFunc: func(any) { changed() },
-	})
-	if err != nil {
-		return nil, err
-	}
-	o.Synced = handled.HasSynced
 	return o, nil
 }
 

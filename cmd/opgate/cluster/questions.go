@@ -11,13 +11,13 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
-	"github.com/opgate/opgate/catalog/cache"
-	"github.com/opgate/opgate/controller/resolve"
 	"github.com/opgate/opgate/internal/text"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
 	"github.com/opgate/opgate/snapshot/contents"
+	"github.com/opgate/opgate/snapshot/packages"
+	"github.com/opgate/opgate/snapshot/templates"
 )
 
 const (
@@ -129,7 +129,7 @@ func (in *input) readPackage(ctx context.Context, q packageQuestion) {
 
 // fetch reads a package of a catalog, nil if it cannot be read.
 func (in *input) fetch(ctx context.Context, pkg string, source olm.Catalog) *catalog.Package {
-	found, err := cache.Fetch(ctx, in.objects, pkg, source)
+	found, err := packages.Fetch(ctx, in.objects, pkg, source)
 	if err != nil {
 		in.note("package "+text.Name(pkg), err, "get", RoleReader)
 		return nil
@@ -152,11 +152,11 @@ func (in *input) readChanges(ctx context.Context, q changesQuestion) {
 	in.changes[q.key] = &reading.PlanChanges
 }
 
-// packages suggests namespaces to the resolver, which passes no context.
-type packages func(pkg string, source olm.Catalog) *catalog.Package
+// packageFunc suggests namespaces to the resolver, which passes no context.
+type packageFunc func(pkg string, source olm.Catalog) *catalog.Package
 
-// Get implements resolve.Packages.
-func (p packages) Get(pkg string, source olm.Catalog) *catalog.Package { return p(pkg, source) }
+// Get implements templates.Packages.
+func (p packageFunc) Get(pkg string, source olm.Catalog) *catalog.Package { return p(pkg, source) }
 
 // complete resolves the templates of policies, with the rights of the user: what the user may not read is a problem of the policy, which then
 // holds what it governs.
@@ -167,9 +167,9 @@ func (in *input) complete(ctx context.Context, policies []*policyv1beta2.Operato
 	defer cancel()
 	var mu sync.Mutex
 	found, all := map[types.NamespacedName]*snapshot.Completion{}, make(chan struct{})
-	resolver, err := resolve.New(resolve.Options{
+	resolver, err := templates.New(templates.Options{
 		Config:   in.config,
-		Packages: packages(func(pkg string, source olm.Catalog) *catalog.Package { return in.fetch(ctx, pkg, source) }),
+		Packages: packageFunc(func(pkg string, source olm.Catalog) *catalog.Package { return in.fetch(ctx, pkg, source) }),
 		Publish: func(key types.NamespacedName, c snapshot.Completion) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/opgate/opgate/controller/clusterversion"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
 	"github.com/opgate/opgate/snapshot"
+	"github.com/opgate/opgate/snapshot/clusterversion"
 )
 
 // Options select what is read. The zero value reads all that the gate judges by, in all namespaces.

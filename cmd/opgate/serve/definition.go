@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/opgate/opgate/controller/definition"
+	"github.com/opgate/opgate/snapshot/definition"
 )
 
 // The values of --operator-policy-definition.

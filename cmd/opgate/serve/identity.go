@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
 )
 
 // identityInterval is the interval between requests until one is answered.
@@ -21,6 +23,14 @@ type identity struct {
 	client authenticationclient.SelfSubjectReviewInterface
 	log    logr.Logger
 	name   atomic.Pointer[string]
+}
+
+func newIdentity(config *rest.Config, log logr.Logger) (*identity, error) {
+	client, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return &identity{client: client.SelfSubjectReviews(), log: log}, nil
 }
 
 // Username is the name, "" while it is not known.

@@ -128,11 +128,34 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"make --namespace an owner of the webhook configurations; disable with Argo CD, which keeps what has an owner")
 	flags.StringVar(&o.Register, "register", "",
 		"directory with manifests of definitions and webhooks to apply at the start (set in OLM bundles)")
+	o.addPolicyFlags(flags)
 	flags.StringVar(&o.MetricsAddress, "metrics-bind-address", ":8080", `address the metrics server binds to (HTTP), "0" to disable`)
 	flags.BoolVar(&o.SecureMetrics, "metrics-secure", false,
 		"serve metrics, with names of policies, and the log level over HTTPS to authorized clients")
 	flags.StringVar(&o.HealthAddress, "health-probe-bind-address", ":8081",
 		`address /healthz, /readyz and /snapshot bind to (HTTP), "0" to disable`)
+	flags.DurationVar(&o.MaxStaleness, "max-staleness", 10*time.Second,
+		"how long a watch may show no progress before reviews are held, from 5s to 5m")
+	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
+		"time to serve after SIGTERM, while /readyz fails, and after the last new connection")
+	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second,
+		"time to wait after --drain-delay for the API server to close idle connections")
+	flags.StringArrayVar(&o.Rights, "right", nil,
+		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
+	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
+		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
+	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals) or error")
+	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "enable-operator-policy" { // what the existing controller calls it
+			name = "background-loop"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// addPolicyFlags adds the flags of what is judged and done.
+func (o *Options) addPolicyFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.OLMIdentity, "olm-identity", nil,
 		"user that OLM is, system:serviceaccount:NAMESPACE:NAME or that of a certificate; required, once, verified")
 	flags.StringVar(&o.OLMNamespaceUID, "olm-namespace-uid", "",
@@ -164,24 +187,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"namespace of operators whose policy and package name none")
 	flags.IntVar(&o.StatusHistoryLength, "operator-policy-status-history-length", 10,
 		"number of compliance messages in the status of a policy")
-	flags.DurationVar(&o.MaxStaleness, "max-staleness", 10*time.Second,
-		"how long a watch may show no progress before reviews are held, from 5s to 5m")
-	flags.DurationVar(&o.DrainDelay, "drain-delay", 5*time.Second,
-		"time to serve after SIGTERM, while /readyz fails, and after the last new connection")
-	flags.DurationVar(&o.DrainTimeout, "drain-timeout", 100*time.Second,
-		"time to wait after --drain-delay for the API server to close idle connections")
-	flags.StringArrayVar(&o.Rights, "right", nil,
-		"right of the ServiceAccount that the installation grants, or none; repeatable (default: all)")
-	flags.StringArrayVar(&o.CatalogNamespaces, "catalog-namespace", nil,
-		"namespace in which ConfigMaps and Pods of catalogs are read; repeatable (default: all)")
-	flags.StringVar(&o.LogLevel, "log-level", "info", "debug (one line a request), info (state changes and refusals) or error")
-	flags.StringVar(&o.LogFormat, "log-format", "json", "json or console")
-	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "enable-operator-policy" { // what the existing controller calls it
-			name = "background-loop"
-		}
-		return pflag.NormalizedName(name)
-	})
 }
 
 // Validate returns an error that names every invalid option.
@@ -212,47 +217,19 @@ func (o *Options) Validate() error {
 	if _, err := o.olmAccount(); err != nil {
 		bad("olm-identity", "%w", err)
 	}
-	if o.ApprovalMode != string(rules.MutateApproval) && o.ApprovalMode != string(rules.DenyApproval) {
-		bad("approval-mode", "%q is not one of %q, %q", o.ApprovalMode, rules.MutateApproval, rules.DenyApproval)
-	}
+	o.validateModes(bad)
+	o.validateNamespaces(bad)
 	switch {
 	case o.OperatorPolicyDefinition != managedDefinition && !o.externalDefinition():
 		bad("operator-policy-definition", "%q is not one of %q, %q", o.OperatorPolicyDefinition, managedDefinition, externalDefinition)
 	case o.externalDefinition() && o.Ordering:
 		bad("operator-policy-definition", "%q needs --ordering=false: who owns OperatorPolicies reconciles Policies as well", o.OperatorPolicyDefinition)
 	}
-	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit, backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
-		bad("backstop", "%q is not one of %q", o.Backstop, modes)
-	}
 	if o.Reports && !o.BackgroundLoop {
 		bad("reports", "needs --background-loop: the leader writes the Reports")
 	}
-	if o.Ungoverned != string(rules.ApproveUngoverned) && o.Ungoverned != string(rules.HoldUngoverned) {
-		bad("ungoverned", "%q is not one of %q, %q", o.Ungoverned, rules.ApproveUngoverned, rules.HoldUngoverned)
-	}
-	if o.Escapes != string(escape.Report) && o.Escapes != string(escape.Remove) {
-		bad("escapes", "%q is not one of %q, %q", o.Escapes, escape.Report, escape.Remove)
-	}
-	if o.PendingGuards != string(dependency.Suspend) && o.PendingGuards != string(dependency.Delete) {
-		bad("pending-guards", "%q is not one of %q, %q", o.PendingGuards, dependency.Suspend, dependency.Delete)
-	}
-	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
-		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
-			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
-		}
-	}
-	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces, "catalog-namespace": o.CatalogNamespaces} {
-		for _, name := range names {
-			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-				bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
-			}
-		}
-	}
 	if _, err := o.grants(); err != nil {
 		bad("right", "%w", err)
-	}
-	if o.Namespace == "" {
-		bad("namespace", "name the one that Opgate lives in")
 	}
 	if o.StatusHistoryLength < 1 {
 		bad("operator-policy-status-history-length", "%d is less than 1", o.StatusHistoryLength)
@@ -266,13 +243,49 @@ func (o *Options) Validate() error {
 	if o.DrainTimeout < 0 {
 		bad("drain-timeout", "%s is negative", o.DrainTimeout)
 	}
+	return errors.Join(errs...)
+}
+
+// validateModes checks options of which each is one of several words.
+func (o *Options) validateModes(bad func(flag, format string, args ...any)) {
+	for _, mode := range []struct{ flag, value, one, other string }{
+		{"approval-mode", o.ApprovalMode, string(rules.MutateApproval), string(rules.DenyApproval)},
+		{"ungoverned", o.Ungoverned, string(rules.ApproveUngoverned), string(rules.HoldUngoverned)},
+		{"escapes", o.Escapes, string(escape.Report), string(escape.Remove)},
+		{"pending-guards", o.PendingGuards, string(dependency.Suspend), string(dependency.Delete)},
+	} {
+		if mode.value != mode.one && mode.value != mode.other {
+			bad(mode.flag, "%q is not one of %q, %q", mode.value, mode.one, mode.other)
+		}
+	}
+	if modes := []backstop.Mode{backstop.Off, backstop.Compiled, backstop.Audit, backstop.Enforce}; !slices.Contains(modes, backstop.Mode(o.Backstop)) {
+		bad("backstop", "%q is not one of %q", o.Backstop, modes)
+	}
 	if _, err := zapcore.ParseLevel(o.LogLevel); err != nil {
 		bad("log-level", "%q is not one of debug, info, error", o.LogLevel)
 	}
 	if o.LogFormat != "json" && o.LogFormat != "console" {
 		bad("log-format", "%q is not one of json, console", o.LogFormat)
 	}
-	return errors.Join(errs...)
+}
+
+// validateNamespaces checks the names of namespaces.
+func (o *Options) validateNamespaces(bad func(flag, format string, args ...any)) {
+	if o.Namespace == "" {
+		bad("namespace", "name the one that Opgate lives in")
+	}
+	for flag, name := range map[string]string{"namespace": o.Namespace, "operator-policy-default-namespace": o.DefaultNamespace} {
+		if problems := validation.IsDNS1123Label(name); name != "" && len(problems) > 0 {
+			bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
+		}
+	}
+	for flag, names := range map[string][]string{"excluded-namespace": o.ExcludedNamespaces, "catalog-namespace": o.CatalogNamespaces} {
+		for _, name := range names {
+			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+				bad(flag, "%q is not the name of a namespace: %s", name, problems[0])
+			}
+		}
+	}
 }
 
 // grants returns what the installation withholds.

@@ -2,32 +2,26 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/opgate/opgate/admission"
-	"github.com/opgate/opgate/admission/olmidentity"
 	"github.com/opgate/opgate/certs"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
-	"github.com/opgate/opgate/conversion"
 	"github.com/opgate/opgate/internal/events"
-	"github.com/opgate/opgate/internal/inflight"
 	"github.com/opgate/opgate/internal/panics"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/snapshot"
@@ -51,12 +45,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 
-	config, err := (&kubeconfig.Flags{File: o.Kubeconfig}).Load()
+	config, err := connect(ctx, &o, log)
 	if err != nil {
-		return err
-	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
-	if err := registerWebhooks(ctx, config, &o, log.WithName("register")); err != nil {
 		return err
 	}
 	known, err := newCallers(&o, time.Now)
@@ -91,19 +81,23 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, recorder, wasReady, log); err != nil {
+	p, err := newProcess(ctx, mgr, config, &o, recorder, time.Now, log)
+	if err != nil {
 		return err
 	}
-	runnables := []manager.Runnable{&server.Server, known, recorder}
-	for _, r := range upkeep {
-		runnables = append(runnables, untilShutdown{r, ctx})
+	if err := p.addGate(server.mux, source, known, wasReady); err != nil {
+		return err
 	}
-	for _, r := range runnables {
-		if err := mgr.Add(r); err != nil {
-			return fmt.Errorf("add %T: %w", r, err)
+	for _, r := range upkeep {
+		if err := p.add(untilShutdown{r, ctx}); err != nil {
+			return err
 		}
 	}
-	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress, "approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
+	if err := p.add(&server.Server, known, recorder); err != nil {
+		return err
+	}
+	log.Info("serving", "webhooks", o.WebhookAddress, "health", o.HealthAddress, "metrics", o.MetricsAddress,
+		"approvalMode", o.ApprovalMode, "olmIdentity", o.OLMIdentity[0])
 	if err := mgr.Start(server.drain(ctx, o.DrainDelay, o.DrainTimeout, log)); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -111,127 +105,73 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// addGate wires snapshot, handlers and health into the manager. It calls wasReady for each probe that is answered with ready. Once
-// shutdownContext is done the process is not ready any more.
-func addGate(
-	shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers,
-	reported *events.Recorder, wasReady func(), log logr.Logger,
-) error {
-	dynamicClient, err := dynamic.NewForConfig(config)
+// connect returns the configuration of clients, with which it has registered the webhooks.
+func connect(ctx context.Context, o *Options, log logr.Logger) (*rest.Config, error) {
+	config, err := (&kubeconfig.Flags{File: o.Kubeconfig}).Load()
 	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+		return nil, err
 	}
-	authorization, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next} })
+	return config, registerWebhooks(ctx, config, o, log.WithName("register"))
+}
+
+// process is what the parts of a server share.
+type process struct {
+	options *Options
+	config  *rest.Config
+	manager manager.Manager
+	client  dynamic.Interface
+	// shutdown is done once the process is to stop.
+	shutdown context.Context
+	store    *snapshot.Store
+	// key is what the marks of Policies are signed with, user the name that this process writes as, grants what it may do.
+	key    *certs.SigningKey
+	user   *identity
+	grants rules.Grants
+	// events records on objects that Opgate decides about, panics what they caused.
+	events *events.Recorder
+	panics *panics.Recorder
+	log    logr.Logger
+	now    func() time.Time
+}
+
+// newProcess returns a process, and adds what determines its user and its key to the manager.
+func newProcess(
+	shutdown context.Context, mgr manager.Manager, config *rest.Config, o *Options, reported *events.Recorder, now func() time.Time,
+	log logr.Logger,
+) (*process, error) {
+	p := &process{options: o, config: config, manager: mgr, shutdown: shutdown, store: &snapshot.Store{}, events: reported,
+		panics: panics.NewRecorder(metrics.Registry, log.WithName("panics")), log: log, now: now}
+	var err error
+	if p.grants, err = o.grants(); err != nil {
+		return nil, err
 	}
-	authentication, err := authenticationclient.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+	if p.client, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	self := &identity{client: authentication.SelfSubjectReviews(), log: log.WithName("identity")}
-	if err := mgr.Add(self); err != nil {
-		return fmt.Errorf("add %T: %w", self, err)
+	if p.user, err = newIdentity(config, log.WithName("identity")); err != nil {
+		return nil, err
 	}
-	olm, candidates, err := addOLMIdentity(mgr, config, authorization.SubjectAccessReviews(), o, time.Now, log.WithName("olm-identity"))
-	if err != nil {
-		return err
-	}
-	key, err := certs.NewSigningKey(dynamicClient, o.Namespace, log.WithName("marks"))
-	if err != nil {
-		return err
+	if p.key, err = certs.NewSigningKey(p.client, o.Namespace, log.WithName("marks")); err != nil {
+		return nil, err
 	}
 	if o.Ordering {
-		if err := mgr.Add(key); err != nil {
-			return fmt.Errorf("add %T: %w", key, err)
+		err = p.add(p.key)
+	}
+	return p, errors.Join(err, p.add(p.user))
+}
+
+// add adds what the process runs to the manager.
+func (p *process) add(runnables ...manager.Runnable) error {
+	for _, r := range runnables {
+		if err := p.manager.Add(r); err != nil {
+			return fmt.Errorf("add %T: %w", r, err)
 		}
 	}
-	store := &snapshot.Store{}
-	recorder := panics.NewRecorder(metrics.Registry, log.WithName("panics"))
-	defined, err := addDefinition(mgr, dynamicClient, o, log.WithName("definition"))
-	if err != nil {
-		return err
-	}
-	grants, err := o.grants()
-	if err != nil {
-		return err
-	}
-	feed, catalogs, err := addReaders(shutdownContext, mgr, config, dynamicClient, defined.Versions(), store, recorder, reported, key.Key, self.Username, grants, o, log)
-	if err != nil {
-		return err
-	}
-	budget := inflight.NewBudget(metrics.Registry)
-	gate, err := admission.New(admission.Options{
-		Store:         store,
-		Metrics:       admission.NewMetrics(metrics.Registry, store, time.Now),
-		Budget:        budget,
-		Panics:        recorder,
-		Authorizer:    admission.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()},
-		Authenticated: known.authenticated,
-		Exposed:       known.exposed,
-		Key:           key.Key,
-		OLM:           olm,
-		Candidates:    candidates,
-		Identity:      self.Username,
-		Catalogs:      catalogs,
-		ApprovalMode:  rules.ApprovalMode(o.ApprovalMode),
-		Grants:        grants,
-		Events:        reported,
-		Log:           log.WithName("admission"),
-		Now:           time.Now,
-	})
-	if err != nil {
-		return err
-	}
-	for path, handler := range gate.Handlers() {
-		known.handle(mux, path, handler)
-	}
-	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: recorder, Log: log.WithName("conversion")})
-	if err != nil {
-		return err
-	}
-	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
-	ready := &health{log: log.WithName("health"), ready: wasReady, checks: map[string]func() error{
-		"snapshot": func() error {
-			if store.Load() == nil && !feed.AwaitsConversion() {
-				return errors.New("policies and operators are still being read")
-			}
-			return nil
-		},
-		"watches": func() error {
-			if stale := store.Stale(); len(stale) > 0 && !feed.AwaitsConversion() {
-				return fmt.Errorf("the watch of %s shows no progress, so policies and operators may have changed since", snapshot.Names(stale))
-			}
-			return nil
-		},
-		"marks": func() error {
-			if o.Ordering && len(key.Key()) == 0 {
-				return errors.New("the key that marks of Policies are signed with is not known")
-			}
-			return nil
-		},
-		"certificate": func() error {
-			if !source.Healthy() {
-				return errors.New("there is no valid serving certificate")
-			}
-			return nil
-		},
-		"olm-identity": func() error {
-			// A rejected identity does not make the pod unready: everything is judged, OLM's writes like all others.
-			if s := olm.State(); s.Reason == olmidentity.Unverified {
-				return errors.New(s.Problem)
-			}
-			return nil
-		},
-		"operatorpolicies": func() error { return nil }, // for its note
-		"draining": func() error {
-			if shutdownContext.Err() != nil {
-				return errors.New("the process is stopping")
-			}
-			return nil
-		},
-	}, notes: map[string]func() string{"olm-identity": func() string { return cmp.Or(olm.State().Problem, candidates.Note()) },
-		"operatorpolicies": defined.Note}}
-	metrics.Registry.MustRegister(ready.gauge())
-	return addHealth(shutdownContext, mgr, o.HealthAddress, ready, store)
+	return nil
+}
+
+// unjudged returns the namespaces that the webhook configurations exclude.
+func (p *process) unjudged() []string {
+	return slices.Concat([]string{p.options.Namespace}, p.options.ExcludedNamespaces)
 }

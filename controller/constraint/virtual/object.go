@@ -7,15 +7,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
-)
-
-const (
-	managedByLabel = "app.kubernetes.io/managed-by"
-	managedBy      = "opgate"
 )
 
 // Object returns the operator for one namespace.
@@ -31,7 +28,7 @@ func (o *Operator) Object(namespace string) *unstructured.Unstructured {
 }
 
 func (o *Operator) labels() map[string]string {
-	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint), managedByLabel: managedBy}
+	return map[string]string{rules.VirtualOperatorLabel: rules.VirtualOperatorLabelValue(o.Constraint), owned.LabelManagedBy: owned.ManagedBy}
 }
 
 // owner makes the API server delete the operator with its Constraint, even if Opgate was removed.
@@ -67,13 +64,13 @@ func (o *Operator) spec() map[string]any {
 func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unstructured {
 	next := live.DeepCopy()
 	differs := false
-	if marks := with(next.GetLabels(), o.labels()); !maps.Equal(marks, next.GetLabels()) {
+	if marks := klabels.Merge(next.GetLabels(), o.labels()); !maps.Equal(marks, next.GetLabels()) {
 		differs = true
 		next.SetLabels(marks)
 	}
 	if annotations := next.GetAnnotations(); annotations[olm.PropertiesAnnotation] != o.properties {
 		differs = true
-		next.SetAnnotations(with(annotations, map[string]string{olm.PropertiesAnnotation: o.properties}))
+		next.SetAnnotations(klabels.Merge(annotations, map[string]string{olm.PropertiesAnnotation: o.properties}))
 	}
 	if owners := next.GetOwnerReferences(); !slices.ContainsFunc(owners, o.isOwner) {
 		differs = true
@@ -90,16 +87,9 @@ func (o *Operator) Corrected(live *unstructured.Unstructured) *unstructured.Unst
 	return next
 }
 
-func with(some, more map[string]string) map[string]string {
-	all := make(map[string]string, len(some)+len(more))
-	maps.Copy(all, some)
-	maps.Copy(all, more)
-	return all
-}
-
 func (o *Operator) isOwner(r metav1.OwnerReference) bool {
-	want := o.owner()
-	return r.APIVersion == want.APIVersion && r.Kind == want.Kind && r.Name == want.Name && r.UID == want.UID
+	r.Controller, r.BlockOwnerDeletion = nil, nil
+	return r == o.owner()
 }
 
 // said returns a value without its empty, null and false parts.

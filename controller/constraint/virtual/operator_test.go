@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	constraintv1 "github.com/opgate/opgate/api/constraint/v1"
+	"github.com/opgate/opgate/controller/owned"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/rules/constraint"
@@ -206,7 +207,7 @@ func TestDriftIsCorrected(t *testing.T) {
 		"properties":         func(u *unstructured.Unstructured) { set(u, "{}", "metadata", "annotations", olm.PropertiesAnnotation) },
 		"no annotations":     func(u *unstructured.Unstructured) { u.SetAnnotations(nil) },
 		"another Constraint": func(u *unstructured.Unstructured) { set(u, "two", "metadata", "labels", rules.VirtualOperatorLabel) },
-		"managed by another": func(u *unstructured.Unstructured) { set(u, "helm", "metadata", "labels", managedByLabel) },
+		"managed by another": func(u *unstructured.Unstructured) { set(u, "helm", "metadata", "labels", owned.LabelManagedBy) },
 		"no owner":           func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
 		"an owner from before": func(u *unstructured.Unstructured) {
 			o := u.GetOwnerReferences()

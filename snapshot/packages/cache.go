@@ -1,11 +1,11 @@
-// Package cache caches the packages of catalogs.
+// Package packages caches the packages of catalogs.
 //
 // The source is PackageManifest of packages.operators.coreos.com/v1: an aggregated API that cannot be watched, that lags
 // behind the catalogs, and that may be absent, slow, or answer 503. Readers therefore never wait for it: the cache answers
 // from memory, fetches in the background, and notifies of changes. A known package is fetched again only when its catalog
 // changes; a failed fetch is retried with exponential backoff, and only while readers keep asking. At rest no request is
 // sent.
-package cache
+package packages
 
 import (
 	"cmp"

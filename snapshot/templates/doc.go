@@ -1,4 +1,4 @@
-// Package resolve completes OperatorPolicies that depend on the cluster, on every replica, so that
+// Package templates completes OperatorPolicies that depend on the cluster, on every replica, so that
 // admission and the background loop judge by the same values: template text ({{ ... }}) in spec.versions,
 // spec.versionRange, spec.subscription and spec.operatorGroup, and a missing spec.subscription.namespace.
 //
@@ -24,4 +24,4 @@
 // A policy's template text, loops, output, time and the size of its lookups are bounded, and so are the bytes that its functions make: the
 // calls in a template are rewritten so that what each takes and makes is counted (count.go), and functions that make much of little refuse
 // before they do (functions.go).
-package resolve
+package templates

@@ -1,4 +1,4 @@
-package resolve
+package templates
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const (
 	overdueAfter = 20 * time.Second
 )
 
-// Packages returns packages of catalogs; *cache.Cache implements it. It must call PackageChanged for each change.
+// Packages returns packages of catalogs; *packages.Cache implements it. It must call PackageChanged for each change.
 type Packages interface {
 	Get(pkg string, catalog olm.Catalog) *catalog.Package
 }

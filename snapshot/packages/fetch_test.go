@@ -1,4 +1,4 @@
-package cache
+package packages
 
 import (
 	"encoding/json"

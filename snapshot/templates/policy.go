@@ -1,4 +1,4 @@
-package resolve
+package templates
 
 import (
 	"encoding/json"

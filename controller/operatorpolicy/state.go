@@ -1,0 +1,134 @@
+package operatorpolicy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// settleDelay is how long after a policy is deleted nothing is approved because no policy governs it: a Policy, Argo CD and
+// kubectl replace --force create it again within seconds (threat O15).
+const settleDelay = 10 * time.Second
+
+// state is what the loop knows of namespaces between two reconciliations, for one term of leadership. The zero value is ready for use.
+type state struct {
+	mu sync.Mutex
+	// since is the time of the first reconciliation.
+	since      time.Time
+	namespaces map[string]*namespaceState
+	// evaluated is the namespace in which each policy was last evaluated.
+	evaluated map[types.NamespacedName]string
+	// dependents are the namespaces that were evaluated with the contents of another one, by that one.
+	dependents map[string]map[string]struct{}
+}
+
+// namespaceState is the state of one namespace. Only one worker at a time reconciles a namespace.
+type namespaceState struct {
+	// policies were evaluated last; one that has moved since is still among them. lost is when one was last missing.
+	policies []types.NamespacedName
+	lost     time.Time
+	// held are the plans that are not approved, by UID.
+	held map[types.UID]hold
+	// removed are the stale plans that were deleted.
+	removed removal
+	// asked are the Subscriptions for whose missing plans the API server was asked.
+	asked string
+	// refused is since when the API server itself refuses approvals, zero if it does not.
+	refused time.Time
+	// resync is the next attempt to make OLM resolve again, zero if none is needed.
+	resync pendingResync
+}
+
+// namespace returns the state of a namespace.
+func (s *state) namespace(name string) *namespaceState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(name)
+}
+
+func (s *state) get(name string) *namespaceState {
+	if s.namespaces == nil {
+		s.namespaces, s.evaluated = map[string]*namespaceState{}, map[types.NamespacedName]string{}
+	}
+	if s.namespaces[name] == nil {
+		s.namespaces[name] = &namespaceState{}
+	}
+	return s.namespaces[name]
+}
+
+// replace sets the policies of a namespace and returns the previous ones that exist in no namespace any more.
+func (s *state) replace(namespace string, policies []*rules.OperatorPolicy, at time.Time) (gone []types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.get(namespace)
+	if s.since.IsZero() {
+		s.since = at
+	}
+	before := n.policies
+	n.policies = nil
+	for _, p := range policies {
+		name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		n.policies = append(n.policies, name)
+		s.evaluated[name] = namespace
+	}
+	for _, name := range before {
+		if s.evaluated[name] == namespace && !slices.Contains(n.policies, name) {
+			delete(s.evaluated, name)
+			gone = append(gone, name)
+			n.lost = at
+		}
+	}
+	return gone
+}
+
+// settles returns the time until the policies of a namespace count as what is wanted there; 0 if none was deleted lately. A process that
+// has just begun does not know.
+func (s *state) settles(namespace string, at time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.get(namespace).lost
+	if lost.IsZero() {
+		lost = s.since
+	}
+	return max(0, settleDelay-at.Sub(lost))
+}
+
+// forget drops the state of a namespace in which nothing is approved, once its policies have settled. After is the delay until then.
+func (s *state) forget(namespace string, at time.Time) (after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.get(namespace).lost
+	if after = settleDelay - at.Sub(lost); after > 0 {
+		s.namespaces[namespace] = &namespaceState{lost: lost}
+		return after
+	}
+	delete(s.namespaces, namespace)
+	return 0
+}
+
+// depends records that a namespace is evaluated with the contents of another one.
+func (s *state) depends(dependent, on string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dependents == nil {
+		s.dependents = map[string]map[string]struct{}{}
+	}
+	if s.dependents[on] == nil {
+		s.dependents[on] = map[string]struct{}{}
+	}
+	s.dependents[on][dependent] = struct{}{}
+}
+
+// takeDependents returns the dependents of a namespace and removes them: their next evaluation adds them again.
+func (s *state) takeDependents(on string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := slices.Collect(maps.Keys(s.dependents[on]))
+	delete(s.dependents, on)
+	return taken
+}

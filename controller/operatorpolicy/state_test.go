@@ -1,0 +1,107 @@
+package operatorpolicy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/opgate/opgate/rules"
+)
+
+// TestKnownPolicies follows policies that are created, moved to other namespaces and deleted.
+func TestKnownPolicies(t *testing.T) {
+	policies := func(names ...string) (all []*rules.OperatorPolicy) {
+		for _, name := range names {
+			all = append(all, &rules.OperatorPolicy{Namespace: "policies", Name: name})
+		}
+		return all
+	}
+	var s state
+	for i, step := range []struct {
+		namespace string
+		policies  []*rules.OperatorPolicy
+		gone      string
+	}{
+		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
+		{namespace: "shop", policies: policies("a", "b"), gone: "[]"},
+		{namespace: "shop", policies: policies("a"), gone: "[policies/b]"},
+		{namespace: "bank", policies: policies("a"), gone: "[]"}, // moved, and reconciled there first
+		{namespace: "shop", gone: "[]"},
+		{namespace: "bank", gone: "[policies/a]"},
+		{namespace: "bank", gone: "[]"},
+		{namespace: "shop", policies: policies("a"), gone: "[]"},
+		{namespace: "shop", gone: "[policies/a]"},
+	} {
+		if gone := fmt.Sprint(s.replace(step.namespace, step.policies, time.Time{})); gone != step.gone {
+			t.Errorf("step %d: %s are gone, want %s", i, gone, step.gone)
+		}
+	}
+	for _, namespace := range []string{"shop", "bank"} {
+		s.forget(namespace, time.Time{}.Add(settleDelay))
+	}
+	if len(s.evaluated)+len(s.namespaces) > 0 {
+		t.Errorf("deleted policies are retained: %v, %v", s.evaluated, s.namespaces)
+	}
+}
+
+// TestO15PolicyCreatedAgain: a deleted policy counts for some seconds, and so does one that a process that has just begun does not know.
+func TestO15PolicyCreatedAgain(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var s state
+	for _, step := range []struct {
+		after    time.Duration
+		policies []*rules.OperatorPolicy
+		want     time.Duration
+	}{
+		{after: 0, want: settleDelay},
+		{after: settleDelay - time.Second, want: time.Second},
+		{after: settleDelay, want: 0},
+		{after: time.Hour, policies: []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, want: 0},
+		{after: time.Hour + time.Second, want: settleDelay},
+		{after: time.Hour + 2*time.Second, want: settleDelay - time.Second},
+		{after: 2 * time.Hour, want: 0},
+	} {
+		s.replace("shop", step.policies, start.Add(step.after))
+		if got := s.settles("shop", start.Add(step.after)); got != step.want {
+			t.Errorf("after %s: it settles in %s, want %s", step.after, got, step.want)
+		}
+	}
+}
+
+// TestForget: a namespace in which nothing is approved is forgotten once its policies have settled, and nothing else of it is kept until then.
+func TestForget(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var s state
+	s.replace("shop", []*rules.OperatorPolicy{{Namespace: "policies", Name: "a"}}, start)
+	s.namespace("shop").asked = "etcd"
+	s.replace("shop", nil, start.Add(time.Minute))
+	if after := s.forget("shop", start.Add(time.Minute+time.Second)); after != settleDelay-time.Second || s.namespace("shop").asked != "" {
+		t.Errorf("it is forgotten in %s, and is %+v", after, s.namespace("shop"))
+	}
+	if left := s.settles("shop", start.Add(time.Minute+time.Second)); left != settleDelay-time.Second {
+		t.Errorf("it settles in %s", left)
+	}
+	if after := s.forget("shop", start.Add(time.Minute+settleDelay)); after != 0 || len(s.namespaces) != 0 {
+		t.Errorf("it is forgotten in %s, and %v is kept", after, s.namespaces)
+	}
+}
+
+func TestDependents(t *testing.T) {
+	var s state
+	s.depends("shop", "operators")
+	s.depends("bakery", "operators")
+	s.depends("shop", "operators")
+	s.depends("lab", "elsewhere")
+	taken := s.takeDependents("operators")
+	slices.Sort(taken)
+	if !slices.Equal(taken, []string{"bakery", "shop"}) {
+		t.Errorf("took %v", taken)
+	}
+	if again := s.takeDependents("operators"); len(again) != 0 {
+		t.Errorf("took %v again", again)
+	}
+	if taken := s.takeDependents("elsewhere"); !slices.Equal(taken, []string{"lab"}) {
+		t.Errorf("took %v", taken)
+	}
+}

@@ -1,0 +1,63 @@
+package owned
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// LabelManagedBy and ManagedBy are the label that every object has.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "opgate"
+)
+
+// Labels are set on every owned object. Those of the release would make GitOps tools take the objects for their own.
+var Labels = map[string]string{LabelManagedBy: ManagedBy, "app.kubernetes.io/part-of": "opgate"}
+
+// Unstructured converts an object that was built from strings, numbers, booleans and lists of them.
+func Unstructured(object any) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err)
+	}
+	delete(content, "status")
+	return &unstructured.Unstructured{Object: content}
+}
+
+// Desired returns an object to send in place of the live one, nil if there is none: with the metadata of that, the labels and the owner.
+func Desired(live, object *unstructured.Unstructured, owner *metav1.OwnerReference) *unstructured.Unstructured {
+	next := object.DeepCopy()
+	if live != nil {
+		next.Object["metadata"] = metadata(live)
+		if own := object.GetAnnotations(); len(own) > 0 {
+			next.SetAnnotations(labels.Merge(next.GetAnnotations(), own))
+		}
+	}
+	next.SetLabels(labels.Merge(next.GetLabels(), Labels))
+	next.SetOwnerReferences([]metav1.OwnerReference{*owner})
+	return next
+}
+
+// Same reports whether a stored object is as desired. Its status is not compared.
+func Same(live, desired *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	stored := maps.Clone(live.Object)
+	delete(stored, "status")
+	stored["metadata"] = metadata(live)
+	return equality.Semantic.DeepEqual(stored, desired.Object)
+}
+
+// metadata returns the metadata of an object as it can be sent.
+func metadata(live *unstructured.Unstructured) map[string]any {
+	fields, _ := live.Object["metadata"].(map[string]any) // the API server stores none without
+	fields = maps.Clone(fields)
+	delete(fields, "managedFields")
+	return runtime.DeepCopyJSON(fields)
+}
