@@ -31,7 +31,7 @@ func (s *scope) judgePlans() []item {
 		}
 		next := newItem(PlanObject(plan), keep)
 		next.notMeant = !meant
-		next.runs = plan.Spec.Approved && plan.Status.Phase == olm.PhaseInstalling
+		next.runs = plan.Running()
 		next.hasFinalizers = true // the snapshot does not contain finalizers
 		items = append(items, next)
 	}
