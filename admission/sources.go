@@ -9,8 +9,8 @@ import (
 )
 
 type (
-	catalogSourceRequest = request[olm.WrittenCatalogSource, olm.WrittenCatalogSource]
-	operatorGroupRequest = request[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]
+	catalogSourceRequest = request[olm.CatalogSource, olm.CatalogSource]
+	operatorGroupRequest = request[olm.OperatorGroup, olm.OperatorGroup]
 )
 
 // exemptCatalogSource passes OLM's own writes: it updates the image of a CatalogSource that has a template for it.

@@ -233,6 +233,7 @@ func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	g.Metadata = olm.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	g.Trim()
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
 
@@ -245,24 +246,19 @@ func concernsNamespace(raw []byte) (any, Subject, error) {
 	return nil, InNamespace(pickText(raw, "namespace")), nil
 }
 
-// storedCatalog is the part of a CatalogSource that is judged.
-type storedCatalog struct {
-	name  string
-	facts olm.CatalogSource
-}
-
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.
 func decodeCatalog(raw []byte) (any, Subject, error) {
-	facts, key, err := olm.DecodeCatalogSource(raw)
+	c, err := olm.DecodeCatalogSource(raw)
 	if err != nil {
 		return nil, InCluster(), err
 	}
-	return &storedCatalog{key.Name, *facts}, InCluster(), nil
+	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
+	return c, InCluster(), nil
 }
 
-func addCatalog(to *rules.Cluster, in string, value any) {
-	c := value.(*storedCatalog)
-	to.Facts.AddCatalog(olm.Catalog{Namespace: in, Name: c.name}, c.facts)
+func addCatalog(to *rules.Cluster, _ string, value any) {
+	c := value.(*olm.CatalogSource)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
 }
 
 // decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing of its image.
