@@ -23,10 +23,10 @@ type OperatorGroup struct {
 
 // OperatorGroupSpec is what rules read of the spec of an OperatorGroup.
 type OperatorGroupSpec struct {
-	TargetNamespaces namespaceNames  `json:"targetNamespaces"`
-	Selector         selector `json:"selector"`
-	ServiceAccount   string          `json:"serviceAccountName"`
-	UpgradeStrategy  string          `json:"upgradeStrategy"`
+	TargetNamespaces namespaceNames `json:"targetNamespaces"`
+	Selector         selector       `json:"selector"`
+	ServiceAccount   string         `json:"serviceAccountName"`
+	UpgradeStrategy  string         `json:"upgradeStrategy"`
 
 	// Digest is the SHA-256 of the whole spec as written.
 	Digest [sha256.Size]byte `json:"-"`
@@ -70,6 +70,7 @@ func (g *OperatorGroup) Written(namespace string) []byte {
 
 // Trim removes from a stored group all namespaces but one, which is "" if they mean all: only that is read of them.
 func (g *OperatorGroup) Trim() {
+	g.Metadata.Trim()
 	g.Spec.TargetNamespaces.trim()
 	g.Status.Namespaces.trim()
 }

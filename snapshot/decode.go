@@ -83,9 +83,12 @@ type storedNamespace struct {
 
 // storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere, or installs nothing.
 type storedCSV struct {
-	installed             rules.Installed
-	here, virtual, copied bool
+	installed     rules.Installed
+	here, virtual bool
+	csv           *olm.CSV
 }
+
+func (c *storedCSV) copied() bool { return c.csv.Metadata.Labels.CopiedFrom != "" }
 
 // decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
 // that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
@@ -178,8 +181,7 @@ func decodeSubscription(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not used for a Subscription
-	s.Metadata.OwnerReferences = nil
+	s.Metadata.Trim()
 	return s, InNamespace(s.Metadata.Namespace), nil
 }
 
@@ -192,7 +194,7 @@ func decodePlan(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	p.Metadata.OwnerReferences = nil // not used for a stored plan
+	p.Metadata.Trim()
 	rules.PreparePlan(p)
 	p.Trim()
 	return p, InNamespace(p.Metadata.Namespace), nil
@@ -205,19 +207,23 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
+	csv.Status = olm.ReadCSVStatus(raw)
 	installed, here := rules.InstalledBy(csv)
+	csv.Metadata.Trim()
 	if !here { // only its package is read
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+		csv.Spec = olm.CSVSpec{}
 	}
-	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: csv.Metadata.Labels.CopiedFrom != ""},
-		InNamespace(csv.Metadata.Namespace), nil
+	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(csv.Metadata.Namespace), nil
 }
 
 // salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
 // are omitted, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	copied := pickText(raw, "labels", olm.CopiedFromLabel) != ""
-	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), ResourceVersion: m.ResourceVersion}}
+	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", olm.CopiedFromLabel)
+	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
+		virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(m.Namespace)
 }
 
 func addCSV(to *rules.Cluster, in string, value any) {
@@ -232,7 +238,6 @@ func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	g.Metadata = olm.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
 	g.Trim()
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
