@@ -208,11 +208,15 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 		return nil, Subject{}, err
 	}
 	csv.Status = olm.ReadCSVStatus(raw)
+	for _, recurs := range []*string{&csv.Metadata.Name, &csv.Metadata.Labels.CopiedFrom, &csv.Metadata.Annotations.OperatorNamespace,
+		&csv.Status.Phase, &csv.Status.Reason, &csv.Status.Message} { // in the copies of one
+		*recurs = once(*recurs)
+	}
 	installed, here := rules.InstalledBy(csv)
 	csv.Metadata.Trim()
 	if !here { // only its package is read
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
-		csv.Spec = olm.CSVSpec{}
+		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
 	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(csv.Metadata.Namespace), nil
 }
@@ -246,9 +250,45 @@ func addOperatorGroup(to *rules.Cluster, in string, value any) {
 	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
-// concernsNamespace is for kinds of which only fields are stored.
-func concernsNamespace(raw []byte) (any, Subject, error) {
-	return nil, InNamespace(pickText(raw, "namespace")), nil
+// Deployment is the part of a Deployment that is stored.
+type Deployment struct {
+	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of that generation, and
+	// are available (R-ST-11).
+	Available bool
+	// Stalled reports whether the Deployment has exceeded its progress deadline.
+	Stalled bool
+}
+
+func decodeDeployment(raw []byte) (any, Subject, error) {
+	var o struct {
+		Metadata struct {
+			Namespace  string `json:"namespace"`
+			Generation int64  `json:"generation"`
+		} `json:"metadata"`
+		Spec struct {
+			Replicas *int64 `json:"replicas"`
+		} `json:"spec"`
+		Status struct {
+			ObservedGeneration  int64 `json:"observedGeneration"`
+			UnavailableReplicas int64 `json:"unavailableReplicas"`
+			AvailableReplicas   int64 `json:"availableReplicas"`
+			Conditions          []struct {
+				Reason string `json:"reason"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
+		return nil, Subject{}, err
+	}
+	wanted := int64(1)
+	if o.Spec.Replicas != nil {
+		wanted = *o.Spec.Replicas
+	}
+	d := &Deployment{Available: o.Status.ObservedGeneration >= o.Metadata.Generation && o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted}
+	for _, c := range o.Status.Conditions {
+		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
+	}
+	return d, InNamespace(o.Metadata.Namespace), nil
 }
 
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.

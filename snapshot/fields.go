@@ -1,9 +1,6 @@
 package snapshot
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	kjson "sigs.k8s.io/json"
-
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 	"github.com/opgate/opgate/stream"
@@ -49,10 +46,6 @@ var (
 		"spec":   {stream.Any: nil},
 		"status": {"connectionState": {"address": nil, "lastObservedState": nil}, "registryService": nil, "latestImageRegistryPoll": nil},
 	})
-	keptOfDeployment = head(none, none, stream.Fields{
-		"spec":   {"replicas": nil},
-		"status": {"observedGeneration": nil, "unavailableReplicas": nil, "availableReplicas": nil},
-	})
 	keptOfDefinition = head(stream.Fields{stream.Any: nil}, none, stream.Fields{})
 )
 
@@ -67,25 +60,4 @@ func keepCSV(raw []byte) map[string]any {
 		return nil
 	}
 	return stream.Pick(raw, keptOfVirtualOperator)
-}
-
-// keepDeployment also stores whether the Deployment has exceeded its progress deadline, as status.stalled.
-func keepDeployment(raw []byte) map[string]any {
-	picked := stream.Pick(raw, keptOfDeployment)
-	var object struct {
-		Status struct {
-			Conditions []struct {
-				Reason string `json:"reason"`
-			} `json:"conditions"`
-		} `json:"status"`
-	}
-	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
-		return picked // of another type: there are none
-	}
-	for _, c := range object.Status.Conditions {
-		if c.Reason == "ProgressDeadlineExceeded" {
-			_ = unstructured.SetNestedField(picked, true, "status", "stalled") // of another type, it has no conditions
-		}
-	}
-	return picked
 }

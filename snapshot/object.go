@@ -203,6 +203,14 @@ func (o *Object) CatalogSource() *olm.CatalogSource {
 	return &olm.CatalogSource{Metadata: o.Metadata()}
 }
 
+// Deployment returns the state of a Deployment; the zero value for one that does not decode.
+func (o *Object) Deployment() Deployment {
+	if d, ok := o.value.(*Deployment); ok {
+		return *d
+	}
+	return Deployment{}
+}
+
 // Metadata decodes the metadata of an object that is stored for controllers; of others it has only the identity.
 func (o *Object) Metadata() olm.ObjectMeta {
 	var stored struct {

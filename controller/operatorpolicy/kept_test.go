@@ -48,14 +48,18 @@ func TestA4Kept(t *testing.T) {
 func TestKeptIsAllThatIsRead(t *testing.T) {
 	raw := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"etcd.v1","namespace":"shop","uid":"1",
 		"creationTimestamp":"2026-11-21T09:00:00Z","deletionTimestamp":"2026-11-21T10:00:00Z","generation":2,"resourceVersion":"7",
-		"labels":{"olm.copiedFrom":"elsewhere"},"annotations":{"olm.operatorNamespace":"operators",
+		"labels":{},"annotations":{"olm.operatorNamespace":"operators",
 		"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"}},
 		"spec":{"version":"1.0.0","install":{"spec":{"deployments":[{"name":"etcd"}]}},"installModes":[{"type":"OwnNamespace","supported":true}]},
 		"status":{"phase":"Failed","reason":"RequirementsNotMet","message":"not done","requirementStatus":[{"kind":"Secret","name":"a","status":"Present"},
 			{"kind":"Secret","name":"b","status":"NotPresent","message":"none"}]}}`
+	copied := strings.Replace(raw, `"labels":{}`, `"labels":{"olm.copiedFrom":"elsewhere"}`, 1)
+	if read := installed(stored(snapshot.ClusterServiceVersions, copied)); read.CopiedFrom != "elsewhere" || read.Status.Phase != "Failed" {
+		t.Errorf("of a copy %+v is read", read.CSV)
+	}
 	read := installed(stored(snapshot.ClusterServiceVersions, raw))
 	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Metadata.CreationTimestamp, "2026-11-21T10:00:00Z": read.Metadata.DeletionTimestamp,
-		"elsewhere": read.CopiedFrom, "operators": read.Metadata.Annotations.OperatorNamespace, "etcd": read.Package, "1.0.0": read.Version} {
+		"operators": read.Metadata.Annotations.OperatorNamespace, "etcd": read.Package, "1.0.0": read.Version} {
 		if got != field {
 			t.Errorf("%q is read, want %q", got, field)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
@@ -35,7 +34,8 @@ func observe(s *snapshot.Snapshot, namespace string) *observed {
 	w.subscriptions = list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)
 	w.csvs = list(s, snapshot.ClusterServiceVersions, namespace, installed)
 	for _, o := range s.Objects(snapshot.Deployments, snapshot.InNamespace(namespace)) {
-		w.deployments[o.Name] = deployment(o)
+		d := o.Deployment()
+		w.deployments[o.Name] = compliance.Deployment{ObjectMeta: o.Metadata(), Available: d.Available, Stalled: d.Stalled}
 	}
 	for o := range s.Each(snapshot.CatalogSources) {
 		w.catalogs = append(w.catalogs, olm.Catalog{Namespace: o.Namespace, Name: o.Name})
@@ -97,21 +97,4 @@ func installed(o *snapshot.Object) *compliance.Installed {
 	c := &compliance.Installed{CSV: csv, CopiedFrom: csv.Metadata.Labels.CopiedFrom}
 	c.Package, c.Version = o.Bundle()
 	return c
-}
-
-// deployment returns a Deployment, as available if the controller has observed its present generation and all desired
-// replicas exist, of that generation, and are available (R-ST-11).
-func deployment(o *snapshot.Object) compliance.Deployment {
-	u := o.Unstructured()
-	number := func(or int64, fields ...string) int64 {
-		if n, ok, err := unstructured.NestedInt64(u.Object, fields...); ok && err == nil {
-			return n
-		}
-		return or
-	}
-	wanted := number(1, "spec", "replicas")
-	stalled, _, _ := unstructured.NestedBool(u.Object, "status", "stalled") // set when the object was trimmed
-	return compliance.Deployment{ObjectMeta: olm.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}, Stalled: stalled,
-		Available: number(0, "status", "observedGeneration") >= o.Generation && number(0, "status", "unavailableReplicas") == 0 &&
-			number(0, "status", "availableReplicas") >= wanted}
 }
