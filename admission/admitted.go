@@ -103,19 +103,19 @@ func (g *Gate) awaited(s *snapshot.Snapshot, kind *snapshot.Kind, concerns snaps
 			}
 		}
 	}
-	g.admitted.add(kind, concerns, written, g.now())
+	g.admitted.add(kind, concerns, written, g.Now())
 }
 
 // settled returns a snapshot that shows what was admitted for a namespace, as far as that is stored, and the current one after a second.
 func (g *Gate) settled(ctx context.Context, current *snapshot.Snapshot, namespace string) *snapshot.Snapshot {
-	missing := g.admitted.missing(current, namespace, g.now())
+	missing := g.admitted.missing(current, namespace, g.Now())
 	if len(missing) == 0 {
 		return current
 	}
 	last := missing[len(missing)-1].until
-	waiting, cancel := context.WithTimeout(ctx, last.Sub(g.now()))
+	waiting, cancel := context.WithTimeout(ctx, last.Sub(g.Now()))
 	defer cancel()
-	shown := g.store.Until(waiting, func(s *snapshot.Snapshot) bool { // what was not stored is never shown
+	shown := g.Store.Until(waiting, func(s *snapshot.Snapshot) bool { // what was not stored is never shown
 		current = s
 		for i := range missing {
 			if !missing[i].shown(s) {
@@ -125,7 +125,7 @@ func (g *Gate) settled(ctx context.Context, current *snapshot.Snapshot, namespac
 		return true
 	})
 	if shown != nil && ctx.Err() == nil {
-		g.admitted.fail(namespace, g.now())
+		g.admitted.fail(namespace, g.Now())
 	}
 	return current
 }

@@ -117,10 +117,10 @@ func TestP5Waits(t *testing.T) {
 				t.Errorf("%s, a review takes %s, want %s", when, took, want)
 			}
 		}
-		known := gate.authentic
-		gate.authentic = func(*http.Request) bool { return false }
+		known := gate.Authenticated
+		gate.Authenticated = func(*http.Request) bool { return false }
 		send(t, gate, "admin", false, nil, policy)
-		gate.authentic = known
+		gate.Authenticated = known
 		wait("after a forged review", 0)
 
 		flood := func() {
@@ -130,9 +130,9 @@ func TestP5Waits(t *testing.T) {
 			}
 		}
 		flood()
-		gate.authentic = func(*http.Request) bool { return false }
+		gate.Authenticated = func(*http.Request) bool { return false }
 		wait("not authenticated", 0)
-		gate.authentic = known
+		gate.Authenticated = known
 		wait("after five writes", admittedWait)
 		for range 9 {
 			flood()

@@ -95,29 +95,29 @@ func planWith(s *snapshot.Snapshot, namespace string, matches func(*olm.InstallP
 // they learn nothing, and only the first of their writes in a minute costs a SubjectAccessReview.
 func (e *endpoint[New, Old]) reportCandidate(ctx context.Context, req *request[New, Old], v *rules.Verdict) {
 	g, user := e.gate, &req.User
-	if e.form == nil || g.candidates == nil || !req.authenticated || g.byOpgate(user) || !g.candidates.Possible(user.Username) {
+	if e.form == nil || g.Candidates == nil || !req.authenticated || g.byOpgate(user) || !g.Candidates.Possible(user.Username) {
 		return
 	}
-	about, is := e.form(g.store.Load(), req, v)
-	if !is || !g.candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
+	about, is := e.form(g.Store.Load(), req, v)
+	if !is || !g.Candidates.Entitled(user, func() (bool, error) { return g.mayEscalate(ctx, user) }) {
 		return
 	}
-	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind, g.olm.Account().Username(),
-		rules.RuleGateOLMIdentity, g.candidates.Fix(user.Username))
+	message := fmt.Sprintf("%s writes this %s as OLM does, but OLM is configured as %s (%s): %s", user.Username, e.kind, g.OLM.Account().Username(),
+		rules.RuleGateOLMIdentity, g.Candidates.Fix(user.Username))
 	if v.Decision != rules.Allow {
 		v.Reasons = append(v.Reasons, rules.Reason{Decision: rules.Hold, Rule: rules.RuleGateOLMIdentity, Message: message})
 	}
 	if !req.stores() {
 		return
 	}
-	g.candidates.Wrote(user.Username, e.kind, v.Object)
+	g.Candidates.Wrote(user.Username, e.kind, v.Object)
 	if about != nil && about.UID != "" {
-		g.events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true, Note: message})
+		g.Events.Record(events.Event{Regarding: *about, Reason: events.NotOLM, Action: events.Install, Warning: true, Note: message})
 	}
 }
 
 func (g *Gate) mayEscalate(ctx context.Context, user *authenticationv1.UserInfo) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
-	return g.authorizer.May(ctx, user, olmidentity.Escalate())
+	return g.Authorizer.May(ctx, user, olmidentity.Escalate())
 }

@@ -13,8 +13,8 @@ type Catalogs interface {
 
 // offered returns a package of a catalog; nil if it is not known.
 func (g *Gate) offered(pkg string, source olm.Catalog) *catalog.Package {
-	if g.catalogs == nil {
+	if g.Catalogs == nil {
 		return nil
 	}
-	return g.catalogs.Get(pkg, source)
+	return g.Catalogs.Get(pkg, source)
 }

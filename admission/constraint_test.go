@@ -24,7 +24,7 @@ func TestIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			gate := newGate(t, storeOf(t), overrideBy{})
-			gate.identity = func() string { return c.known }
+			gate.Identity = func() string { return c.known }
 			if got := send(t, gate, c.user, false, nil, csv); got.allowed != c.want {
 				t.Errorf("allowed is %v, want %v: %s", got.allowed, c.want, got.message)
 			}

@@ -40,7 +40,7 @@ func FuzzDecodeReview(f *testing.F) {
 		sameReview[olm.Subscription, olm.Subscription](t, body)
 		sameReview[olm.InstallPlanHead, olm.InstallPlan](t, body)
 		sameReview[olm.CSV, olm.CSV](t, body)
-		sameReview[olm.WrittenCatalogSource, olm.WrittenCatalogSource](t, body)
-		sameReview[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup](t, body)
+		sameReview[olm.CatalogSource, olm.CatalogSource](t, body)
+		sameReview[olm.OperatorGroup, olm.OperatorGroup](t, body)
 	})
 }

@@ -13,7 +13,7 @@ import (
 // (threat O16). While the identity is being verified, the refusal is one to retry: it may be OLM. Later it states what is
 // wrong with the identity and how an administrator fixes it: OLM shows refusals on the Subscription.
 func (g *Gate) explainDoubt(user *authenticationv1.UserInfo, v *rules.Verdict) {
-	doubt, doubted := g.olm.Doubt(user)
+	doubt, doubted := g.OLM.Doubt(user)
 	if !doubted {
 		return
 	}

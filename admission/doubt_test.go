@@ -33,7 +33,7 @@ func TestA1NameAloneIsNotOLM(t *testing.T) {
 		status := s.Verb == "replace-status"
 		want := send(t, gate, "tenant", status, old, object)
 		for reason, rule := range reasons {
-			gate.olm.Set(olmidentity.State{Reason: reason, Problem: "the reason"})
+			gate.OLM.Set(olmidentity.State{Reason: reason, Problem: "the reason"})
 			got := send(t, gate, olmUser, status, old, object)
 			switch {
 			case got.allowed != want.allowed:
@@ -79,7 +79,7 @@ func TestA1TokenOfAnotherAccount(t *testing.T) {
 func TestA1NotReadyBeforeVerification(t *testing.T) {
 	s := governed(t)
 	gate := newGate(t, &snapshot.Store{}, overrideBy{})
-	gate.olm.Set(olmidentity.New(gate.olm.Account()).State())
+	gate.OLM.Set(olmidentity.New(gate.OLM.Account()).State())
 	plan := s.Cluster[0]
 	for path, body := range map[string][]byte{
 		PathValidateInstallPlans:       reviewOf(t, olmUser, false, nil, raw(t, plan)),

@@ -34,7 +34,7 @@ func (g *Gate) mutatePolicy(ctx context.Context, _ *snapshot.Snapshot, req *requ
 			old = stored
 		}
 	}
-	key := g.key()
+	key := g.Key()
 	digest, err := dependency.DigestOf(policy)
 	if err != nil || policy.DeletionTimestamp != nil || policy.Name == "" || len(key) == 0 {
 		return unchanged
@@ -66,11 +66,11 @@ func unsigned(p *policyv1.Policy) *policyv1.Policy {
 // It checks again although a valid mark says so: a mark is evidence for later readers of the Policy, not for the present write.
 func (g *Gate) validatePolicy(ctx context.Context, s *snapshot.Snapshot, req *request[policyv1.Policy, policyv1.Policy]) rules.Verdict {
 	policy, old := req.Object, req.OldObject
-	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.grants}
+	in := rules.PolicyInput{Policy: policy, Old: old, Graph: s.Graph(), Grants: g.Grants}
 	if policy.DeletionTimestamp != nil || old != nil && reflect.DeepEqual(old.Spec, policy.Spec) && sameMark(old, policy) {
 		return rules.JudgePolicy(in)
 	}
-	key := g.key()
+	key := g.Key()
 	if len(key) == 0 {
 		return notReady("policy")
 	}
@@ -202,10 +202,10 @@ func (g *Gate) ask(ctx context.Context, user *authenticationv1.UserInfo, asked [
 	for _, right := range asked {
 		answer := answers[right]
 		asking.Go(func() {
-			allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
+			allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
 				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace, Name: right.Name})
 			if err != nil {
-				g.log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
+				g.Log.Error(err, "right of the author of a Policy not checked", "user", user.Username)
 			}
 			answer.allowed, answer.unknown = allowed && err == nil, err != nil
 		})

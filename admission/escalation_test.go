@@ -336,7 +336,7 @@ func TestB2Mark(t *testing.T) {
 // TestB2WithoutKey holds Policies until marks can be signed.
 func TestB2WithoutKey(t *testing.T) {
 	gate := newGate(t, storeOf(t), &rights{})
-	gate.key = func() []byte { return nil }
+	gate.Key = func() []byte { return nil }
 	if got := send(t, gate, "admin", false, nil, waits(t)); got.allowed || !strings.Contains(got.message, "(gate/not-ready)") {
 		t.Errorf("allowed is %v: %s", got.allowed, got.message)
 	}

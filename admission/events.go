@@ -54,7 +54,7 @@ func (e *endpoint[New, Old]) report(req *request[New, Old], v *rules.Verdict) {
 	}
 	event.Regarding = corev1.ObjectReference{APIVersion: about.gvk.GroupVersion().String(), Kind: about.gvk.Kind,
 		Namespace: about.meta.Namespace, Name: about.meta.Name, UID: types.UID(about.meta.UID)}
-	e.gate.events.Record(event)
+	e.gate.Events.Record(event)
 }
 
 // eventOf returns the event for a verdict on an update, without its object. Only the verdict on an approval has dispositions.

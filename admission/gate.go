@@ -85,24 +85,8 @@ func (o *Options) Validate() error {
 
 // Gate is the state that all endpoints share.
 type Gate struct {
-	store        *snapshot.Store
-	metrics      *Metrics
-	budget       *inflight.Budget
-	panics       *panics.Recorder
-	authorizer   Authorizer
-	authentic    func(*http.Request) bool
-	exposed      func(*http.Request)
-	key          func() []byte
-	olm          *olmidentity.Identity
-	candidates   *olmidentity.Candidates
-	identity     func() string
-	catalogs     Catalogs
-	approvalMode rules.ApprovalMode
-	grants       rules.Grants
-	events       *events.Recorder
-	log          logr.Logger
-	now          func() time.Time
-	admitted     admitted
+	Options
+	admitted admitted
 }
 
 // New returns a gate.
@@ -110,21 +94,19 @@ func New(o Options) (*Gate, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gate{store: o.Store, metrics: o.Metrics, budget: o.Budget, panics: o.Panics, authorizer: o.Authorizer, exposed: o.Exposed, key: o.Key, olm: o.OLM, candidates: o.Candidates,
-		identity: o.Identity, catalogs: o.Catalogs, approvalMode: o.ApprovalMode, grants: o.Grants, events: o.Events, log: o.Log, now: o.Now}
-	if g.authentic = o.Authenticated; g.authentic == nil {
-		g.authentic = func(*http.Request) bool { return false }
+	if o.Authenticated == nil {
+		o.Authenticated = func(*http.Request) bool { return false }
 	}
-	if g.exposed == nil {
-		g.exposed = func(*http.Request) {}
+	if o.Exposed == nil {
+		o.Exposed = func(*http.Request) {}
 	}
-	if g.key == nil {
-		g.key = func() []byte { return nil }
+	if o.Key == nil {
+		o.Key = func() []byte { return nil }
 	}
-	if g.approvalMode == "" {
-		g.approvalMode = rules.MutateApproval
+	if o.ApprovalMode == "" {
+		o.ApprovalMode = rules.MutateApproval
 	}
-	return g, nil
+	return &Gate{Options: o}, nil
 }
 
 // Paths of the endpoints, as the webhook configurations name them.
@@ -165,8 +147,8 @@ func (g *Gate) Handlers() map[string]http.Handler {
 		PathMutateOperatorPolicies:     &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", judge: g.mutateOperatorPolicy},
 		PathValidateOperatorPolicies:   &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "operatorpolicy", stored: storedOperatorPolicy, judge: g.validateOperatorPolicy},
 		PathValidateCSVs:               &endpoint[olm.CSV, olm.CSV]{gate: g, kind: "clusterserviceversion", raw: "spec", governed: true, form: csvForm, judge: g.validateCSV},
-		PathValidateCatalogSources:     &endpoint[olm.WrittenCatalogSource, olm.WrittenCatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
-		PathValidateOperatorGroups:     &endpoint[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
+		PathValidateCatalogSources:     &endpoint[olm.CatalogSource, olm.CatalogSource]{gate: g, kind: "catalogsource", governed: true, exempt: g.exemptCatalogSource, judge: g.validateCatalogSource},
+		PathValidateOperatorGroups:     &endpoint[olm.OperatorGroup, olm.OperatorGroup]{gate: g, kind: "operatorgroup", governed: true, exempt: g.exemptOperatorGroup, judge: g.validateOperatorGroup},
 		PathValidateConstraints:        &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "constraint", judge: g.validateConstraint},
 		PathMutatePolicies:             &endpoint[json.RawMessage, json.RawMessage]{gate: g, kind: "policy", raw: templateField, judge: g.mutatePolicy},
 		PathValidatePolicies:           &endpoint[policyv1.Policy, policyv1.Policy]{gate: g, kind: "policy", raw: templateField, judge: g.validatePolicy},
@@ -197,7 +179,7 @@ func (g *Gate) addSteps(handlers map[string]http.Handler) {
 // the schema refuses it with a better message, and the validating webhook in any case.
 func (g *Gate) mutateSubscription(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
 	unchanged := rules.Verdict{Object: "subscription"}
-	if g.approvalMode != rules.MutateApproval && !g.olm.Is(&req.User) {
+	if g.ApprovalMode != rules.MutateApproval && !g.OLM.Is(&req.User) {
 		return unchanged
 	}
 	sub, err := olm.DecodeSubscription(*req.Object)
@@ -220,7 +202,7 @@ func (g *Gate) validateSubscription(ctx context.Context, s *snapshot.Snapshot, r
 
 func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub, old *olm.Subscription, user *authenticationv1.UserInfo, mode rules.ApprovalMode) rules.Verdict {
 	in := rules.SubscriptionInput{
-		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.olm.Is(user), Mode: mode, Interrupt: ctx.Done(),
+		Subscription: sub, Old: old, Namespace: s.WithDependencies(sub.Metadata.Namespace), ByOLM: g.OLM.Is(user), Mode: mode, Interrupt: ctx.Done(),
 		InstalledElsewhere: s.Copied(sub.Spec.Package, sub.Metadata.Namespace),
 	}
 	if source := sub.Catalog(); source.Name != "" && source.Namespace != "" && (old == nil || old.Spec != sub.Spec) {
@@ -233,7 +215,7 @@ func (g *Gate) judgeSubscription(ctx context.Context, s *snapshot.Snapshot, sub,
 }
 
 func (g *Gate) planCreate(req *request[olm.InstallPlanHead, olm.InstallPlan], ns *rules.Namespace) rules.PlanCreateInput {
-	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.olm.Is(&req.User)}
+	return rules.PlanCreateInput{Plan: req.Object, Namespace: ns, ByOLM: g.OLM.Is(&req.User)}
 }
 
 func (g *Gate) exemptPlan(req *request[olm.InstallPlanHead, olm.InstallPlan]) bool {
@@ -250,7 +232,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 	in.ConsentRefused = g.mayConsent(ctx, &in, req.caller())
 	v := rules.JudgePlanUpdate(in)
 	if in.ConsentAsked() && v.Decision == rules.Allow {
-		g.log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
+		g.Log.Info("consent given", "object", v.Object, "user", req.User.Username, "digests", in.New.Metadata.Annotations.Consent)
 	}
 	if reason := in.OverrideAsked(); reason != "" && v.Decision != rules.Allow {
 		return g.override(ctx, &v, ns, req.caller(), rules.RulePlanOverride, reason)
@@ -260,7 +242,7 @@ func (g *Gate) validatePlan(ctx context.Context, s *snapshot.Snapshot, req *requ
 
 func (g *Gate) planStatus(req *request[olm.InstallPlan, olm.InstallPlan], ns *rules.Namespace) rules.PlanStatusInput {
 	return rules.PlanStatusInput{New: req.Object, Old: req.OldObject, Namespace: ns,
-		ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
+		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User)}
 }
 
 func (g *Gate) exemptPlanStatus(req *request[olm.InstallPlan, olm.InstallPlan]) bool {
@@ -301,7 +283,7 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 		return unreadable("operatorpolicy", err)
 	}
 	v := rules.JudgeOperatorPolicy(rules.OperatorPolicyInput{Policy: p.policy, Strict: p.strict, Old: p.old, Namespace: s.Namespace,
-		Package: g.offered, Copied: s.Copied, Grants: g.grants})
+		Package: g.offered, Copied: s.Copied, Grants: g.Grants})
 	concerns, update := rules.NewOperatorPolicy(p.policy).Concerns(), req.update()
 	written := &metav1.ObjectMeta{Namespace: p.policy.Namespace, Name: p.policy.Name, UID: p.policy.UID, Generation: p.policy.Generation}
 	if v.Decision == rules.Allow {
@@ -315,16 +297,16 @@ func (g *Gate) validateOperatorPolicy(ctx context.Context, s *snapshot.Snapshot,
 
 // byOpgate reports whether a request comes from Opgate's own identity.
 func (g *Gate) byOpgate(user *authenticationv1.UserInfo) bool {
-	return g.identity != nil && user.Username != "" && user.Username == g.identity()
+	return g.Identity != nil && user.Username != "" && user.Username == g.Identity()
 }
 
 func (g *Gate) validateCSV(ctx context.Context, s *snapshot.Snapshot, req *request[olm.CSV, olm.CSV]) rules.Verdict {
 	return rules.JudgeCSV(rules.CSVInput{New: req.Object, Old: req.OldObject, Namespace: s.WithDependencies(req.Object.Metadata.Namespace),
-		ByOLM: g.olm.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Interrupt: ctx.Done()})
+		ByOLM: g.OLM.Is(&req.User), ByOpgate: g.byOpgate(&req.User), User: req.User.Username, Interrupt: ctx.Done()})
 }
 
 func (g *Gate) validateConstraint(ctx context.Context, s *snapshot.Snapshot, req *request[json.RawMessage, json.RawMessage]) rules.Verdict {
-	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.grants}
+	in := rules.ConstraintInput{Constraints: s.Constraints(), Interrupt: ctx.Done(), Grants: g.Grants}
 	if req.authenticated { // no other caller is shown what is installed, so it is not judged for them either
 		in.Namespaces = s.All()
 	}

@@ -39,7 +39,7 @@ type endpoint[New, Old any] struct {
 }
 
 // expectPanics exports the number of panics from 0 on.
-func (e *endpoint[New, Old]) expectPanics() { e.gate.panics.Expect(e.kind) }
+func (e *endpoint[New, Old]) expectPanics() { e.gate.Panics.Expect(e.kind) }
 
 // ServeHTTP reads one review and writes one answer. What cannot be read is refused, and so is a review whose judging panics, or for
 // which there is no memory. A client that is not authenticated is answered 429 in the last case, except where step is set: there it is
@@ -52,8 +52,8 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := withDeadline(r)
 	defer cancel()
 	r = r.WithContext(ctx)
-	caller := inflight.Caller{Authenticated: e.gate.authentic(r), Step: e.step, Raw: e.raw}
-	body := e.gate.budget.For(r, caller)
+	caller := inflight.Caller{Authenticated: e.gate.Authenticated(r), Step: e.step, Raw: e.raw}
+	body := e.gate.Budget.For(r, caller)
 	defer body.Close()
 	var answer *admissionv1.AdmissionResponse
 	err := errUnknownCaller
@@ -76,16 +76,16 @@ func (e *endpoint[New, Old]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	failed := write(w, body.Head.UID, answer)
 	if failed != nil {
-		e.gate.log.V(1).Info("answer not delivered", "kind", e.kind, "error", failed.Error())
+		e.gate.Log.V(1).Info("answer not delivered", "kind", e.kind, "error", failed.Error())
 	}
 	if caller.Authenticated && (failed != nil || ctx.Err() != nil || errors.Is(err, inflight.ErrNotReceived)) {
-		e.gate.exposed(r)
+		e.gate.Exposed(r)
 	}
 }
 
 // judged answers a review that was received.
 func (e *endpoint[New, Old]) judged(r *http.Request, body *inflight.Body, authenticated bool) (answer *admissionv1.AdmissionResponse) {
-	panicked := e.gate.panics.Run(e.kind, func() {
+	panicked := e.gate.Panics.Run(e.kind, func() {
 		var uid string
 		uid, answer = e.answer(r, body, authenticated)
 		body.Head.UID = cmp.Or(uid, body.Head.UID)
@@ -98,7 +98,7 @@ func (e *endpoint[New, Old]) judged(r *http.Request, body *inflight.Body, authen
 
 // answer judges a review that was received and returns its UID, "" if it was not decoded.
 func (e *endpoint[New, Old]) answer(r *http.Request, body *inflight.Body, authenticated bool) (string, *admissionv1.AdmissionResponse) {
-	start := e.gate.now()
+	start := e.gate.Now()
 	req, err := decodeReview[New, Old](body.JSON)
 	if err != nil {
 		return "", e.unreadable(err)
@@ -115,12 +115,12 @@ func (e *endpoint[New, Old]) answer(r *http.Request, body *inflight.Body, authen
 	if err != nil {
 		return uid, e.unreadable(fmt.Errorf("the answer cannot be written: %w", err))
 	}
-	e.gate.metrics.observe(e.kind, req.Operation, &verdict, e.gate.now().Sub(start))
-	if req.authenticated && e.gate.olm.Is(&req.User) {
-		e.gate.olm.Seen(start)
+	e.gate.Metrics.observe(e.kind, req.Operation, &verdict, e.gate.Now().Sub(start))
+	if req.authenticated && e.gate.OLM.Is(&req.User) {
+		e.gate.OLM.Seen(start)
 	}
 	if req.stores() {
-		e.gate.metrics.overridden(&verdict)
+		e.gate.Metrics.overridden(&verdict)
 	}
 	e.log(req, &verdict)
 	e.report(req, &verdict)
@@ -134,11 +134,11 @@ func (e *endpoint[New, Old]) verdict(ctx context.Context, req *request[New, Old]
 	if ctx.Err() != nil {
 		return late(e.kind)
 	}
-	current := e.gate.store.Load()
+	current := e.gate.Store.Load()
 	if current == nil {
 		return notReady(e.kind)
 	}
-	if kinds := e.gate.store.Stale(); len(kinds) > 0 {
+	if kinds := e.gate.Store.Stale(); len(kinds) > 0 {
 		return stale(e.kind, kinds)
 	}
 	if e.governed && req.authenticated {
@@ -186,7 +186,7 @@ func unknownCaller(kind string) rules.Verdict {
 
 // held answers a review that was not read.
 func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionResponse {
-	e.gate.metrics.observe(e.kind, "", &v, 0)
+	e.gate.Metrics.observe(e.kind, "", &v, 0)
 	return &admissionv1.AdmissionResponse{Allowed: v.Decision == rules.Allow,
 		Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, v.Refusal())}
 }
@@ -194,8 +194,8 @@ func (e *endpoint[New, Old]) held(v rules.Verdict) *admissionv1.AdmissionRespons
 // unreadable answers a review that could not be judged. OLM repeats a step that is refused by 403, and fails the plan on 400.
 func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionResponse {
 	why := text.Truncate(cause.Error(), maxQuoted)
-	e.gate.log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
-	e.gate.metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
+	e.gate.Log.Info("review refused", "kind", e.kind, "decision", rules.Deny.String(), "error", why)
+	e.gate.Metrics.observe(e.kind, "", &rules.Verdict{Decision: rules.Deny}, 0)
 	message := fmt.Sprintf("opgate cannot judge this %s and refuses it (%s): %s", e.kind, rules.RuleGateUnreadable, why)
 	if e.step {
 		return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
@@ -208,7 +208,7 @@ func (e *endpoint[New, Old]) unreadable(cause error) *admissionv1.AdmissionRespo
 func (e *endpoint[New, Old]) internal() *admissionv1.AdmissionResponse {
 	message := fmt.Sprintf("opgate failed while it judged this %s and refuses it (%s): the log of its pods says where", e.kind, rules.RuleGateInternal)
 	verdict := rules.Verdict{Object: e.kind, Decision: rules.Hold, Reasons: []rules.Reason{{Decision: rules.Hold, Rule: rules.RuleGateInternal, Message: message}}}
-	e.gate.metrics.observe(e.kind, "", &verdict, 0)
+	e.gate.Metrics.observe(e.kind, "", &verdict, 0)
 	return &admissionv1.AdmissionResponse{Result: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
 }
 
@@ -218,7 +218,7 @@ func (e *endpoint[New, Old]) log(req *request[New, Old], v *rules.Verdict) {
 	if v.Decision != rules.Allow {
 		level, message = 0, "review refused"
 	}
-	log := e.gate.log.V(level)
+	log := e.gate.Log.V(level)
 	if !log.Enabled() {
 		return
 	}

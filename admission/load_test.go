@@ -197,7 +197,7 @@ func TestP4Questions(t *testing.T) {
 // an answer without the UID would allow the step (threat O44).
 func TestP4EveryStepIsAnswered(t *testing.T) {
 	gate := governedGate(t)
-	gate.authentic = func(r *http.Request) bool { return r.PathValue("token") == "known" }
+	gate.Authenticated = func(r *http.Request) bool { return r.PathValue("token") == "known" }
 	server := muxOf(t, gate)
 	const head = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"705a","namespace":"shop","operation":"CREATE","object":`
 	megabytes := `"` + strings.Repeat("<", 20<<20) + `"}}`
@@ -265,7 +265,7 @@ func TestP4WithoutMemory(t *testing.T) { synctest.Test(t, withoutMemory) }
 func withoutMemory(t *testing.T) {
 	const timeout = "?timeout=1s"
 	gate := governedGate(t)
-	gate.authentic = func(r *http.Request) bool { return r.URL.RawQuery == timeout[1:] }
+	gate.Authenticated = func(r *http.Request) bool { return r.URL.RawQuery == timeout[1:] }
 	handlers := gate.Handlers()
 	body := reviewOf(t, olmUser, false, nil, []byte(`{"metadata":{"name":"x","namespace":"shop"}}`))
 	exhaust := func(c inflight.Caller) (release func()) {
@@ -277,7 +277,7 @@ func withoutMemory(t *testing.T) {
 				cancel() // nothing waits
 				r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(text))
 				r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1", size%256, i)
-				b := gate.budget.For(r, c)
+				b := gate.Budget.For(r, c)
 				held = append(held, b)
 				if b.Read(httptest.NewRecorder(), r) != nil {
 					break
@@ -326,7 +326,7 @@ func withoutMemory(t *testing.T) {
 // takes an answer without it for a failed call.
 func TestN1LargeReviews(t *testing.T) {
 	gate := governedGate(t)
-	gate.authentic = func(r *http.Request) bool { return r.PathValue("token") == "known" }
+	gate.Authenticated = func(r *http.Request) bool { return r.PathValue("token") == "known" }
 	server := muxOf(t, gate)
 	for path, handler := range gate.Handlers() {
 		if IsStep(path) {
@@ -353,8 +353,8 @@ var large = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","reque
 func TestP4tToken(t *testing.T) {
 	gate := governedGate(t)
 	var exposed []string
-	gate.exposed = func(r *http.Request) { exposed = append(exposed, r.URL.Path) }
-	gate.authentic = func(r *http.Request) bool { return r.URL.Path != "/other" }
+	gate.Exposed = func(r *http.Request) { exposed = append(exposed, r.URL.Path) }
+	gate.Authenticated = func(r *http.Request) bool { return r.URL.Path != "/other" }
 	body := reviewOf(t, "admin", false, nil, []byte(`{"metadata":{"name":"x","namespace":"shop"}}`))
 	handler := gate.Handlers()[PathValidateSubscriptions]
 	gone, cancel := context.WithCancel(t.Context())

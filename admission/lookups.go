@@ -12,7 +12,7 @@ import (
 // policy's own namespace only. What Opgate writes is the template of a Policy, of which the author was verified; what others wrote into
 // the same object before was not. The policy is dropped before rights are asked about.
 func (g *Gate) markLookups(ctx context.Context, req *request[json.RawMessage, json.RawMessage], p *decodedPolicies) []rules.Change {
-	op, old, key := p.policy, p.old, g.key()
+	op, old, key := p.policy, p.old, g.Key()
 	lookups := rules.Lookups(op)
 	mark := rules.SignLookups(key, op)
 	if len(lookups) == 0 || len(lookups) > rules.MaxLookups || mark == "" || op.DeletionTimestamp != nil {

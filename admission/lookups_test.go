@@ -109,7 +109,7 @@ func TestI1AuthorsOfLookups(t *testing.T) {
 				authorizer.allowed[right] = true
 			}
 			gate := newGate(t, storeOf(t), authorizer)
-			gate.identity = func() string { return "opgate" }
+			gate.Identity = func() string { return "opgate" }
 			user := tc.user
 			if user == "" {
 				user = "tenant"

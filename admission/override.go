@@ -42,7 +42,7 @@ func (g *Gate) override(ctx context.Context, v *rules.Verdict, ns *rules.Namespa
 	if why := g.lacks(ctx, user, VerbOverride, needs); why != "" {
 		return refused(why)
 	}
-	g.log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
+	g.Log.Info("refusal overridden", "object", v.Object, "user", user.Username, "reason", reason)
 	return v.Overridden(id, reason)
 }
 
@@ -55,10 +55,10 @@ func (g *Gate) lacks(ctx context.Context, user *authenticationv1.UserInfo, verb 
 			verb, len(needs), rules.MaxQuestions)
 	}
 	for _, source := range needs {
-		allowed, err := g.authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
+		allowed, err := g.Authorizer.May(ctx, user, &authorizationv1.ResourceAttributes{
 			Group: groups[source.Kind], Resource: resources[source.Kind], Verb: verb, Namespace: source.Namespace, Name: source.Name})
 		if err != nil {
-			g.log.Error(err, "right not checked", "verb", verb, "user", user.Username)
+			g.Log.Error(err, "right not checked", "verb", verb, "user", user.Username)
 			return "the right to " + verb + " could not be checked; try again"
 		}
 		if !allowed {

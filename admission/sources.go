@@ -9,12 +9,12 @@ import (
 )
 
 type (
-	catalogSourceRequest = request[olm.WrittenCatalogSource, olm.WrittenCatalogSource]
-	operatorGroupRequest = request[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup]
+	catalogSourceRequest = request[olm.CatalogSource, olm.CatalogSource]
+	operatorGroupRequest = request[olm.OperatorGroup, olm.OperatorGroup]
 )
 
 // exemptCatalogSource passes OLM's own writes: it updates the image of a CatalogSource that has a template for it.
-func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.olm.Is(&req.User) }
+func (g *Gate) exemptCatalogSource(req *catalogSourceRequest) bool { return g.OLM.Is(&req.User) }
 
 func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot, req *catalogSourceRequest) rules.Verdict {
 	return rules.JudgeCatalogSource(rules.CatalogSourceInput{New: req.Object, Old: req.OldObject,
@@ -22,7 +22,7 @@ func (g *Gate) validateCatalogSource(ctx context.Context, s *snapshot.Snapshot, 
 }
 
 // exemptOperatorGroup passes OLM's own writes: it updates annotations and status.
-func (g *Gate) exemptOperatorGroup(req *operatorGroupRequest) bool { return g.olm.Is(&req.User) }
+func (g *Gate) exemptOperatorGroup(req *operatorGroupRequest) bool { return g.OLM.Is(&req.User) }
 
 func (g *Gate) validateOperatorGroup(ctx context.Context, s *snapshot.Snapshot, req *operatorGroupRequest) rules.Verdict {
 	ns := s.WithDependencies(req.Object.Metadata.Namespace)

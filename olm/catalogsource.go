@@ -1,38 +1,78 @@
 package olm
 
-// CatalogSource is what rules read of operators.coreos.com/v1alpha1 CatalogSource.
-type CatalogSource struct {
-	// Priority is 0 if it is not set, as for OLM.
-	Priority int64
-	// Image is empty for a catalog that is not served from an image.
-	Image string
-	// Healthy reports whether OLM's last connection to the catalog was ready.
-	Healthy bool
-}
+import (
+	"crypto/sha256"
+	"regexp"
+	"strings"
 
-// Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.
-type Deprecations struct{ Package, Channel, Version string }
+	"github.com/opgate/opgate/internal/apijson"
+)
+
+// CatalogSource is operators.coreos.com/v1alpha1 CatalogSource.
+type CatalogSource struct {
+	Metadata ObjectMeta        `json:"metadata"`
+	Spec     CatalogSourceSpec `json:"spec"`
+	Status   struct {
+		Connection struct {
+			// State is that of OLM's last connection to the catalog, "" if there was none.
+			State string `json:"lastObservedState"`
+		} `json:"connectionState"`
+	} `json:"status"`
+}
 
 // connectionReady is the state of a connection that OLM resolves from.
 const connectionReady = "READY"
 
-// DecodeCatalogSource reads the JSON of a CatalogSource.
-func DecodeCatalogSource(raw []byte) (*CatalogSource, Catalog, error) {
-	stored, err := decodeObject[struct {
-		Metadata ObjectMeta `json:"metadata"`
-		Spec     struct {
-			Priority int64  `json:"priority"`
-			Image    string `json:"image"`
-		} `json:"spec"`
-		Status struct {
-			Connection struct {
-				State string `json:"lastObservedState"`
-			} `json:"connectionState"`
-		} `json:"status"`
-	}](raw)
-	if err != nil {
-		return nil, Catalog{}, err
+// Healthy reports whether OLM resolves from the catalog: its last connection was ready.
+func (c *CatalogSource) Healthy() bool { return c.Status.Connection.State == connectionReady }
+
+// Deprecations are a catalog's messages on what is deprecated of a version; "" for what is not.
+type Deprecations struct{ Package, Channel, Version string }
+
+// CatalogSourceSpec is what rules read of the spec of a CatalogSource.
+type CatalogSourceSpec struct {
+	SourceType string `json:"sourceType"`
+	Image      string `json:"image"`
+	Address    string `json:"address"`
+	ConfigMap  string `json:"configMap"`
+	Publisher  string `json:"publisher"`
+	Priority   int64  `json:"priority"`
+
+	// Digest is the SHA-256 of the whole spec as written.
+	Digest [sha256.Size]byte `json:"-"`
+}
+
+// UnmarshalJSON also records the digest of the whole spec.
+func (s *CatalogSourceSpec) UnmarshalJSON(raw []byte) error {
+	type plain CatalogSourceSpec
+	err := apijson.Unmarshal(raw, (*plain)(s))
+	s.Digest = sha256.Sum256(raw)
+	return err
+}
+
+// imageDigest is the digest of an image reference, as container runtimes read it.
+var imageDigest = regexp.MustCompile(`^[^@]+@(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`)
+
+// defaultRegistry is where container runtimes pull images from that name no registry.
+const defaultRegistry = "docker.io"
+
+// ImageDigest returns the digest that the image reference ends in, such as "sha256:…"; "" for a tag.
+func (s *CatalogSourceSpec) ImageDigest() string {
+	if m := imageDigest.FindStringSubmatch(s.Image); m != nil {
+		return m[1]
 	}
-	return &CatalogSource{Priority: stored.Spec.Priority, Image: stored.Spec.Image, Healthy: stored.Status.Connection.State == connectionReady},
-		Catalog{Namespace: stored.Metadata.Namespace, Name: stored.Metadata.Name}, nil
+	return ""
+}
+
+// Registry returns the host, with its port if there is one, that the image is pulled from; "" without an image. As for container runtimes,
+// the first part of the reference is a host if it has a dot or a port, or is localhost.
+func (s *CatalogSourceSpec) Registry() string {
+	if s.Image == "" {
+		return ""
+	}
+	host, _, found := strings.Cut(s.Image, "/")
+	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return defaultRegistry
+	}
+	return strings.ToLower(host)
 }

@@ -5,12 +5,89 @@ import (
 	"encoding/json"
 
 	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
+	"github.com/opgate/opgate/internal/text"
 )
 
 // CSV is what rules read of operators.coreos.com/v1alpha1 ClusterServiceVersion.
 type CSV struct {
 	Metadata ObjectMeta `json:"metadata"`
 	Spec     CSVSpec    `json:"spec"`
+	// Status is not read with the rest, which a review judges; see ReadCSVStatus.
+	Status CSVStatus `json:"-"`
+}
+
+// CSVStatus is what is only reported of a ClusterServiceVersion: what OLM did with it, and the parts of its spec that show what that takes.
+type CSVStatus struct {
+	Phase, Reason, Message string
+	// Unmet are the first requirements that it does not meet, with OLM's messages, if that is the reason.
+	Unmet []string
+	// Deployments are the names in the install strategy.
+	Deployments []string
+	// InstallModes are the supported ones, such as AllNamespaces; nil if the CSV lists none at all.
+	InstallModes map[string]bool
+}
+
+// ReadCSVStatus reads it from the JSON of a stored ClusterServiceVersion. What is of another type counts as unset.
+func ReadCSVStatus(raw []byte) (s CSVStatus) {
+	var object struct {
+		Spec struct {
+			Modes   installModes `json:"installModes"`
+			Install struct {
+				Spec struct {
+					Deployments []struct {
+						Name string `json:"name"`
+					} `json:"deployments"`
+				} `json:"spec"`
+			} `json:"install"`
+		} `json:"spec"`
+		Status struct {
+			Phase        string `json:"phase"`
+			Reason       string `json:"reason"`
+			Message      string `json:"message"`
+			Requirements []struct {
+				Kind    string `json:"kind"`
+				Name    string `json:"name"`
+				Status  string `json:"status"`
+				Message string `json:"message"`
+			} `json:"requirementStatus"`
+		} `json:"status"`
+	}
+	_ = apijson.Unmarshal(raw, &object) // what is of another type counts as unset
+	s = CSVStatus{Phase: object.Status.Phase, Reason: object.Status.Reason, Message: text.Truncate(object.Status.Message, maxMessage),
+		InstallModes: object.Spec.Modes}
+	for _, d := range object.Spec.Install.Spec.Deployments {
+		if d.Name != "" && len(s.Deployments) < maxStoredDeployments {
+			s.Deployments = append(s.Deployments, d.Name)
+		}
+	}
+	for _, r := range object.Status.Requirements {
+		if s.Reason == "RequirementsNotMet" && r.Status != "Present" && len(s.Unmet) < maxUnmet {
+			s.Unmet = append(s.Unmet, text.Truncate(r.Kind+" "+r.Name+" ("+r.Status+"): "+r.Message, maxUnmetText))
+		}
+	}
+	return s
+}
+
+// installModes are the install modes by type; none if they are too large to be read, or of another type.
+type installModes map[string]bool
+
+// UnmarshalJSON counts the values first.
+func (m *installModes) UnmarshalJSON(raw []byte) error {
+	var modes []struct {
+		Type      string `json:"type"`
+		Supported bool   `json:"supported"`
+	}
+	if n, _ := jsonsize.Measure(raw); n > maxReportedValues || len(raw) > maxReportedBytes || apijson.Unmarshal(raw, &modes) != nil {
+		return nil
+	}
+	for _, mode := range modes {
+		if *m == nil {
+			*m = installModes{}
+		}
+		(*m)[mode.Type] = mode.Supported
+	}
+	return nil
 }
 
 // UnmarshalJSON also keeps the annotations that CEL rules may read (R-CO-8).

@@ -34,5 +34,8 @@ func DecodeOperatorCondition(raw []byte) (*OperatorCondition, error) {
 	return decodeObject[OperatorCondition](raw)
 }
 
+// DecodeCatalogSource reads the JSON of a CatalogSource.
+func DecodeCatalogSource(raw []byte) (*CatalogSource, error) { return decodeObject[CatalogSource](raw) }
+
 // DecodeOperatorGroup reads the JSON of an OperatorGroup.
 func DecodeOperatorGroup(raw []byte) (*OperatorGroup, error) { return decodeObject[OperatorGroup](raw) }

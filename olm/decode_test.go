@@ -51,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 		sameReview[olm.Subscription, olm.Subscription](t, body)
 		sameReview[olm.InstallPlanHead, olm.InstallPlan](t, body)
 		sameReview[olm.CSV, olm.CSV](t, body)
-		sameReview[olm.WrittenCatalogSource, olm.WrittenCatalogSource](t, body)
-		sameReview[olm.WrittenOperatorGroup, olm.WrittenOperatorGroup](t, body)
+		sameReview[olm.CatalogSource, olm.CatalogSource](t, body)
+		sameReview[olm.OperatorGroup, olm.OperatorGroup](t, body)
 	})
 }

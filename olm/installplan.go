@@ -100,6 +100,19 @@ func (at *installedAt) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// AwaitsApproval reports whether OLM asks for approval of a plan, and nobody has approved it.
+func (p *InstallPlan) AwaitsApproval() bool {
+	return p.Status.Phase == PhaseRequiresApproval && !p.Spec.Approved
+}
+
+// Running reports whether OLM writes the steps of an approved plan.
+func (p *InstallPlan) Running() bool { return p.Spec.Approved && p.Status.Phase == PhaseInstalling }
+
+// Finished reports whether OLM has run a plan, or failed to.
+func (p *InstallPlan) Finished() bool {
+	return p.Status.Phase == PhaseComplete || p.Status.Phase == PhaseFailed
+}
+
 // Brings reports whether the status of a plan, which OLM writes, contains a ClusterServiceVersion. The spec may list any name.
 func (p *InstallPlan) Brings(csv string) bool {
 	return slices.ContainsFunc(p.Status.BundleLookups, func(l BundleLookup) bool { return l.Identifier == csv }) ||
@@ -137,7 +150,7 @@ func (p *InstallPlan) StepProperties(csv string) string {
 // names.
 func (p *InstallPlan) RunsAs(user string) bool {
 	account := p.Status.ServiceAccount.Name
-	return account != "" && p.Spec.Approved && p.Status.Phase == PhaseInstalling &&
+	return account != "" && p.Running() &&
 		user == "system:serviceaccount:"+p.Metadata.Namespace+":"+account
 }
 

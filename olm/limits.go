@@ -25,6 +25,15 @@ const (
 	maxMessage = 1 << 10
 	// maxGroupValues bounds the names in an OperatorGroup, including its status.
 	maxGroupValues = 65_536
+	// maxReportedValues and maxReportedBytes bound lists that are only reported on: the conditions of a Subscription, and the install modes of a
+	// ClusterServiceVersion.
+	maxReportedValues = 1024
+	maxReportedBytes  = 64 << 10
+	// maxStoredDeployments bounds the Deployments of one operator, of which those in use have a dozen; maxUnmet the requirements that it does
+	// not meet, of which the first are shown, and maxUnmetText each of them, in bytes.
+	maxStoredDeployments = 1000
+	maxUnmet             = 5
+	maxUnmetText         = 500
 	// maxConditionValues bounds each list of conditions in an OperatorCondition or an InstallPlan. One condition has
 	// six values.
 	maxConditionValues = 4096

@@ -3,6 +3,8 @@ package olm
 import (
 	"bytes"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/jsonsize"
 )
@@ -35,20 +37,50 @@ type ObjectMeta struct {
 	DeletionTimestamp string      `json:"deletionTimestamp"`
 	Annotations       Annotations `json:"annotations"`
 	Labels            Labels      `json:"labels"`
-	// OwnerReferences are read of the plans that are created; the snapshot omits them.
+	// Finalizers reports whether the object has any.
+	Finalizers filled `json:"finalizers"`
+	// OwnerReferences are read of the plans that are created.
 	OwnerReferences Owners `json:"ownerReferences"`
 }
 
-// Owners are the owners of an object; none where there are too many to be read.
+// Trim removes what is not read of the metadata of a stored object: properties of bundles, and which owners it has.
+func (m *ObjectMeta) Trim() {
+	m.Annotations.Properties, m.Annotations.AuthorProperties = "", ""
+	if len(m.OwnerReferences) > 0 {
+		m.OwnerReferences = unnamedOwner
+	}
+}
+
+// Reference returns what identifies one version of an object, as it is written: enough to delete it.
+func (m *ObjectMeta) Reference(kind schema.GroupVersionKind) map[string]any {
+	return map[string]any{
+		"apiVersion": kind.GroupVersion().String(),
+		"kind":       kind.Kind,
+		"metadata":   map[string]any{"namespace": m.Namespace, "name": m.Name, "uid": m.UID, "resourceVersion": m.ResourceVersion},
+	}
+}
+
+// filled reports whether a list, a text or an object is not empty.
+type filled bool
+
+// UnmarshalJSON only looks for what is between the brackets.
+func (f *filled) UnmarshalJSON(raw []byte) error {
+	*f = raw[0] != 'n' && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+	return nil
+}
+
+// Owners are the owners of an object; unnamedOwner where they are too many to be read.
 type Owners []OwnerReference
+
+var unnamedOwner = Owners{{}}
 
 // maxOwnerValues bounds the JSON of the owners. One has six values.
 const maxOwnerValues = 256
 
 // UnmarshalJSON counts the values first.
 func (o *Owners) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues {
-		*o = nil
+	if n, _ := jsonsize.Measure(raw); n > maxOwnerValues || raw[0] == '"' { // a text replaces what is too large to be stored
+		*o = unnamedOwner
 		return nil
 	}
 	return apijson.Unmarshal(raw, (*[]OwnerReference)(o))
@@ -75,6 +107,12 @@ type Annotations struct {
 	ConsentBy string `json:"opgate.io/consent-by"`
 	// RequestedApproval is the installPlanApproval of a Subscription before Opgate changed it to Manual.
 	RequestedApproval string `json:"opgate.io/requested-approval"`
+	// ManagedBy is the OperatorPolicy that manages a Subscription, as <namespace>.<name>.
+	ManagedBy string `json:"operatorpolicy.policy.open-cluster-management.io/managed"`
+	// PolicyFields lists the fields of a Subscription that Opgate set when it created it; nil if it did not.
+	PolicyFields *string `json:"opgate.io/policy-fields"`
+	// OperatorNamespace is the namespace of the operator that a ClusterServiceVersion, or its copy, belongs to.
+	OperatorNamespace string `json:"olm.operatorNamespace"`
 	// AuthorProperties holds properties that authors of bundles write by hand, as a plain list.
 	AuthorProperties string `json:"olm.properties"`
 

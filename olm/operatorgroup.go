@@ -2,47 +2,54 @@ package olm
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/opgate/opgate/internal/apijson"
 	"github.com/opgate/opgate/internal/jsonsize"
 )
 
-// OperatorGroup is what rules read of operators.coreos.com/v1 OperatorGroup.
+// OperatorGroup is operators.coreos.com/v1 OperatorGroup.
 type OperatorGroup struct {
-	Metadata ObjectMeta `json:"metadata"`
-	Spec     groupSpec  `json:"spec"`
+	Metadata ObjectMeta        `json:"metadata"`
+	Spec     OperatorGroupSpec `json:"spec"`
 	Status   struct {
-		Namespaces targets `json:"namespaces"`
+		Namespaces namespaceNames `json:"namespaces"`
 	} `json:"status"`
 }
 
-// groupSpec is what rules read of a stored spec.
-type groupSpec struct {
-	TargetNamespaces targets       `json:"targetNamespaces"`
-	Selector         groupSelector `json:"selector"`
-	// ServiceAccount is the account as which OLM writes the steps of plans; "" for OLM's own.
-	ServiceAccount string `json:"serviceAccountName"`
+// OperatorGroupSpec is what rules read of the spec of an OperatorGroup.
+type OperatorGroupSpec struct {
+	TargetNamespaces namespaceNames `json:"targetNamespaces"`
+	Selector         selector       `json:"selector"`
+	ServiceAccount   string         `json:"serviceAccountName"`
+	UpgradeStrategy  string         `json:"upgradeStrategy"`
 
-	// written is the JSON of the spec, unless that is large: more than maxWrittenGroup bytes.
+	// Digest is the SHA-256 of the whole spec as written.
+	Digest [sha256.Size]byte `json:"-"`
+	// written is the JSON of the spec, unless that is larger than maxWrittenGroup bytes.
 	written []byte
-	large   bool
 }
 
 // maxWrittenGroup bounds what is kept of a spec as it was written.
 const maxWrittenGroup = 8 << 10
 
-// UnmarshalJSON also keeps what was written.
-func (s *groupSpec) UnmarshalJSON(raw []byte) error {
-	type plain groupSpec
-	if err := apijson.Unmarshal(raw, (*plain)(s)); err != nil {
-		return err
-	}
-	if s.written, s.large = nil, len(raw) > maxWrittenGroup; !s.large {
+// UpgradeDefault is the upgradeStrategy that is the default. The other, TechPreviewUnsafeFailForward, lets OLM replace an operator whose
+// installation or upgrade has failed.
+const UpgradeDefault = "Default"
+
+// UnmarshalJSON also keeps what was written, and the digest of it.
+func (s *OperatorGroupSpec) UnmarshalJSON(raw []byte) error {
+	type plain OperatorGroupSpec
+	err := apijson.Unmarshal(raw, (*plain)(s))
+	s.Digest, s.written = sha256.Sum256(raw), nil
+	if len(raw) <= maxWrittenGroup {
 		s.written = bytes.Clone(raw)
 	}
-	return nil
+	return err
 }
 
 // Written returns the JSON of the spec. One that is too large to be kept is represented by its account and the namespace of the group: that is
@@ -51,7 +58,7 @@ func (g *OperatorGroup) Written(namespace string) []byte {
 	switch {
 	case g.Spec.written != nil:
 		return g.Spec.written
-	case !g.Spec.large:
+	case g.Spec.Digest == [sha256.Size]byte{}:
 		return []byte("{}") // it has no spec
 	}
 	data, err := json.Marshal(map[string]any{"targetNamespaces": []string{namespace}, "serviceAccountName": g.Spec.ServiceAccount})
@@ -61,44 +68,66 @@ func (g *OperatorGroup) Written(namespace string) []byte {
 	return data
 }
 
-// targets summarizes names of namespaces: whether there are any, and whether they mean all.
-type targets struct{ any, all bool }
+// Trim removes from a stored group all namespaces but one, which is "" if they mean all: only that is read of them.
+func (g *OperatorGroup) Trim() {
+	g.Metadata.Trim()
+	g.Spec.TargetNamespaces.trim()
+	g.Status.Namespaces.trim()
+}
+
+// AllNamespaces reports whether the group is for all namespaces. One that lists "" counts as such, although OLM rejects it.
+func (s *OperatorGroupSpec) AllNamespaces() bool {
+	return slices.Contains(s.TargetNamespaces, "") || len(s.TargetNamespaces) == 0 && !s.Selector.any
+}
+
+// Selects reports whether the group selects namespaces by labels: OLM ignores the selector beside target namespaces.
+func (s *OperatorGroupSpec) Selects() bool { return len(s.TargetNamespaces) == 0 && s.Selector.any }
+
+// SelectsAs reports whether both groups select the same namespaces by labels.
+func (s *OperatorGroupSpec) SelectsAs(o *OperatorGroupSpec) bool {
+	return s.Selects() && o.Selects() && s.Selector.digest == o.Selector.digest
+}
+
+// namespaceNames are names of namespaces.
+type namespaceNames []string
 
 // UnmarshalJSON treats a list that is too long as all namespaces.
-func (t *targets) UnmarshalJSON(raw []byte) error {
-	if n, _ := jsonsize.Measure(raw); n > maxGroupValues {
-		*t = targets{any: true, all: true}
+func (n *namespaceNames) UnmarshalJSON(raw []byte) error {
+	if held, _ := jsonsize.Measure(raw); held > maxGroupValues {
+		*n = namespaceNames{""}
 		return nil
 	}
-	var names []string
-	if err := apijson.Unmarshal(raw, &names); err != nil {
+	return apijson.Unmarshal(raw, (*[]string)(n))
+}
+
+func (n *namespaceNames) trim() {
+	switch {
+	case slices.Contains(*n, ""):
+		*n = namespaceNames{""}
+	case len(*n) > 1:
+		*n = namespaceNames{(*n)[0]}
+	}
+}
+
+// selector summarizes a label selector: whether it has any requirement, and which.
+type selector struct {
+	any    bool
+	digest [sha256.Size]byte
+}
+
+// UnmarshalJSON treats a selector that is too large as one that differs from every other.
+func (s *selector) UnmarshalJSON(raw []byte) error {
+	*s = selector{any: true, digest: sha256.Sum256(raw)}
+	if n, _ := jsonsize.Measure(raw); n > maxGroupValues {
+		return nil
+	}
+	var labels metav1.LabelSelector
+	if err := apijson.Unmarshal(raw, &labels); err != nil {
 		return err
 	}
-	*t = targets{any: len(names) > 0, all: slices.Contains(names, "")}
-	return nil
-}
-
-// groupSelector reports whether a label selector has any requirement.
-type groupSelector bool
-
-// UnmarshalJSON only checks whether the selector is empty.
-func (s *groupSelector) UnmarshalJSON(raw []byte) error {
-	var selector struct {
-		MatchLabels      values `json:"matchLabels"`
-		MatchExpressions values `json:"matchExpressions"`
-	}
-	err := apijson.Unmarshal(raw, &selector)
-	*s = groupSelector(selector.MatchLabels || selector.MatchExpressions)
+	normal, err := json.Marshal(&labels)
+	s.any, s.digest = len(labels.MatchLabels)+len(labels.MatchExpressions) > 0, sha256.Sum256(normal)
 	return err
-}
-
-// values reports whether a JSON value contains others.
-type values bool
-
-// UnmarshalJSON only looks for what is between the brackets.
-func (v *values) UnmarshalJSON(raw []byte) error {
-	*v = (raw[0] == '[' || raw[0] == '{') && len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
-	return nil
 }
 
 // Scope is where operators get the rights that their permissions ask for.
@@ -127,13 +156,13 @@ func ScopeOf(groups []*OperatorGroup) Scope {
 // While the status contradicts the spec, OLM may act on either.
 func (g *OperatorGroup) scope() Scope {
 	meant := ScopeNamespaces
-	if !g.Spec.TargetNamespaces.any && !bool(g.Spec.Selector) {
+	if len(g.Spec.TargetNamespaces) == 0 && !g.Spec.Selector.any {
 		meant = ScopeCluster
 	}
 	switch written := g.Status.Namespaces; {
-	case g.Spec.TargetNamespaces.all: // OLM rejects it and leaves the status as it was
+	case slices.Contains(g.Spec.TargetNamespaces, ""): // OLM rejects it and leaves the status as it was
 		return ScopeUnknown
-	case written.any && written.all != (meant == ScopeCluster):
+	case len(written) > 0 && slices.Contains(written, "") != (meant == ScopeCluster):
 		return ScopeUnknown
 	}
 	return meant

@@ -1,5 +1,12 @@
 package olm
 
+import (
+	"slices"
+
+	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/internal/jsonsize"
+)
+
 // Subscription is operators.coreos.com/v1alpha1 Subscription.
 type Subscription struct {
 	Metadata ObjectMeta         `json:"metadata"`
@@ -33,6 +40,46 @@ type SubscriptionStatus struct {
 	InstallPlan struct {
 		Name string `json:"name"`
 	} `json:"installPlanRef"`
+	Conditions SubscriptionConditions `json:"conditions"`
+}
+
+// SubscriptionCondition is an item of status.conditions. LastTransitionTime may be empty.
+type SubscriptionCondition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+// SubscriptionConditions are only reported on: there are none if they are too large to be read, or of another type.
+type SubscriptionConditions []SubscriptionCondition
+
+// UnmarshalJSON counts the values first.
+func (c *SubscriptionConditions) UnmarshalJSON(raw []byte) error {
+	*c = nil
+	if n, _ := jsonsize.Measure(raw); n > maxReportedValues || len(raw) > maxReportedBytes {
+		return nil
+	}
+	if apijson.Unmarshal(raw, (*[]SubscriptionCondition)(c)) != nil {
+		*c = nil
+	}
+	return nil
+}
+
+// Condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is wrong or in
+// progress.
+func (s *Subscription) Condition(conditionType string) *SubscriptionCondition {
+	i := slices.IndexFunc(s.Status.Conditions, func(c SubscriptionCondition) bool { return c.Type == conditionType && c.Status == "True" })
+	if i < 0 {
+		return nil
+	}
+	return &s.Status.Conditions[i]
+}
+
+// Follows reports whether a Subscription has installed, or moves to, a ClusterServiceVersion.
+func (s *Subscription) Follows(csv string) bool {
+	return csv != "" && (s.Status.InstalledCSV == csv || s.Status.CurrentCSV == csv)
 }
 
 // StateUpgradePending is status.state while a plan for the Subscription is not complete: there is no ClusterServiceVersion of the name in

@@ -14,7 +14,7 @@ var catalogSourceConstraint = Rule{ID: RuleCatalogSourceConstraint, Outcomes: de
 // CatalogSourceInput is the input of JudgeCatalogSource.
 type CatalogSourceInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *olm.WrittenCatalogSource
+	New, Old  *olm.CatalogSource
 	Namespace *Namespace
 	// User is the name of the user who writes, and Groups are those of the user.
 	User   string
@@ -42,7 +42,7 @@ func JudgeCatalogSource(in CatalogSourceInput) Verdict {
 }
 
 // sourceOf returns a CatalogSource as Constraints see it.
-func sourceOf(c *olm.WrittenCatalogSource) constraint.Source {
+func sourceOf(c *olm.CatalogSource) constraint.Source {
 	return constraint.Source{
 		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, SourceType: c.Spec.SourceType, Address: c.Spec.Address, ConfigMap: c.Spec.ConfigMap,
 		Publisher: c.Spec.Publisher, Image: c.Spec.Image, Registry: c.Spec.Registry(), Digest: c.Spec.ImageDigest(), Priority: c.Spec.Priority,

@@ -33,7 +33,7 @@ func (in *CSVInput) steps() []csvStep {
 		if !ok {
 			continue
 		}
-		if plan.Spec.Approved && plan.Status.Phase == olm.PhaseInstalling && plan.Brings(step.name) {
+		if plan.Running() && plan.Brings(step.name) {
 			running = append(running, step)
 		} else if in.ByOLM {
 			late = append(late, step) // OLM writes for installing plans: either the snapshot is stale, or OLM is
@@ -59,7 +59,7 @@ func (n *Namespace) StepAccounts() []string {
 		}
 	}
 	for _, p := range n.Plans() {
-		if p.Spec.Approved && p.Status.Phase == olm.PhaseInstalling {
+		if p.Running() {
 			add(p.Status.ServiceAccount.Name)
 		}
 	}
@@ -177,7 +177,7 @@ func judgeStepByPolicies(c *csvStep, ns *Namespace, v *Verdict) {
 // RefusedSteps returns why the ClusterServiceVersions and Subscriptions that an approved plan still has to write are refused; none if they
 // are allowed. OLM repeats a refused step for as long as the plan exists.
 func RefusedSteps(plan *olm.InstallPlan, ns *Namespace) []Reason {
-	if plan.Status.Phase != olm.PhaseInstalling || !plan.Spec.Approved || !ns.judged() {
+	if !plan.Running() || !ns.judged() {
 		return nil
 	}
 	return append(refusedSteps(plan, ns), refusedSubscriptions(plan, ns)...)

@@ -112,7 +112,7 @@ func TestG25CatalogElsewhere(t *testing.T) {
 	const digest = "sha256:0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d0a1b2c3d"
 	facts := constraint.Cluster{CatalogNamespaces: []string{"olm"}}
 	for _, namespace := range []string{"olm", "team"} {
-		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"}, olm.CatalogSource{Image: "registry.example.com/c@" + digest})
+		facts.AddCatalog(olm.Catalog{Namespace: namespace, Name: "c"}, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "registry.example.com/c@" + digest}})
 	}
 	if got, unknown := RunningDigest(&facts, olm.Catalog{Namespace: "olm", Name: "c"}); got != digest {
 		t.Errorf("in a namespace that is read: %q, %s", got, unknown)

@@ -39,7 +39,7 @@ var (
 // OperatorGroupInput is the input of JudgeOperatorGroup.
 type OperatorGroupInput struct {
 	// New is the object as it would be stored, Old the stored one, nil on create.
-	New, Old  *olm.WrittenOperatorGroup
+	New, Old  *olm.OperatorGroup
 	Namespace *Namespace
 	// ByOpgate reports whether the write comes from Opgate's own identity, as spec.operatorGroup of a policy requires.
 	ByOpgate bool
@@ -102,7 +102,7 @@ const orOverride = "; or let spec.operatorGroup of an OperatorPolicy write it, o
 const oneTarget = "few operators support that, and OLM may drop it; name one namespace, or leave the targets out for all"
 
 // groupOf returns an OperatorGroup as Constraints see it.
-func (in *OperatorGroupInput) groupOf(g *olm.WrittenOperatorGroup) constraint.Group {
+func (in *OperatorGroupInput) groupOf(g *olm.OperatorGroup) constraint.Group {
 	return constraint.Group{
 		Name: g.Metadata.Name, Namespace: g.Metadata.Namespace, ServiceAccountName: g.Spec.ServiceAccount, UpgradeStrategy: g.Spec.UpgradeStrategy,
 		TargetNamespaces: g.Spec.TargetNamespaces, AllNamespaces: g.Spec.AllNamespaces(), Selector: g.Spec.Selects(), Others: len(in.others()),

@@ -119,7 +119,7 @@ func RunningDigest(facts *constraint.Cluster, from olm.Catalog) (digest, unknown
 	switch {
 	case !exists:
 		return "", name + " does not exist, or is not known"
-	case source.Image == "":
+	case source.Spec.Image == "":
 		return "", name + " is not served from an image, so that it has no digest"
 	case served != "":
 		return served, ""
@@ -128,7 +128,7 @@ func RunningDigest(facts *constraint.Cluster, from olm.Catalog) (digest, unknown
 	case runs:
 		return "", "it is not known which image " + name + " runs: its pods run different ones, or do not say"
 	}
-	if digest = olm.ImageDigest(source.Image); digest == "" {
+	if digest = olm.ImageDigest(source.Spec.Image); digest == "" {
 		return "", "it is not known which image " + name + " runs: it has no pod that runs"
 	}
 	return digest, ""

@@ -26,7 +26,7 @@ func catalogHeld(c policyv1beta2.Catalog) func(*spec) {
 // catalogFacts are those of a catalog with a tag, whose pods run images.
 func catalogFacts(image string, served ...string) constraint.Cluster {
 	var facts constraint.Cluster
-	facts.AddCatalog(hubCatalog, olm.CatalogSource{Image: image})
+	facts.AddCatalog(hubCatalog, &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: image}})
 	for _, digest := range served {
 		facts.AddServed(hubCatalog, digest)
 	}

@@ -29,7 +29,7 @@ func (n *Namespace) readChanges(from Changes) {
 	}
 	n.changes = map[planKey]*PlanChanges{}
 	for _, plan := range n.plans {
-		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+		if plan.Finished() {
 			continue
 		}
 		csvs := csvsOf(plan, n)

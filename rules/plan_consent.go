@@ -151,7 +151,7 @@ type Review struct {
 
 // Review returns what a policy says of the changes of a plan.
 func (p *OperatorPolicy) Review(plan *olm.InstallPlan, ns *Namespace) Review {
-	if !p.consents() || plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+	if !p.consents() || plan.Finished() {
 		return Review{}
 	}
 	var v Verdict

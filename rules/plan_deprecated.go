@@ -38,7 +38,7 @@ func (n *Namespace) readPackages(from Packages) {
 	}
 	n.packages = map[packageKey]*catalog.Package{}
 	for _, plan := range n.plans {
-		if plan.Status.Phase == olm.PhaseComplete || plan.Status.Phase == olm.PhaseFailed {
+		if plan.Finished() {
 			continue
 		}
 		for _, c := range csvsOf(plan, n) {

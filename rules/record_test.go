@@ -251,7 +251,7 @@ func (a *groupAttack) run(t *testing.T) {
 	}
 	contents.CSVs, contents.Groups = nil, nil
 	contents.Record = stored(t, NewNamespace("shop", contents).NextRecord(false)) // the leader has seen it
-	in := OperatorGroupInput{New: inReview[olm.WrittenOperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents), User: "tenant"}
+	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, a.again), Namespace: NewNamespace("shop", contents), User: "tenant"}
 	v := JudgeOperatorGroup(in)
 	if v.Decision != a.want || !strings.Contains(v.Refusal(), a.says) {
 		t.Errorf("%s: %s, want %s with %q", v.Decision, v.Refusal(), a.want, a.says)

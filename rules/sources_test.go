@@ -84,15 +84,15 @@ func (w sourceWrite) under(t *testing.T, objects []*constraintv1.Constraint, lab
 	}
 	ns := NewNamespace("shop", NamespaceContents{Exists: true, Labels: labels, Constraints: constraint.NewSet(definitions, constraint.Cluster{Version: "1.36.3"})})
 	if w.kind == olm.KindCatalogSource {
-		in := CatalogSourceInput{New: inReview[olm.WrittenCatalogSource](t, w.spec), Namespace: ns, User: w.user}
+		in := CatalogSourceInput{New: inReview[olm.CatalogSource](t, w.spec), Namespace: ns, User: w.user}
 		if w.old != "" {
-			in.Old = inReview[olm.WrittenCatalogSource](t, w.old)
+			in.Old = inReview[olm.CatalogSource](t, w.old)
 		}
 		return JudgeCatalogSource(in)
 	}
-	in := OperatorGroupInput{New: inReview[olm.WrittenOperatorGroup](t, w.spec), Namespace: ns, User: w.user}
+	in := OperatorGroupInput{New: inReview[olm.OperatorGroup](t, w.spec), Namespace: ns, User: w.user}
 	if w.old != "" {
-		in.Old = inReview[olm.WrittenOperatorGroup](t, w.old)
+		in.Old = inReview[olm.OperatorGroup](t, w.old)
 	}
 	return JudgeOperatorGroup(in)
 }
@@ -195,7 +195,7 @@ func TestWritesFailClosed(t *testing.T) {
 	labelled.Name = "labelled"
 	faulty := &constraintv1.Constraint{Spec: constraintv1.ConstraintSpec{Constraints: `[{"type":"olm.constraint","value":{"on":"catalog","rule":"true"}}]`}}
 	faulty.Name = "faulty"
-	plain := func(spec string) *olm.WrittenCatalogSource { return inReview[olm.WrittenCatalogSource](t, spec) }
+	plain := func(spec string) *olm.CatalogSource { return inReview[olm.CatalogSource](t, spec) }
 	for name, test := range map[string]struct {
 		constraint *constraintv1.Constraint
 		exists     bool

@@ -83,9 +83,12 @@ type storedNamespace struct {
 
 // storedCSV is the part of a ClusterServiceVersion that is stored; here is false for one that is installed elsewhere, or installs nothing.
 type storedCSV struct {
-	installed             rules.Installed
-	here, virtual, copied bool
+	installed     rules.Installed
+	here, virtual bool
+	csv           *olm.CSV
 }
+
+func (c *storedCSV) copied() bool { return c.csv.Metadata.Labels.CopiedFrom != "" }
 
 // decodeObject decodes an object without the status, finalizers and annotations that controllers write. Large metadata
 // that is not read is dropped: managed fields, owners but the first, and the last-applied annotation of kubectl.
@@ -178,8 +181,7 @@ func decodeSubscription(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	s.Metadata.Annotations.Properties, s.Metadata.Annotations.AuthorProperties = "", "" // not used for a Subscription
-	s.Metadata.OwnerReferences = nil
+	s.Metadata.Trim()
 	return s, InNamespace(s.Metadata.Namespace), nil
 }
 
@@ -192,7 +194,7 @@ func decodePlan(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	p.Metadata.OwnerReferences = nil // not used for a stored plan
+	p.Metadata.Trim()
 	rules.PreparePlan(p)
 	p.Trim()
 	return p, InNamespace(p.Metadata.Namespace), nil
@@ -205,19 +207,27 @@ func decodeCSV(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
+	csv.Status = olm.ReadCSVStatus(raw)
+	for _, recurs := range []*string{&csv.Metadata.Name, &csv.Metadata.Labels.CopiedFrom, &csv.Metadata.Annotations.OperatorNamespace,
+		&csv.Status.Phase, &csv.Status.Reason, &csv.Status.Message} { // in the copies of one
+		*recurs = once(*recurs)
+	}
 	installed, here := rules.InstalledBy(csv)
+	csv.Metadata.Trim()
 	if !here { // only its package is read
 		installed = rules.Installed{CSV: installed.CSV, Package: installed.Package, Version: installed.Version}
+		csv.Spec, csv.Status.InstallModes = olm.CSVSpec{}, nil
 	}
-	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: csv.Metadata.Labels.CopiedFrom != ""},
-		InNamespace(csv.Metadata.Namespace), nil
+	return &storedCSV{installed: installed, here: here, virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(csv.Metadata.Namespace), nil
 }
 
 // salvageCSV retains one that does not decode as installed, of an unknown package. Copies by OLM
 // are omitted, as in decodeCSV.
 func salvageCSV(m *metav1.ObjectMeta, raw []byte, _ error) (any, Subject) {
-	copied := pickText(raw, "labels", olm.CopiedFromLabel) != ""
-	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: !copied, virtual: hasLabel(raw, rules.VirtualOperatorLabel), copied: copied}, InNamespace(m.Namespace)
+	csv := &olm.CSV{Metadata: olm.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: string(m.UID), ResourceVersion: m.ResourceVersion}}
+	csv.Metadata.Labels.CopiedFrom = pickText(raw, "labels", olm.CopiedFromLabel)
+	return &storedCSV{installed: rules.Installed{CSV: m.Name}, here: csv.Metadata.Labels.CopiedFrom == "",
+		virtual: hasLabel(raw, rules.VirtualOperatorLabel), csv: csv}, InNamespace(m.Namespace)
 }
 
 func addCSV(to *rules.Cluster, in string, value any) {
@@ -232,7 +242,7 @@ func decodeOperatorGroup(raw []byte) (any, Subject, error) {
 	if err != nil {
 		return nil, Subject{}, err
 	}
-	g.Metadata = olm.ObjectMeta{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}
+	g.Trim()
 	return g, InNamespace(g.Metadata.Namespace), nil
 }
 
@@ -240,29 +250,60 @@ func addOperatorGroup(to *rules.Cluster, in string, value any) {
 	to.AddOperatorGroup(in, value.(*olm.OperatorGroup))
 }
 
-// concernsNamespace is for kinds of which only fields are stored.
-func concernsNamespace(raw []byte) (any, Subject, error) {
-	return nil, InNamespace(pickText(raw, "namespace")), nil
+// Deployment is the part of a Deployment that is stored.
+type Deployment struct {
+	// Available reports whether the controller has observed the present generation, and all desired replicas exist, of that generation, and
+	// are available (R-ST-11).
+	Available bool
+	// Stalled reports whether the Deployment has exceeded its progress deadline.
+	Stalled bool
 }
 
-// storedCatalog is the part of a CatalogSource that is judged.
-type storedCatalog struct {
-	name  string
-	facts olm.CatalogSource
+func decodeDeployment(raw []byte) (any, Subject, error) {
+	var o struct {
+		Metadata struct {
+			Namespace  string `json:"namespace"`
+			Generation int64  `json:"generation"`
+		} `json:"metadata"`
+		Spec struct {
+			Replicas *int64 `json:"replicas"`
+		} `json:"spec"`
+		Status struct {
+			ObservedGeneration  int64 `json:"observedGeneration"`
+			UnavailableReplicas int64 `json:"unavailableReplicas"`
+			AvailableReplicas   int64 `json:"availableReplicas"`
+			Conditions          []struct {
+				Reason string `json:"reason"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
+		return nil, Subject{}, err
+	}
+	wanted := int64(1)
+	if o.Spec.Replicas != nil {
+		wanted = *o.Spec.Replicas
+	}
+	d := &Deployment{Available: o.Status.ObservedGeneration >= o.Metadata.Generation && o.Status.UnavailableReplicas == 0 && o.Status.AvailableReplicas >= wanted}
+	for _, c := range o.Status.Conditions {
+		d.Stalled = d.Stalled || c.Reason == "ProgressDeadlineExceeded"
+	}
+	return d, InNamespace(o.Metadata.Namespace), nil
 }
 
 // decodeCatalog decodes a CatalogSource, to which every namespace may refer. One that does not decode is not known to rules.
 func decodeCatalog(raw []byte) (any, Subject, error) {
-	facts, key, err := olm.DecodeCatalogSource(raw)
+	c, err := olm.DecodeCatalogSource(raw)
 	if err != nil {
 		return nil, InCluster(), err
 	}
-	return &storedCatalog{key.Name, *facts}, InCluster(), nil
+	c.Metadata = olm.ObjectMeta{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name, UID: c.Metadata.UID}
+	return c, InCluster(), nil
 }
 
-func addCatalog(to *rules.Cluster, in string, value any) {
-	c := value.(*storedCatalog)
-	to.Facts.AddCatalog(olm.Catalog{Namespace: in, Name: c.name}, c.facts)
+func addCatalog(to *rules.Cluster, _ string, value any) {
+	c := value.(*olm.CatalogSource)
+	to.Facts.AddCatalog(olm.Catalog{Namespace: c.Metadata.Namespace, Name: c.Metadata.Name}, c)
 }
 
 // decodePod decodes a pod of a CatalogSource, to which every namespace may refer. One that does not decode says nothing of its image.

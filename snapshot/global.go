@@ -23,7 +23,7 @@ func (s *Snapshot) InstalledElsewhere(pkg, namespace string) bool {
 func (s *Snapshot) Copied(pkg, namespace string) bool {
 	return slices.ContainsFunc(s.Objects(ClusterServiceVersions, InNamespace(namespace)), func(o *Object) bool {
 		csv, ok := o.value.(*storedCSV)
-		return ok && csv.copied && csv.installed.Package == pkg
+		return ok && csv.copied() && csv.installed.Package == pkg
 	})
 }
 

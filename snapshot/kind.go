@@ -106,7 +106,7 @@ var (
 	Records = &Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps",
 		Own: true, decode: decodeRecords, add: addRecords}
 	Deployments = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Readers: Leader,
-		restless: true, decode: concernsNamespace, keep: keepDeployment}
+		restless: true, decode: decodeDeployment}
 	CustomResourceDefinitions = &Kind{GroupVersionKind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		Resource: "customresourcedefinitions", ClusterScoped: true, Readers: Leader, restless: true, decode: decodeDefinition, keep: keeping(keptOfDefinition)}
 )

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/opgate/opgate/internal/apijson"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -113,7 +115,9 @@ func (r *Reader) Read(kind *Kind, raw []byte) *Object {
 func (r *Reader) decode(o *Object, raw []byte) (err error) {
 	read := func() {
 		if o.kind.keep != nil {
-			o.content = encoded(o.kind.keep(raw))
+			if kept := o.kind.keep(raw); kept != nil {
+				o.content = encoded(kept)
+			}
 		}
 		o.value, o.concerns, err = o.kind.decode(raw)
 	}
@@ -169,7 +173,57 @@ func (o *Object) VirtualOperator() bool {
 // Copied reports whether a ClusterServiceVersion is OLM's copy of one that is installed elsewhere.
 func (o *Object) Copied() bool {
 	csv, ok := o.value.(*storedCSV)
-	return ok && csv.copied
+	return ok && csv.copied()
+}
+
+// CSV returns a ClusterServiceVersion. It must not be modified.
+func (o *Object) CSV() *olm.CSV { return o.value.(*storedCSV).csv }
+
+// Subscription returns a Subscription; one that does not decode has only metadata. It must not be modified.
+func (o *Object) Subscription() *olm.Subscription {
+	if s, ok := o.value.(*olm.Subscription); ok {
+		return s
+	}
+	return &olm.Subscription{Metadata: o.Metadata()}
+}
+
+// OperatorGroup returns an OperatorGroup; one that does not decode has only metadata. It must not be modified.
+func (o *Object) OperatorGroup() *olm.OperatorGroup {
+	if g, ok := o.value.(*olm.OperatorGroup); ok {
+		return g
+	}
+	return &olm.OperatorGroup{Metadata: o.Metadata()}
+}
+
+// CatalogSource returns a CatalogSource; one that does not decode has only metadata. It must not be modified.
+func (o *Object) CatalogSource() *olm.CatalogSource {
+	if c, ok := o.value.(*olm.CatalogSource); ok {
+		return c
+	}
+	return &olm.CatalogSource{Metadata: o.Metadata()}
+}
+
+// Deployment returns the state of a Deployment; the zero value for one that does not decode.
+func (o *Object) Deployment() Deployment {
+	if d, ok := o.value.(*Deployment); ok {
+		return *d
+	}
+	return Deployment{}
+}
+
+// Metadata decodes the metadata of an object that is stored for controllers; of others it has only the identity.
+func (o *Object) Metadata() olm.ObjectMeta {
+	var stored struct {
+		Metadata olm.ObjectMeta `json:"metadata"`
+	}
+	if len(o.content) > 0 {
+		if err := apijson.Unmarshal(o.content, &stored); err != nil {
+			panic(err) // it was encoded from what had been decoded
+		}
+	}
+	m := stored.Metadata
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = o.Namespace, o.Name, string(o.UID), o.ResourceVersion
+	return m
 }
 
 // Bundle returns the package and the version in the bundle properties of a ClusterServiceVersion; empty if it has none.

@@ -182,7 +182,7 @@ func (r *reconciler) store(ctx context.Context, all []record, namespace string) 
 
 // remove deletes an escape, if it is unchanged since it was judged.
 func (r *reconciler) remove(ctx context.Context, head *snapshot.Object, version string, one *record) error {
-	live := head.Unstructured()
+	live := &unstructured.Unstructured{Object: head.CSV().Metadata.Reference(olm.ClusterServiceVersionGVK)}
 	live.SetResourceVersion(version)
 	if err := r.writer.Do(ctx, apply.Delete, live, live); err != nil {
 		return fmt.Errorf("delete ClusterServiceVersion %s: %w", one.key(), err) // also after a conflict: it is judged again

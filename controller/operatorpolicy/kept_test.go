@@ -2,10 +2,12 @@ package operatorpolicy
 
 import (
 	"encoding/json"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/snapshot"
 )
 
@@ -35,7 +37,7 @@ func TestA4Kept(t *testing.T) {
 			if kept, err := json.Marshal(u); err != nil || len(kept) > 1000 {
 				t.Errorf("%d bytes are kept (%v)", len(kept), err)
 			}
-			if s := subscription(u); s.Package != "etcd" || s.Owned != (name == "owners") {
+			if s := object.Subscription(); s.Spec.Package != "etcd" || len(s.Metadata.OwnerReferences) > 0 != (name == "owners") {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -46,17 +48,25 @@ func TestA4Kept(t *testing.T) {
 func TestKeptIsAllThatIsRead(t *testing.T) {
 	raw := `{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{"name":"etcd.v1","namespace":"shop","uid":"1",
 		"creationTimestamp":"2026-11-21T09:00:00Z","deletionTimestamp":"2026-11-21T10:00:00Z","generation":2,"resourceVersion":"7",
-		"labels":{"olm.copiedFrom":"elsewhere"},"annotations":{"olm.operatorNamespace":"elsewhere",
+		"labels":{},"annotations":{"olm.operatorNamespace":"operators",
 		"operatorframework.io/properties":"{\"properties\":[{\"type\":\"olm.package\",\"value\":{\"packageName\":\"etcd\",\"version\":\"1.0.0\"}}]}"}},
 		"spec":{"version":"1.0.0","install":{"spec":{"deployments":[{"name":"etcd"}]}},"installModes":[{"type":"OwnNamespace","supported":true}]},
-		"status":{"phase":"Succeeded","reason":"InstallSucceeded","message":"done"}}`
-	read := csv(stored(snapshot.ClusterServiceVersions, raw))
-	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Created, "elsewhere": read.CopiedFrom, "etcd": read.Package, "1.0.0": read.Version, "Succeeded": read.Phase} {
+		"status":{"phase":"Failed","reason":"RequirementsNotMet","message":"not done","requirementStatus":[{"kind":"Secret","name":"a","status":"Present"},
+			{"kind":"Secret","name":"b","status":"NotPresent","message":"none"}]}}`
+	copied := strings.Replace(raw, `"labels":{}`, `"labels":{"olm.copiedFrom":"elsewhere"}`, 1)
+	if read := installed(stored(snapshot.ClusterServiceVersions, copied)); read.CopiedFrom != "elsewhere" || read.Status.Phase != "Failed" {
+		t.Errorf("of a copy %+v is read", read.CSV)
+	}
+	read := installed(stored(snapshot.ClusterServiceVersions, raw))
+	for field, got := range map[string]string{"2026-11-21T09:00:00Z": read.Metadata.CreationTimestamp, "2026-11-21T10:00:00Z": read.Metadata.DeletionTimestamp,
+		"operators": read.Metadata.Annotations.OperatorNamespace, "etcd": read.Package, "1.0.0": read.Version} {
 		if got != field {
 			t.Errorf("%q is read, want %q", got, field)
 		}
 	}
-	if !read.Deleting {
-		t.Error("it is not known to be being deleted")
+	want := olm.CSVStatus{Phase: "Failed", Reason: "RequirementsNotMet", Message: "not done", Deployments: []string{"etcd"},
+		InstallModes: map[string]bool{"OwnNamespace": true}, Unmet: []string{"Secret b (NotPresent): none"}}
+	if !reflect.DeepEqual(read.Status, want) {
+		t.Errorf("the status is %+v, want %+v", read.Status, want)
 	}
 }

@@ -3,6 +3,7 @@ package operatorpolicy
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
@@ -13,38 +14,39 @@ import (
 
 // withOrigins returns ClusterServiceVersions with the origins of those that are copies of a policy's package, and with the originals in
 // other namespaces that serve this one: OLM creates no copies of them if OLMConfig disables copies (disableCopiedCSVs).
-func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []compliance.CSV) []compliance.CSV {
+func (r *reconciler) withOrigins(p *rules.OperatorPolicy, csvs []*compliance.Installed) []*compliance.Installed {
 	if p.MustNotHave || p.Concerns() == "" {
 		return csvs
 	}
 	csvs = slices.Clone(csvs) // the policies of a namespace share the slice
 	for i := range csvs {
-		c := &csvs[i]
-		if c.CopiedFrom == "" || c.CopiedFrom == c.Namespace || c.Package != "" && c.Package != p.Package {
+		c := *csvs[i]
+		if c.CopiedFrom == "" || c.CopiedFrom == c.Metadata.Namespace || c.Package != "" && c.Package != p.Package {
 			continue
 		}
-		c.Origin = r.origin(c.CopiedFrom, c.Name, c.Namespace)
+		c.Origin = r.origin(c.CopiedFrom, c.Metadata.Name, c.Metadata.Namespace)
+		csvs[i] = &c
 	}
 	return append(csvs, r.originals(p, csvs)...)
 }
 
 // originals returns the ClusterServiceVersions of a policy's package that are installed for all namespaces in others, without those that
 // have a copy.
-func (r *reconciler) originals(p *rules.OperatorPolicy, copies []compliance.CSV) (originals []compliance.CSV) {
+func (r *reconciler) originals(p *rules.OperatorPolicy, copies []*compliance.Installed) (originals []*compliance.Installed) {
 	s := r.Store.Load()
 	for _, namespace := range s.InstalledGlobally(p.Package) {
 		if namespace == p.Concerns() {
 			continue
 		}
 		for _, o := range s.Objects(snapshot.ClusterServiceVersions, snapshot.InNamespace(namespace)) {
-			copied := func(c compliance.CSV) bool { return c.CopiedFrom == namespace && c.Name == o.Name }
+			copied := func(c *compliance.Installed) bool { return c.CopiedFrom == namespace && c.Metadata.Name == o.Name }
 			if pkg, _ := o.Bundle(); pkg != p.Package || o.Copied() || o.VirtualOperator() || slices.ContainsFunc(copies, copied) {
 				continue
 			}
 			if origin := r.origin(namespace, o.Name, p.Concerns()); origin != nil {
-				c := origin.CSV
+				c := *origin.CSV
 				c.CopiedFrom, c.Origin = namespace, origin
-				originals = append(originals, c)
+				originals = append(originals, &c)
 			}
 		}
 	}
@@ -60,12 +62,16 @@ func (r *reconciler) origin(namespace, name, dependent string) *compliance.Origi
 		return nil
 	}
 	ns := s.Namespace(namespace)
-	return &compliance.Origin{CSV: csv(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
-		OperatorGroups: groups(s, namespace), Subscriptions: subscriptions(s, namespace)}
+	origin := &compliance.Origin{CSV: installed(original), Drifted: ns.Drifted(name), Plans: ns.Plans(),
+		Subscriptions: list(s, snapshot.Subscriptions, namespace, (*snapshot.Object).Subscription)}
+	if groups := s.Objects(snapshot.OperatorGroups, snapshot.InNamespace(namespace)); len(groups) == 1 {
+		origin.Targets, _, _ = unstructured.NestedStringSlice(groups[0].Unstructured().Object, "status", "namespaces") // of another type: there are none
+	}
+	return origin
 }
 
 // before returns the Subscriptions that the status of a policy relates to it.
-func (r *reconciler) before(p *rules.OperatorPolicy) (subscriptions []compliance.Subscription) {
+func (r *reconciler) before(p *rules.OperatorPolicy) (subscriptions []*olm.Subscription) {
 	if p.MustNotHave || p.Concerns() == "" {
 		return nil
 	}
@@ -79,7 +85,7 @@ func (r *reconciler) before(p *rules.OperatorPolicy) (subscriptions []compliance
 			r.state.depends(p.Concerns(), key.Namespace)
 		}
 		if found := r.Store.Load().Find(snapshot.Subscriptions, key); found != nil {
-			subscriptions = append(subscriptions, subscription(found.Unstructured()))
+			subscriptions = append(subscriptions, found.Subscription())
 		}
 	}
 	return subscriptions

@@ -114,9 +114,9 @@ func (r *reconciler) evaluate(ctx context.Context, ns *rules.Namespace, p *rules
 	op, current := p.Object, r.Store.Load()
 	in := &compliance.Input{
 		Policy: op, Rules: p, Problems: p.Problems, Cluster: op.Labels["policy.open-cluster-management.io/cluster-name"],
-		Grants: r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs,
+		Grants: r.Grants, NamespaceExists: w.exists, Namespace: ns, OperatorGroups: w.groups, Subscriptions: w.subscriptions, CSVs: w.csvs, Content: w.content,
 		Deployments: w.deployments, Approvals: approvals, Escaped: r.Escaped(p.Namespace, p.Name), Now: r.Now(),
-		CatalogSource: func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) },
+		CatalogSource: func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) },
 		Catalogs:      w.catalogs,
 		Package:       func(c olm.Catalog) *catalog.Package { return r.Packages.Get(p.Package, c) },
 	}

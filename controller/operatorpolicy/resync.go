@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -60,29 +58,29 @@ func (r *reconciler) resync(ctx context.Context, namespace string, ns *rules.Nam
 	state := r.state.namespace(namespace)
 	acts := len(state.removed.lists) > 0 || slices.ContainsFunc(ns.Policies(), func(p *rules.OperatorPolicy) bool { return p.Enforced })
 	current := r.Store.Load()
-	source := func(c olm.Catalog) *compliance.CatalogSource { return catalogSource(current, c) }
-	i := slices.IndexFunc(w.subscriptions, func(s compliance.Subscription) bool {
-		return refused(&s) || s.FailureOutdated(w.csvs) || s.CatalogRecovered(w.catalogs, source) || dangling(&s, ns) || interrupted(&s, ns) != nil
+	source := func(c olm.Catalog) *olm.CatalogSource { return catalogSource(current, c) }
+	i := slices.IndexFunc(w.subscriptions, func(s *olm.Subscription) bool {
+		return refused(s) || compliance.FailureOutdated(s, w.csvs) || compliance.CatalogRecovered(s, w.catalogs, source) || dangling(s, ns) || interrupted(s, ns) != nil
 	})
 	now := r.Now()
 	due, after := state.resync.due(i >= 0 && acts, now)
 	if !due {
 		return after, nil
 	}
-	sub := &w.subscriptions[i]
+	sub := w.subscriptions[i]
 	switch err := r.repair(ctx, sub, ns, now); {
 	case apply.Outdated(err):
 		return after, nil // the object changed, which is the purpose
 	case err != nil:
-		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s/%s: %w", namespace, sub.Name, err)
+		return after, fmt.Errorf("trigger OLM re-resolution for Subscription %s/%s: %w", namespace, sub.Metadata.Name, err)
 	}
-	log.FromContext(ctx).Info("triggered OLM re-resolution", "namespace", namespace, "name", sub.Name)
+	log.FromContext(ctx).Info("triggered OLM re-resolution", "namespace", namespace, "name", sub.Metadata.Name)
 	return after, nil
 }
 
 // repair makes OLM work on a Subscription again.
-func (r *reconciler) repair(ctx context.Context, sub *compliance.Subscription, ns *rules.Namespace, now time.Time) error {
-	key := types.NamespacedName{Namespace: sub.Namespace, Name: sub.Name}
+func (r *reconciler) repair(ctx context.Context, sub *olm.Subscription, ns *rules.Namespace, now time.Time) error {
+	key := types.NamespacedName{Namespace: sub.Metadata.Namespace, Name: sub.Metadata.Name}
 	if plan := interrupted(sub, ns); plan != nil {
 		// As OLM does when the rights of the account change.
 		key.Name = plan.Metadata.Name
@@ -94,7 +92,7 @@ func (r *reconciler) repair(ctx context.Context, sub *compliance.Subscription, n
 	if dangling(sub, ns) {
 		// As OLM does, unless the plan was deleted before OLM had set a condition for it.
 		return r.writer.Patch(ctx, apply.Head(snapshot.Subscriptions, key), apply.Merge(map[string]any{
-			"metadata": map[string]any{"uid": sub.UID, "resourceVersion": text(&unstructured.Unstructured{Object: sub.Content}, "metadata", "resourceVersion")},
+			"metadata": map[string]any{"uid": sub.Metadata.UID, "resourceVersion": sub.Metadata.ResourceVersion},
 			"status":   map[string]any{"installPlanRef": nil, "installplan": nil, "currentCSV": nil, "state": nil, "lastUpdated": now.UTC().Format(time.RFC3339)},
 		}), "status")
 	}
@@ -102,21 +100,22 @@ func (r *reconciler) repair(ctx context.Context, sub *compliance.Subscription, n
 }
 
 // refused reports whether OLM could not write the plan for a Subscription.
-func refused(s *compliance.Subscription) bool {
-	return slices.ContainsFunc(s.Conditions, func(c compliance.SubscriptionCondition) bool {
-		return c.Type == compliance.TypeBundleUnpackFailed && c.Reason == "EnsureInstallPlanFailed" && c.Status == string(metav1.ConditionTrue)
-	})
+func refused(s *olm.Subscription) bool {
+	c := s.Condition(compliance.TypeBundleUnpackFailed)
+	return c != nil && c.Reason == "EnsureInstallPlanFailed"
 }
 
 // dangling reports whether OLM treats a deleted plan as pending.
-func dangling(s *compliance.Subscription, ns *rules.Namespace) bool {
-	return s.State == olm.StateUpgradePending && s.InstallPlan != "" &&
-		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan })
+func dangling(s *olm.Subscription, ns *rules.Namespace) bool {
+	return s.Status.State == olm.StateUpgradePending && s.Status.InstallPlan.Name != "" &&
+		!slices.ContainsFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.Status.InstallPlan.Name })
 }
 
 // interrupted returns the plan of a Subscription if an outage of Opgate has failed it, else nil. Earlier plans are outdated.
-func interrupted(s *compliance.Subscription, ns *rules.Namespace) *olm.InstallPlan {
-	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool { return p.Metadata.Name == s.InstallPlan && rules.Interrupted(p) })
+func interrupted(s *olm.Subscription, ns *rules.Namespace) *olm.InstallPlan {
+	i := slices.IndexFunc(ns.Plans(), func(p *olm.InstallPlan) bool {
+		return p.Metadata.Name == s.Status.InstallPlan.Name && rules.Interrupted(p)
+	})
 	if i < 0 {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/opgate/opgate/controller/apply"
-	"github.com/opgate/opgate/controller/operatorpolicy/compliance"
 	"github.com/opgate/opgate/internal/events"
 	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
@@ -81,7 +80,7 @@ func (r *reconciler) removeStale(ctx context.Context, ns *rules.Namespace, plan 
 	case deleted.before(r.Store.Load(), plan):
 		return false, stays + "; it was deleted once, and OLM has made the same one again", 0, nil
 	}
-	object := &unstructured.Unstructured{Object: compliance.PlanObject(plan).Content}
+	object := &unstructured.Unstructured{Object: plan.Metadata.Reference(olm.InstallPlanGVK)}
 	if err := r.writer.Do(ctx, apply.Delete, object, object); err != nil {
 		deleted.failed()
 		if apply.Outdated(err) {

@@ -17,12 +17,12 @@ func TestCatalogState(t *testing.T) {
 		unknown    Attributes
 		want       Outcome
 	}{
-		{name: "enough", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Priority: 101}, catalog: curated, want: Satisfied},
-		{name: "too little", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Priority: 100}, catalog: curated, want: Violated},
+		{name: "enough", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 101}}, catalog: curated, want: Satisfied},
+		{name: "too little", rule: `catalog.priority > 100`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: 100}}, catalog: curated, want: Violated},
 		{name: "unset", rule: `catalog.priority == 0 && catalog.image == "" && !catalog.healthy`, source: &olm.CatalogSource{}, catalog: curated, want: Satisfied},
-		{name: "negative", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{Priority: -1}, catalog: curated, want: Violated},
-		{name: "image", rule: `catalog.image.startsWith("quay.io/acme/")`, source: &olm.CatalogSource{Image: "quay.io/acme/catalog"}, catalog: curated, want: Satisfied},
-		{name: "healthy", rule: `catalog.healthy`, source: &olm.CatalogSource{Healthy: true}, catalog: curated, want: Satisfied},
+		{name: "negative", rule: `catalog.priority >= 0`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Priority: -1}}, catalog: curated, want: Violated},
+		{name: "image", rule: `catalog.image.startsWith("quay.io/acme/")`, source: &olm.CatalogSource{Spec: olm.CatalogSourceSpec{Image: "quay.io/acme/catalog"}}, catalog: curated, want: Satisfied},
+		{name: "healthy", rule: `catalog.healthy`, source: healthy(), catalog: curated, want: Satisfied},
 		{name: "does not exist", rule: `catalog.priority >= 0`, catalog: curated, want: Undecided},
 		{name: "does not exist, negated", rule: `!(catalog.priority > 100)`, catalog: curated, want: Undecided},
 		{name: "does not exist, in a loop", rule: `properties.all(catalog, .catalog.priority >= 0)`, catalog: curated, want: Undecided},
@@ -33,7 +33,7 @@ func TestCatalogState(t *testing.T) {
 		b, facts := etcd(), kubeOne
 		b.Catalog, b.Unknown = c.catalog, c.unknown
 		if c.source != nil {
-			facts.AddCatalog(curated, *c.source)
+			facts.AddCatalog(curated, c.source)
 		}
 		found := append(NewSet([]*Definition{sound(t, "one", seed(c.rule), "")}, facts).Judge(b, shop, nil), Finding{})
 		if found[0].Outcome != c.want {
@@ -48,7 +48,7 @@ func TestCatalogState(t *testing.T) {
 // TestCatalogStateIsRead: subscribers are not notified of facts that no rule reads, and has() of a field that is always set is a mistake.
 func TestCatalogStateIsRead(t *testing.T) {
 	changed := kubeOne
-	changed.AddCatalog(olm.Catalog{Namespace: "olm", Name: "curated"}, olm.CatalogSource{})
+	changed.AddCatalog(olm.Catalog{Namespace: "olm", Name: "curated"}, &olm.CatalogSource{})
 	for rule, want := range map[string]bool{`catalog.priority > 1`: true, `catalog.name == ""`: false} {
 		s := NewSet([]*Definition{sound(t, "one", seed(rule), "")}, kubeOne)
 		if got := s.Reads(s.Differs(&changed)); got != want {
@@ -58,4 +58,10 @@ func TestCatalogStateIsRead(t *testing.T) {
 	if f := Define(Meta{Name: "one"}, seed(`!has(catalog.priority)`), "").fault(); f == nil || !strings.Contains(f.Message, "leave out has()") {
 		t.Errorf("%+v", f)
 	}
+}
+
+func healthy() *olm.CatalogSource {
+	c := &olm.CatalogSource{}
+	c.Status.Connection.State = "READY"
+	return c
 }

@@ -139,15 +139,15 @@ var variables = []variable{
 				map[string]any{"name": m.seen(b.Catalog.Name), "namespace": m.seen(b.Catalog.Namespace)})
 		}},
 	{name: "catalog.priority", declared: cel.IntType, attribute: CatalogState,
-		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Int(c.Priority) })},
+		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Int(c.Spec.Priority) })},
 	{name: "catalog.image", declared: cel.StringType, attribute: CatalogState,
-		read: ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val { return m.seen(c.Image) })},
+		read: ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val { return m.seen(c.Spec.Image) })},
 	{name: "catalog.healthy", declared: cel.BoolType, attribute: CatalogState,
-		read: ofCatalog(func(_ *measure, c olm.CatalogSource) ref.Val { return types.Bool(c.Healthy) })},
+		read: ofCatalog(func(_ *measure, c *olm.CatalogSource) ref.Val { return types.Bool(c.Healthy()) })},
 	{name: "catalog.digest", declared: cel.StringType, attribute: CatalogState | CatalogImage,
 		read: func(m *measure, b *Bundle, facts *Cluster) ref.Val {
-			return ofCatalog(func(m *measure, c olm.CatalogSource) ref.Val {
-				if c.Image == "" {
+			return ofCatalog(func(m *measure, c *olm.CatalogSource) ref.Val {
+				if c.Spec.Image == "" {
 					return m.seen("")
 				}
 				return m.seen(facts.Served[b.Catalog])
@@ -179,7 +179,7 @@ var variables = []variable{
 }
 
 // ofCatalog returns the read function of a variable of the bundle's CatalogSource. Without one there is no value, not even a zero.
-func ofCatalog(read func(m *measure, c olm.CatalogSource) ref.Val) func(*measure, *Bundle, *Cluster) ref.Val {
+func ofCatalog(read func(m *measure, c *olm.CatalogSource) ref.Val) func(*measure, *Bundle, *Cluster) ref.Val {
 	return func(m *measure, b *Bundle, facts *Cluster) ref.Val {
 		c, ok := facts.Catalogs[b.Catalog]
 		if !ok {
@@ -240,7 +240,7 @@ type Cluster struct {
 	// OpenShift is the OpenShift version, such as "4.19.3"; empty on another distribution, or if not known.
 	OpenShift string
 	// Catalogs are all CatalogSources.
-	Catalogs map[olm.Catalog]olm.CatalogSource
+	Catalogs map[olm.Catalog]*olm.CatalogSource
 	// Served are the digests of the images that the pods of CatalogSources run; "" where they differ, or one is not known.
 	Served map[olm.Catalog]string
 	// CatalogNamespaces are those in which these pods are watched; nil for all.
@@ -258,16 +258,16 @@ func (c *Cluster) unknownOf(b *Bundle) Attributes {
 	if !ok || unknown&CatalogSource != 0 {
 		unknown |= CatalogState
 	}
-	if source.Image != "" && c.Served[b.Catalog] == "" {
+	if ok && source.Spec.Image != "" && c.Served[b.Catalog] == "" {
 		unknown |= CatalogImage
 	}
 	return unknown
 }
 
 // AddCatalog adds a CatalogSource.
-func (c *Cluster) AddCatalog(key olm.Catalog, source olm.CatalogSource) {
+func (c *Cluster) AddCatalog(key olm.Catalog, source *olm.CatalogSource) {
 	if c.Catalogs == nil {
-		c.Catalogs = map[olm.Catalog]olm.CatalogSource{}
+		c.Catalogs = map[olm.Catalog]*olm.CatalogSource{}
 	}
 	c.Catalogs[key] = source
 }
@@ -297,7 +297,9 @@ func (c *Cluster) differs(o *Cluster) Attributes {
 	if c.Version != o.Version || c.OpenShift != o.OpenShift {
 		differ |= ClusterVersion
 	}
-	if !maps.Equal(c.Catalogs, o.Catalogs) {
+	if !maps.EqualFunc(c.Catalogs, o.Catalogs, func(a, b *olm.CatalogSource) bool {
+		return a.Spec.Priority == b.Spec.Priority && a.Spec.Image == b.Spec.Image && a.Healthy() == b.Healthy()
+	}) {
 		differ |= CatalogState
 	}
 	if !maps.Equal(c.Served, o.Served) {

@@ -109,7 +109,7 @@ func (o *object) backstop(r rules.Reason) bool {
 
 // approvedBefore reports whether OLM runs a plan, or has run it. Without such a phase spec.approved only asks for that.
 func approvedBefore(p *olm.InstallPlan) bool {
-	return p.Spec.Approved && slices.Contains([]string{olm.PhaseInstalling, olm.PhaseComplete, olm.PhaseFailed}, p.Status.Phase)
+	return p.Running() || p.Spec.Approved && p.Finished()
 }
 
 // surroundings are the state of a cluster that holds the whole input.

@@ -54,8 +54,8 @@ type object struct {
 	subscription *olm.Subscription
 	plan         *olm.InstallPlan
 	// source is a CatalogSource, group an OperatorGroup. Both are context as well.
-	source *olm.WrittenCatalogSource
-	group  *olm.WrittenOperatorGroup
+	source *olm.CatalogSource
+	group  *olm.OperatorGroup
 	// pkg is that of a PackageManifest.
 	pkg *catalog.Package
 	// labels are those of a Namespace; nil for everything else.

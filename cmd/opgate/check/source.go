@@ -15,7 +15,7 @@ var sourceRequires = []string{"sourceType"}
 // readCatalogSource reads a CatalogSource, which is judged and is context for others.
 func readCatalogSource(raw []byte, o *object) []fieldFault {
 	faults := append(unknownFields(raw, &operatorsv1alpha1.CatalogSource{}), missing(raw, sourceRequires)...)
-	var source olm.WrittenCatalogSource
+	var source olm.CatalogSource
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &source); err != nil {
 		return orFault(faults, err)
 	}
@@ -27,7 +27,7 @@ func readCatalogSource(raw []byte, o *object) []fieldFault {
 // readOperatorGroup reads an OperatorGroup, which is judged and is context for others.
 func readOperatorGroup(raw []byte, o *object) []fieldFault {
 	faults := unknownFields(raw, &operatorsv1.OperatorGroup{})
-	var group olm.WrittenOperatorGroup
+	var group olm.OperatorGroup
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &group); err != nil {
 		return orFault(faults, err)
 	}

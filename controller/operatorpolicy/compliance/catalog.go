@@ -14,18 +14,15 @@ import (
 	"github.com/opgate/opgate/olm"
 )
 
-// connectionReady is the state of a CatalogSource that OLM resolves from.
-const connectionReady = "READY"
-
 // catalogSource reports whether the catalog of the operator is healthy. The condition is True if it
 // is not.
 func (e *evaluation) catalogSource() Finding {
 	tolerated := e.config.CatalogSourceUnhealthy == policyv1beta2.ConfigCompliant
 	f := Finding{Type: TypeCatalogSourcesUnhealthy, Status: statusIf(!tolerated), Kind: kindCatalogSource}
-	o := Object{Namespace: e.catalog.Namespace, Name: e.catalog.Name}
-	name := o.named()
+	o := olm.ObjectMeta{Namespace: e.catalog.Namespace, Name: e.catalog.Name}
+	name := named(&o)
 	state, reason := compliantIf(tolerated), relatedMissing
-	var live *CatalogSource
+	var live *olm.CatalogSource
 	if e.CatalogSource != nil && o.Name != "" && o.Namespace != "" {
 		live = e.CatalogSource(e.catalog)
 	}
@@ -35,11 +32,11 @@ func (e *evaluation) catalogSource() Finding {
 		o.Name = either(o.Name, noName)
 	case live == nil:
 		f.Reason, f.Message = "CatalogSourcesNotFound", "CatalogSource "+name+" was not found"
-	case live.State == "":
+	case live.Status.Connection.State == "":
 		// Nothing was observed of it yet. Tools would ignore another condition type (R-ST-8).
 		f.Reason, f.Message, reason = "LastObservedUnknown", "CatalogSource "+name+" was found but its state is not known yet", relatedUnknownState
-	case live.State != connectionReady:
-		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.State), relatedUnhealthy
+	case !live.Healthy():
+		f.Reason, f.Message, reason = "CatalogSourcesFoundUnhealthy", "CatalogSource "+name+" was found but is unhealthy: its state is "+text.Quote(live.Status.Connection.State), relatedUnhealthy
 	default:
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, "CatalogSourcesFound", "CatalogSource was found"
 		state, reason = policyv1beta2.Compliant, relatedFound
@@ -47,9 +44,9 @@ func (e *evaluation) catalogSource() Finding {
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindCatalogSource, o, state, reason)}
 	for _, other := range e.blocking() {
 		f.Status, f.Reason = statusIf(!tolerated), "CatalogSourcesFoundUnhealthy"
-		f.Message += "; CatalogSource " + other.named() + " is unhealthy: its state is " + text.Quote(other.State) + ", and OLM resolves nothing in namespace " +
+		f.Message += "; CatalogSource " + named(&other.Metadata) + " is unhealthy: its state is " + text.Quote(other.Status.Connection.State) + ", and OLM resolves nothing in namespace " +
 			e.wanted.namespace + " until it is healthy or deleted"
-		f.Related = append(f.Related, e.related(kindCatalogSource, other.Object, compliantIf(tolerated), relatedUnhealthy))
+		f.Related = append(f.Related, e.related(kindCatalogSource, other.Metadata, compliantIf(tolerated), relatedUnhealthy))
 	}
 	if tolerated && f.Reason != "CatalogSourcesFound" { // status and related objects look as if all were well
 		f.Message += "; policy compliance is not impacted due to spec.complianceConfig.catalogSourceUnhealthy"
@@ -58,28 +55,30 @@ func (e *evaluation) catalogSource() Finding {
 }
 
 // blocking returns the unhealthy CatalogSources, besides the operator's own, that keep OLM from resolving the Subscription.
-func (e *evaluation) blocking() []CatalogSource {
+func (e *evaluation) blocking() []*olm.CatalogSource {
 	if e.subscription == nil || e.CatalogSource == nil {
 		return nil
 	}
-	found, _ := e.subscription.Prevented(e.Catalogs, e.CatalogSource)
-	return slices.DeleteFunc(found, func(c CatalogSource) bool { return c.Namespace == e.catalog.Namespace && c.Name == e.catalog.Name })
+	found, _ := Prevented(e.subscription, e.Catalogs, e.CatalogSource)
+	return slices.DeleteFunc(found, func(c *olm.CatalogSource) bool {
+		return c.Metadata.Namespace == e.catalog.Namespace && c.Metadata.Name == e.catalog.Name
+	})
 }
 
 // Prevented reports whether an error has kept OLM from resolving a Subscription, and returns the unhealthy CatalogSources that cause that.
 // OLM resolves from all catalogs in the namespace and in the one for global catalogs, or not at all. The global one is that of the
 // Subscription's catalog, if it is another namespace; else only OLM's message names it ("error using catalogsource olm/community: ...").
-func (s *Subscription) Prevented(catalogs []olm.Catalog, get func(olm.Catalog) *CatalogSource) (by []CatalogSource, prevented bool) {
-	failed := s.condition(TypeResolutionFailed)
+func Prevented(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource) (by []*olm.CatalogSource, prevented bool) {
+	failed := s.Condition(TypeResolutionFailed)
 	if failed == nil || strings.EqualFold(failed.Reason, reasonUnsatisfiable) {
 		return nil, false
 	}
 	for _, c := range catalogs {
-		if c.Namespace != s.Namespace && c.Namespace != s.Catalog.Namespace && !strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":") {
+		if c.Namespace != s.Metadata.Namespace && c.Namespace != s.Spec.SourceNamespace && !strings.Contains(failed.Message, c.Namespace+"/"+c.Name+":") {
 			continue
 		}
-		if live := get(c); live != nil && live.State != connectionReady {
-			by = append(by, *live)
+		if live := get(c); live != nil && !live.Healthy() {
+			by = append(by, live)
 		}
 	}
 	return by, true
@@ -87,9 +86,9 @@ func (s *Subscription) Prevented(catalogs []olm.Catalog, get func(olm.Catalog) *
 
 // CatalogRecovered reports whether OLM could not resolve a Subscription because of a CatalogSource, and none is unhealthy now. OLM tries nine
 // times within two seconds. A catalog that is deleted does not make it resolve again, and one that is healthy again only where it is used.
-func (s *Subscription) CatalogRecovered(catalogs []olm.Catalog, get func(olm.Catalog) *CatalogSource) bool {
-	by, prevented := s.Prevented(catalogs, get)
-	return prevented && len(by) == 0 && strings.Contains(s.condition(TypeResolutionFailed).Message, "catalogsource")
+func CatalogRecovered(s *olm.Subscription, catalogs []olm.Catalog, get func(olm.Catalog) *olm.CatalogSource) bool {
+	by, prevented := Prevented(s, catalogs, get)
+	return prevented && len(by) == 0 && strings.Contains(s.Condition(TypeResolutionFailed).Message, "catalogsource")
 }
 
 // manifestChannel is the channel of the Subscription in the catalog, nil if it is not known.
@@ -129,7 +128,7 @@ func (e *evaluation) deprecations() []Finding {
 			return deprecated("ChannelDeprecated", "channel "+text.Name(channel.Name), channel.Deprecation)
 		}
 		for _, entry := range channel.Entries {
-			if e.csv != nil && entry.Name == e.csv.Name && entry.Deprecation != "" {
+			if e.csv != nil && entry.Name == e.csv.Metadata.Name && entry.Deprecation != "" {
 				return deprecated("BundleDeprecated", "bundle "+text.Name(entry.Name), entry.Deprecation)
 			}
 		}

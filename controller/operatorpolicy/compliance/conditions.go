@@ -1,7 +1,10 @@
 package compliance
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -37,15 +40,15 @@ const (
 	kindCatalogSource            = olm.KindCatalogSource
 )
 
-// apiVersions are the API versions of the kinds.
-var apiVersions = map[string]string{
-	kindOperatorGroup:            olm.V1.String(),
-	kindSubscription:             olm.V1alpha1.String(),
-	kindInstallPlan:              olm.V1alpha1.String(),
-	kindClusterServiceVersion:    olm.V1alpha1.String(),
-	kindCustomResourceDefinition: "apiextensions.k8s.io/v1",
-	kindDeployment:               "apps/v1",
-	kindCatalogSource:            olm.V1alpha1.String(),
+// kinds are the kinds with their versions.
+var kinds = map[string]schema.GroupVersionKind{
+	kindOperatorGroup:            olm.OperatorGroupGVK,
+	kindSubscription:             olm.SubscriptionGVK,
+	kindInstallPlan:              olm.InstallPlanGVK,
+	kindClusterServiceVersion:    olm.ClusterServiceVersionGVK,
+	kindCustomResourceDefinition: apiextensionsv1.SchemeGroupVersion.WithKind(kindCustomResourceDefinition),
+	kindDeployment:               appsv1.SchemeGroupVersion.WithKind(kindDeployment),
+	kindCatalogSource:            olm.CatalogSourceGVK,
 }
 
 // The reasons of related objects.
@@ -82,9 +85,9 @@ func relatedKept(kind string) string {
 const noName = "-"
 
 // related describes an object in the status. Name and namespace are enough if it does not exist.
-func (in *Input) related(kind string, o Object, state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
+func (in *Input) related(kind string, o olm.ObjectMeta, state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
 	r := policyv1beta2.RelatedObject{
-		Object: policyv1beta2.ObjectReference{APIVersion: apiVersions[kind], Kind: kind,
+		Object: policyv1beta2.ObjectReference{APIVersion: kinds[kind].GroupVersion().String(), Kind: kind,
 			Metadata: policyv1beta2.ObjectMetadata{Name: o.Name, Namespace: o.Namespace}},
 		Compliant: state, Reason: reason, Cluster: in.Cluster,
 	}

@@ -32,7 +32,7 @@ func upgradeOfEtcd() *change.Set {
 func TestConsentInStatus(t *testing.T) {
 	digest := upgradeOfEtcd().Digest()
 	upgrade := func(phase string, edit ...func(*olm.InstallPlan)) *olm.InstallPlan {
-		p := aPlan("install-b", 2, CSV{Object: Object{Name: "etcd.v1.3.0"}, Package: "etcd", Version: "1.3.0"})
+		p := aPlan("install-b", 2, aCSV("etcd", "1.3.0"))
 		p.Status.BundleLookups[0].Catalog = olm.Catalog{Namespace: "olm", Name: "community"}
 		p.Spec.Approved, p.Status.Phase = phase != olm.PhaseRequiresApproval, phase
 		for _, e := range edit {

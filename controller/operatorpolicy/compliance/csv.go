@@ -5,12 +5,13 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // csvNamed returns a ClusterServiceVersion that is installed in the namespace, nil if it does not exist.
-func (e *evaluation) csvNamed(name string) *CSV {
+func (e *evaluation) csvNamed(name string) *Installed {
 	for i := range e.CSVs {
-		if c := &e.CSVs[i]; name != "" && c.Name == name && c.CopiedFrom == "" {
+		if c := e.CSVs[i]; name != "" && c.Metadata.Name == name && c.CopiedFrom == "" {
 			return c
 		}
 	}
@@ -19,19 +20,19 @@ func (e *evaluation) csvNamed(name string) *CSV {
 
 // installed returns the ClusterServiceVersion that the Subscription has installed. Without one, it returns one of the
 // package that the Subscription does not refer to, as unlinked: it runs, so its state is reported.
-func (e *evaluation) installed() (csv *CSV, unlinked bool) {
+func (e *evaluation) installed() (csv *Installed, unlinked bool) {
 	if e.subscription != nil {
-		if csv := e.csvNamed(e.subscription.InstalledCSV); csv != nil {
+		if csv := e.csvNamed(e.subscription.Status.InstalledCSV); csv != nil {
 			return csv, false
 		}
 	}
 	for i := range e.CSVs {
-		c := &e.CSVs[i]
-		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name && (csv == nil || c.Phase == phaseSucceeded) {
+		c := e.CSVs[i]
+		if c.CopiedFrom == "" && c.Package != "" && c.Package == e.wanted.name && (csv == nil || c.Status.Phase == phaseSucceeded) {
 			csv = c
 		}
 	}
-	return csv, csv != nil && (e.subscription == nil || e.subscription.CurrentCSV != csv.Name) // OLM sets installedCSV after it has written the CSV
+	return csv, csv != nil && (e.subscription == nil || e.subscription.Status.CurrentCSV != csv.Metadata.Name) // OLM sets installedCSV after it has written the CSV
 }
 
 // installedVersion returns the name for the status, "" if nothing is installed: the version that runs. That is the earlier one while OLM
@@ -40,14 +41,14 @@ func (e *evaluation) installedVersion() string {
 	if e.csv == nil {
 		return ""
 	}
-	if e.csv.Phase == phasePending {
+	if e.csv.Status.Phase == phasePending {
 		for i := range e.CSVs {
-			if c := &e.CSVs[i]; c.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" && c.Package == e.csv.Package {
-				return c.Name
+			if c := e.CSVs[i]; c.Status.Phase == phaseReplacing && c.CopiedFrom == "" && c.Package != "" && c.Package == e.csv.Package {
+				return c.Metadata.Name
 			}
 		}
 	}
-	return e.csv.Name
+	return e.csv.Metadata.Name
 }
 
 // The phases of a ClusterServiceVersion that count. One in phase Replacing runs until its replacement, Pending at first, has succeeded.
@@ -65,13 +66,13 @@ func csvFinding(status metav1.ConditionStatus, reason, message string, related .
 // installedCSV reports whether the installed version is allowed and healthy.
 func (e *evaluation) installedCSV() Finding {
 	if e.csv == nil {
-		missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
+		missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
 		message := "the required ClusterServiceVersion was not found"
 		if sub := e.subscription; sub != nil {
-			missing.Name = sub.Name
-			message += ": the Subscription " + sub.named() + " has not installed one"
-			if sub.InstalledCSV != "" {
-				message = "the required ClusterServiceVersion " + text.Name(sub.InstalledCSV) + " was not found"
+			missing.Name = sub.Metadata.Name
+			message += ": the Subscription " + named(&sub.Metadata) + " has not installed one"
+			if sub.Status.InstalledCSV != "" {
+				message = "the required ClusterServiceVersion " + text.Name(sub.Status.InstalledCSV) + " was not found"
 			}
 		}
 		message += e.elsewhere()
@@ -82,7 +83,7 @@ func (e *evaluation) installedCSV() Finding {
 	f.Message += e.besides()
 	if e.unlinked && f.Reason != reasonUnapproved && f.Reason != reasonChanged {
 		f.Status, f.Reason = metav1.ConditionFalse, "ClusterServiceVersionMissing"
-		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Name) + ", which is installed in namespace " + e.wanted.namespace
+		f.Message = "no Subscription refers to ClusterServiceVersion " + text.Name(e.csv.Metadata.Name) + ", which is installed in namespace " + e.wanted.namespace
 	}
 	return f
 }
@@ -94,14 +95,14 @@ const (
 
 // describeCSV describes the state of a ClusterServiceVersion. A version that is not allowed is reported, but
 // never removed: the policy restricts what may be installed, not what must be removed.
-func (e *evaluation) describeCSV(csv *CSV) Finding {
-	name := "ClusterServiceVersion (" + text.Name(csv.Name) + ")"
-	if ok, accepted := e.Rules.Covers(csv.Name, csv.Version); !ok {
+func (e *evaluation) describeCSV(csv *Installed) Finding {
+	name := "ClusterServiceVersion (" + text.Name(csv.Metadata.Name) + ")"
+	if ok, accepted := e.Rules.Covers(csv.Metadata.Name, csv.Version); !ok {
 		reason := name + " is not an approved version"
 		return csvFinding(metav1.ConditionFalse, reasonUnapproved, reason+": "+accepted,
-			e.related(kindClusterServiceVersion, csv.Object, policyv1beta2.NonCompliant, reason))
+			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
-	if e.Namespace.Drifted(csv.Name) {
+	if e.Namespace.Drifted(csv.Metadata.Name) {
 		reason := name + " is not what its InstallPlan brought"
 		message := reason + ": its spec was changed after OLM installed it, or by another account before; write back the spec that is recorded of it, " +
 			"or delete it together with its Subscription so that OLM installs it anew"
@@ -109,13 +110,13 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 			message += "; until then the policy approves no upgrade of it"
 		}
 		return csvFinding(metav1.ConditionFalse, reasonChanged, message,
-			e.related(kindClusterServiceVersion, csv.Object, policyv1beta2.NonCompliant, reason))
+			e.related(kindClusterServiceVersion, csv.Metadata, policyv1beta2.NonCompliant, reason))
 	}
-	healthy := csv.Phase == phaseSucceeded
-	reason := reasonOr(csv.Reason, csv.Phase)
-	message := either(text.Truncate(csv.Message, foreignText), "its phase is "+either(text.Truncate(csv.Phase, 100), "not known"))
-	if len(csv.Unmet) > 0 {
-		message += ": " + sentences(csv.Unmet)
+	healthy := csv.Status.Phase == phaseSucceeded
+	reason := reasonOr(csv.Status.Reason, csv.Status.Phase)
+	message := either(text.Truncate(csv.Status.Message, foreignText), "its phase is "+either(text.Truncate(csv.Status.Phase, 100), "not known"))
+	if len(csv.Status.Unmet) > 0 {
+		message += ": " + sentences(csv.Status.Unmet)
 	}
 	switch {
 	case healthy:
@@ -124,9 +125,9 @@ func (e *evaluation) describeCSV(csv *CSV) Finding {
 	case e.tolerates(TypeClusterServiceVersion):
 		healthy, message = true, message+e.upgrade.tolerated()
 	}
-	if r := e.Namespace.Recorded(csv.Name); r != nil && r.Adopted {
+	if r := e.Namespace.Recorded(csv.Metadata.Name); r != nil && r.Adopted {
 		message += "; its contents are adopted: they were there before Opgate recorded what is installed"
 	}
 	return csvFinding(statusIf(healthy), reason, name+" - "+message,
-		e.related(kindClusterServiceVersion, csv.Object, compliantIf(healthy), reason))
+		e.related(kindClusterServiceVersion, csv.Metadata, compliantIf(healthy), reason))
 }

@@ -58,11 +58,11 @@ type evaluation struct {
 	enforced bool
 
 	// subscription is the policy's, nil if there is none; duplicates are the other ones to the same package.
-	subscription *Subscription
-	duplicates   []Subscription
+	subscription *olm.Subscription
+	duplicates   []*olm.Subscription
 	// csv is the installed ClusterServiceVersion of the package, nil if there is none. It is
 	// unlinked if the Subscription does not refer to it.
-	csv      *CSV
+	csv      *Installed
 	unlinked bool
 	// upgrade is the one in progress, nil if there is none.
 	upgrade *upgrade
@@ -87,9 +87,9 @@ func newEvaluation(in *Input, w *wanted) *evaluation {
 	asked := in.Policy.Spec.Subscription
 	e.catalog, e.channel = olm.Catalog{Namespace: asked.SourceNamespace, Name: asked.Source}, asked.Channel
 	if sub := e.subscription; sub != nil {
-		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog.Namespace)
-		e.catalog.Name = either(e.catalog.Name, sub.Catalog.Name)
-		e.channel = either(e.channel, sub.Channel)
+		e.catalog.Namespace = either(e.catalog.Namespace, sub.Catalog().Namespace)
+		e.catalog.Name = either(e.catalog.Name, sub.Catalog().Name)
+		e.channel = either(e.channel, sub.Spec.Channel)
 	}
 	if in.Policy.Spec.IsMustNotHave() {
 		return e // the catalog is not needed
@@ -220,11 +220,11 @@ const notCreated = " and will not be created, because the policy is not enforced
 
 // nothing returns the related objects of a kind without matching objects.
 func (e *evaluation) nothing(kind, reason string) []policyv1beta2.RelatedObject {
-	return []policyv1beta2.RelatedObject{e.related(kind, Object{Name: noName}, policyv1beta2.Inapplicable, reason)}
+	return []policyv1beta2.RelatedObject{e.related(kind, olm.ObjectMeta{Name: noName}, policyv1beta2.Inapplicable, reason)}
 }
 
 // created describes an object that the policy has just created.
-func (e *evaluation) created(kind string, o Object) policyv1beta2.RelatedObject {
+func (e *evaluation) created(kind string, o olm.ObjectMeta) policyv1beta2.RelatedObject {
 	r := e.related(kind, o, policyv1beta2.Compliant, relatedCreated)
 	r.Properties = &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true)}
 	return r

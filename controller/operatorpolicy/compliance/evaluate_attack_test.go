@@ -25,16 +25,16 @@ func TestEvaluateHostileText(t *testing.T) {
 	for _, text := range evil {
 		in := input(enforced, running, lost, func(in *Input) {
 			for i := range in.Subscriptions {
-				in.Subscriptions[i].Conditions = []SubscriptionCondition{{Type: TypeResolutionFailed, Status: "True", Reason: text, Message: text}}
-				in.Subscriptions[i].InstallPlan, in.Subscriptions[i].Channel = text, text
+				in.Subscriptions[i].Status.Conditions = []olm.SubscriptionCondition{{Type: TypeResolutionFailed, Status: "True", Reason: text, Message: text}}
+				in.Subscriptions[i].Status.InstallPlan.Name, in.Subscriptions[i].Spec.Channel = text, text
 			}
 			for i := range in.CSVs {
-				in.CSVs[i].Phase, in.CSVs[i].Reason, in.CSVs[i].Message = text, text, text
-				in.CSVs[i].Deployments = []string{text, text}
+				in.CSVs[i].Status.Phase, in.CSVs[i].Status.Reason, in.CSVs[i].Status.Message = text, text, text
+				in.CSVs[i].Status.Deployments = []string{text, text}
 			}
 			plans(plan(text, text, text, text))(in)
 			in.OperatorGroups = in.OperatorGroups[:1]
-			in.OperatorGroups[0].Name = text
+			in.OperatorGroups[0].Metadata.Name = text
 			catalogState(text)(in)
 			manifest(func(p *catalog.Package) { p.Deprecation = text })(in)
 		})
@@ -88,11 +88,11 @@ func TestEvaluateManyObjects(t *testing.T) {
 			name := fmt.Sprintf("n%04d", i)
 			all = append(all, newer(plan("install-"+name, olm.PhaseRequiresApproval, "etcd.v1.3.0", name), int64(i)))
 			group("g"+name, nil)(in)
-			in.CSVs[0].Deployments = append(in.CSVs[0].Deployments, name)
+			in.CSVs[0].Status.Deployments = append(in.CSVs[0].Status.Deployments, name)
 			in.Overlaps = append(in.Overlaps, name)
 			in.Approvals["install-n1999"] = Approval{Reasons: append(in.Approvals["install-n1999"].Reasons, rules.Reason{Message: name + " is not allowed"})}
 		}
-		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ""
+		in.Subscriptions[0].Status.CurrentCSV, in.Subscriptions[0].Status.InstallPlan.Name = "etcd.v1.3.0", ""
 		plans(all...)(in)
 	}
 	for name, changes := range map[string][]given{"informing": {many}, "enforced": {enforced, many, func(in *Input) { in.Overlaps = nil }}, "overlapping": {enforced, many}} {
@@ -160,16 +160,18 @@ func randomInput(r *rand.Rand, texts []string) *Input {
 			}
 		},
 		maybe(group(pick(), map[string]any{"targetNamespaces": []any{pick(), 7, nil}})),
-		maybe(subscription(pick(), func(s *Subscription) {
-			s.Package, s.Channel, s.CurrentCSV, s.InstalledCSV, s.InstallPlan = "etcd", pick(), pick(), pick(), pick()
-			s.Catalog.Name = pick()
+		maybe(subscription(pick(), func(s *olm.Subscription) {
+			s.Spec.Package, s.Spec.Channel, s.Status.CurrentCSV, s.Status.InstalledCSV, s.Status.InstallPlan.Name = "etcd", pick(), pick(), pick(), pick()
+			s.Spec.Source = pick()
 			failing(pick(), lostMessage+pick())(s)
 			if r.IntN(2) == 0 {
-				s.Content = map[string]any{"spec": "none", "metadata": []any{}}
+				fields.Store(&s.Metadata, map[string]any{"spec": "none", "metadata": []any{}})
 			}
 		})),
-		maybe(csv(pick(), func(c *CSV) { c.Phase, c.Reason, c.Package, c.Version = pick(), pick(), "etcd", pick() })),
-		maybe(copiedFrom(pick(), func(c *CSV) { c.Phase = pick() })),
+		maybe(csv(pick(), func(c *Installed) {
+			c.Status.Phase, c.Status.Reason, c.Package, c.Version = pick(), pick(), "etcd", pick()
+		})),
+		maybe(copiedFrom(pick(), func(c *Installed) { c.Status.Phase = pick() })),
 		maybe(due(-1)),
 		maybe(plans(plan(pick(), pick(), pick(), pick()), newer(plan("p", olm.PhaseRequiresApproval, pick()), 0))),
 		maybe(manifest(func(p *catalog.Package) {

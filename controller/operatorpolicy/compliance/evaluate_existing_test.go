@@ -9,44 +9,41 @@ import (
 )
 
 // copiedFrom adds the copy of an operator that is installed for all namespaces in namespace operators.
-func copiedFrom(name string, changes ...func(*CSV)) given {
-	return csv(name, append([]func(*CSV){func(c *CSV) {
+func copiedFrom(name string, changes ...func(*Installed)) given {
+	return csv(name, append([]func(*Installed){func(c *Installed) {
 		c.Origin = &Origin{
-			CSV: *c,
-			OperatorGroups: []OperatorGroup{{
-				Object: Object{Namespace: "operators", Name: "global", Content: map[string]any{"status": map[string]any{"namespaces": []any{""}}}},
-			}},
-			Subscriptions: []Subscription{{
-				Object:       Object{Namespace: "operators", Name: "etcd"},
-				Package:      "etcd",
-				Catalog:      olm.Catalog{Namespace: "olm", Name: "community"},
-				InstalledCSV: name,
+			CSV:     &Installed{CSV: new(*c.CSV), Package: c.Package, Version: c.Version},
+			Targets: []string{""},
+			Subscriptions: []*olm.Subscription{{
+				Metadata: olm.ObjectMeta{Namespace: "operators", Name: "etcd"},
+				Spec:     olm.SubscriptionSpec{Package: "etcd", Source: "community", SourceNamespace: "olm"},
+				Status:   olm.SubscriptionStatus{InstalledCSV: name},
 			}},
 		}
-		c.Origin.CSV.Namespace, c.Origin.CSV.Created = "operators", "2026-11-21T09:00:00Z"
-		c.CopiedFrom, c.Reason, c.Message = "operators", "Copied", "The operator is running in operators but is managing this namespace"
+		c.Origin.CSV.Metadata.Namespace, c.Origin.CSV.Metadata.CreationTimestamp = "operators", "2026-11-21T09:00:00Z"
+		c.CopiedFrom, c.Status.Reason, c.Status.Message = "operators", "Copied", "The operator is running in operators but is managing this namespace"
 	}}, changes...)...)
 }
 
 // uncopied adds such an operator of which OLM creates no copies.
-func uncopied(name string, changes ...func(*CSV)) given {
-	return copiedFrom(name, append(changes, func(c *CSV) {
-		original := c.Origin.CSV
-		original.Origin, original.CopiedFrom = c.Origin, original.Namespace
+func uncopied(name string, changes ...func(*Installed)) given {
+	return copiedFrom(name, append(changes, func(c *Installed) {
+		original := *c.Origin.CSV
+		original.Origin, original.CopiedFrom = c.Origin, original.Metadata.Namespace
 		*c = original
 	})...)
 }
 
 // origin changes the origin of a copy.
-func origin(change func(*Origin)) func(*CSV) { return func(c *CSV) { change(c.Origin) } }
+func origin(change func(*Origin)) func(*Installed) { return func(c *Installed) { change(c.Origin) } }
 
 // broughtBy adds the plan that installed the original of a copy, with a step from a catalog.
-func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*CSV) {
-	return func(c *CSV) {
+func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*Installed) {
+	return func(c *Installed) {
 		p := &olm.InstallPlan{Metadata: olm.ObjectMeta{Namespace: "operators", Name: "install-1", CreationTimestamp: "2026-11-21T09:00:00Z"}}
-		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Name}, true, olm.PhaseComplete
-		p.Status.Steps = []olm.Step{{Resolving: c.Name, Status: status, Resource: olm.StepResource{
-			Kind: kindClusterServiceVersion, Name: c.Name, CatalogNamespace: "olm", CatalogName: catalog,
+		p.Spec.CSVNames, p.Spec.Approved, p.Status.Phase = []string{c.Metadata.Name}, true, olm.PhaseComplete
+		p.Status.Steps = []olm.Step{{Resolving: c.Metadata.Name, Status: status, Resource: olm.StepResource{
+			Kind: kindClusterServiceVersion, Name: c.Metadata.Name, CatalogNamespace: "olm", CatalogName: catalog,
 		}}}
 		for _, change := range changes {
 			change(p)
@@ -58,18 +55,18 @@ func broughtBy(catalog, status string, changes ...func(*olm.InstallPlan)) func(*
 // mine marks all objects in the namespace as created by this policy.
 func mine(in *Input) {
 	for i := range in.Subscriptions {
-		in.Subscriptions[i].Annotations = map[string]string{managedMark: "policies.etcd-policy"}
+		in.Subscriptions[i].Metadata.Annotations = olm.Annotations{ManagedBy: "policies.etcd-policy"}
 	}
 	for i := range in.OperatorGroups {
-		recordCreated(in.Policy, &in.OperatorGroups[i])
+		recordCreated(in.Policy, in.OperatorGroups[i])
 	}
 }
 
 // recordCreated records in the status of a policy that the policy created a group.
-func recordCreated(op *policyv1beta2.OperatorPolicy, g *OperatorGroup) {
+func recordCreated(op *policyv1beta2.OperatorPolicy, g *olm.OperatorGroup) {
 	op.Status.RelatedObjects = append(op.Status.RelatedObjects, policyv1beta2.RelatedObject{
-		Object:     policyv1beta2.ObjectReference{Kind: kindOperatorGroup, Metadata: policyv1beta2.ObjectMetadata{Name: g.Name, Namespace: g.Namespace}},
-		Properties: &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true), UID: g.UID},
+		Object:     policyv1beta2.ObjectReference{Kind: kindOperatorGroup, Metadata: policyv1beta2.ObjectMetadata{Name: g.Metadata.Name, Namespace: g.Metadata.Namespace}},
+		Properties: &policyv1beta2.ObjectProperties{CreatedByPolicy: new(true), UID: g.Metadata.UID},
 	})
 }
 
@@ -79,9 +76,9 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		TypeInstallPlan: "True ExistingInstallation", TypeClusterServiceVersion: "True Copied", TypeCustomResourceDefinition: "True ExistingInstallation",
 		TypeDeployment: "True ExistingInstallation", TypeCatalogSourcesUnhealthy: "False ExistingInstallation",
 	}
-	ours := []given{enforced, copiedFrom("etcd.v1.2.0"), group("shop-x7", nil, generated, func(g *OperatorGroup) {
-		g.Content = map[string]any{"kind": "OperatorGroup", "metadata": map[string]any{"namespace": "shop", "name": g.Name}}
-	}), subscription("etcd", func(s *Subscription) { s.InstalledCSV = "" })}
+	ours := []given{enforced, copiedFrom("etcd.v1.2.0"), group("shop-x7", nil, generated, func(g *olm.OperatorGroup) {
+		fields.Store(&g.Metadata, map[string]any{"kind": "OperatorGroup", "metadata": map[string]any{"namespace": "shop", "name": g.Metadata.Name}})
+	}), subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" })}
 	for _, s := range []scenario{
 		{
 			name: "29.1 nothing is made", given: []given{enforced, copiedFrom("etcd.v1.2.0"), manifest()}, want: available,
@@ -96,13 +93,13 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		},
 		{
 			name: "R-LP-11 what has begun is withdrawn for an original", given: []given{enforced, uncopied("etcd.v1.2.0"),
-				subscription("etcd", func(s *Subscription) { s.InstalledCSV = "" }), mine},
+				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" }), mine},
 			want:    map[string]string{TypeSubscription: "True ExistingInstallation"},
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "R-LP-11 what is being installed is not left without its Subscription", given: []given{enforced, running, mine, uncopied("etcd.v1.1.0"),
-				func(in *Input) { in.CSVs[0].Phase = "Installing" }},
+				func(in *Input) { in.CSVs[0].Status.Phase = "Installing" }},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
@@ -127,22 +124,22 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 		},
 		{
 			name: "R-LP-10 the group stays for another Subscription", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, subscription("vault", func(s *Subscription) { s.Package = "vault" })),
+			given:   append(ours[:len(ours):len(ours)], mine, subscription("vault", func(s *olm.Subscription) { s.Spec.Package = "vault" })),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "30.4 a group that was there before stays", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].UID = "another" }),
+			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].Metadata.UID = "another" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "30.4 a group that has a name of its own stays", want: available,
-			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].GenerateName = "" }),
+			given:   append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.OperatorGroups[0].Metadata.GenerateName = "" }),
 			actions: []string{"delete Subscription shop/etcd"},
 		},
 		{
 			name: "R-RM-2 the group waits until the Subscription is gone", want: available,
-			given: append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.Subscriptions[0].Deleting = true }),
+			given: append(ours[:len(ours):len(ours)], mine, func(in *Input) { in.Subscriptions[0].Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" }),
 		},
 		{
 			name: "the version elsewhere is not allowed", given: []given{enforced, copiedFrom("etcd.v1.2.0"), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.Versions = []string{"etcd.v1.3.0"} })},
@@ -164,7 +161,7 @@ func TestEvaluateExistingInstallation(t *testing.T) {
 			actions: []string{"create OperatorGroup shop/scoped", "create Subscription shop/etcd"},
 		},
 		{
-			name: "a copy of another package does not count", given: []given{enforced, ready, copiedFrom("vault.v1", func(c *CSV) { c.Package, c.Origin.CSV.Package = "vault", "vault" })},
+			name: "a copy of another package does not count", given: []given{enforced, ready, copiedFrom("vault.v1", func(c *Installed) { c.Package, c.Origin.CSV.Package = "vault", "vault" })},
 			actions: []string{"create Subscription shop/etcd"},
 		},
 		{
@@ -182,13 +179,13 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 	missing := map[string]string{TypeSubscription: "False SubscriptionMissing", TypeClusterServiceVersion: "False ClusterServiceVersionMissing"}
 	fromElsewhere := "the required ClusterServiceVersion was not found; etcd.v1.2.0 is installed elsewhere, from another catalog: it runs in namespace operators " +
 		"and is available here, but nothing shows that it comes from catalog olm/community"
-	stranger := func(name string, changes ...func(*CSV)) scenario {
+	stranger := func(name string, changes ...func(*Installed)) scenario {
 		return scenario{name: name, given: []given{enforced, ready, manifest(), copiedFrom("etcd.v1.2.0", changes...)}, want: missing, actions: installs}
 	}
 	own := []given{
 		enforced,
 		ready,
-		subscription("etcd", func(s *Subscription) { s.InstalledCSV = "" }),
+		subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV = "" }),
 		mine,
 	}
 	for _, s := range []scenario{
@@ -198,12 +195,12 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 			want:  missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
-		stranger("its Subscription names another catalog", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Name = "evil" })),
-		stranger("its Subscription names a catalog of that name in another namespace", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Namespace = "operators" })),
-		stranger("its Subscription is to another package", origin(func(o *Origin) { o.Subscriptions[0].Package = "vault" })),
+		stranger("its Subscription names another catalog", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" })),
+		stranger("its Subscription names a catalog of that name in another namespace", origin(func(o *Origin) { o.Subscriptions[0].Spec.SourceNamespace = "operators" })),
+		stranger("its Subscription is to another package", origin(func(o *Origin) { o.Subscriptions[0].Spec.Package = "vault" })),
 		stranger("two Subscriptions disagree", origin(func(o *Origin) {
-			o.Subscriptions = append(o.Subscriptions, o.Subscriptions[0])
-			o.Subscriptions[1].Catalog.Name = "evil"
+			o.Subscriptions = append(o.Subscriptions, new(*o.Subscriptions[0]))
+			o.Subscriptions[1].Spec.Source = "evil"
 		})),
 		stranger("its Subscription was moved to the right catalog afterwards", broughtBy("evil", "Created")),
 		stranger("it is older than the plan, and its Subscription follows it all the same", broughtBy("community", "Present", func(p *olm.InstallPlan) { p.Metadata.CreationTimestamp = "2026-11-21T09:00:01Z" })),
@@ -211,19 +208,16 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 		stranger("the plan waits for approval", broughtBy("community", "Unknown", func(p *olm.InstallPlan) { p.Spec.Approved = false })),
 		{
 			name:  "an original without a copy, of another catalog",
-			given: []given{enforced, ready, manifest(), uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Catalog.Name = "evil" }))},
+			given: []given{enforced, ready, manifest(), uncopied("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions[0].Spec.Source = "evil" }))},
 			want:  missing, actions: installs,
 			says: map[string]string{TypeClusterServiceVersion: fromElsewhere},
 		},
-		stranger("there is no original", func(c *CSV) { c.Origin = nil }),
+		stranger("there is no original", func(c *Installed) { c.Origin = nil }),
 		stranger("the original is a copy", origin(func(o *Origin) { o.CSV.CopiedFrom = "shop" })),
-		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Deleting = true })),
+		stranger("the original is being deleted", origin(func(o *Origin) { o.CSV.Metadata.DeletionTimestamp = "2026-11-21T10:00:00Z" })),
 		stranger("the original says that it is another package", origin(func(o *Origin) { o.CSV.Package = "vault" })),
-		stranger("the original serves other namespaces", origin(func(o *Origin) {
-			o.OperatorGroups[0].Content = map[string]any{"status": map[string]any{"namespaces": []any{"operators"}}}
-		})),
-		stranger("OLM installs nothing there", origin(func(o *Origin) { o.OperatorGroups = nil })),
-		stranger("OLM installs nothing there, because of two groups", origin(func(o *Origin) { o.OperatorGroups = append(o.OperatorGroups, o.OperatorGroups[0]) })),
+		stranger("the original serves other namespaces", origin(func(o *Origin) { o.Targets = []string{"operators"} })),
+		stranger("OLM installs nothing there", origin(func(o *Origin) { o.Targets = nil })),
 		{
 			name:  "the policy's own Subscription is not withdrawn for it",
 			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9", origin(func(o *Origin) { o.Subscriptions = nil }))),
@@ -234,13 +228,13 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v9.9.9"),
 				spec(func(s *policyv1beta2.OperatorPolicySpec) { s.VersionRange = "1.2.0" }),
 				func(in *Input) { in.CSVs[0].Origin.CSV.Version = "9.9.9" },
-				func(in *Input) { in.Subscriptions[0].Content = liveManual(&in.Subscriptions[0]) }),
+				func(in *Input) { fields.Store(&in.Subscriptions[0].Metadata, liveManual(in.Subscriptions[0])) }),
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "a copy in the place of what OLM would install is reported",
 			given: append(own[:len(own):len(own)], manifest(), copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.Subscriptions = nil })),
-				func(in *Input) { in.Subscriptions[0].InstalledCSV = "etcd.v1.2.0" }),
+				func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }),
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion etcd.v1.2.0 was not found" + fromElsewhere[len("the required ClusterServiceVersion was not found"):] +
 				"; OLM cannot install etcd.v1.2.0 here while the copy of that name from namespace operators is in its place"},
 		},
@@ -260,7 +254,7 @@ func TestA7StrangerIsNoInstallation(t *testing.T) {
 }
 
 // liveManual is a Subscription in the state that a policy with allowed versions requires.
-func liveManual(s *Subscription) map[string]any {
+func liveManual(s *olm.Subscription) map[string]any {
 	content := liveSubscription(s)
 	content["spec"].(map[string]any)["installPlanApproval"] = "Manual"
 	return content

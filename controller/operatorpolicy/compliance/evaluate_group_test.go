@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/catalog"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -27,7 +28,7 @@ func modes(names ...string) map[string]bool {
 }
 
 func csvModes(names ...string) given {
-	return func(in *Input) { in.CSVs[0].InstallModes = modes(names...) }
+	return func(in *Input) { in.CSVs[0].Status.InstallModes = modes(names...) }
 }
 
 func channelModes(names ...string) given {
@@ -157,16 +158,16 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 		},
 		{
 			name: "001 a selector that selects something", given: []given{present,
-				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *OperatorGroup) {
-					g.Content["status"] = targetsStatus("a", "b")
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *olm.OperatorGroup) {
+					content(&g.Metadata)["status"] = targetsStatus("a", "b")
 				})},
 			says: map[string]string{TypeOperatorGroup: "the policy does not specify an OperatorGroup but one already exists in the namespace - " +
 				"assuming that OperatorGroup is correct"},
 		},
 		{
 			name: "001 a selector counts for what OLM found by it", given: []given{present, channelModes(allNamespaces),
-				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *OperatorGroup) {
-					g.Content["status"] = targetsStatus("a", "b")
+				group("extra", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}}, func(g *olm.OperatorGroup) {
+					content(&g.Metadata)["status"] = targetsStatus("a", "b")
 				})},
 			want: map[string]string{TypeOperatorGroup: "False OperatorGroupMismatch"},
 		},
@@ -187,7 +188,7 @@ func TestEvaluateOperatorGroup(t *testing.T) {
 		},
 		{
 			name:  "R-LP-8 several groups do not keep an existing Subscription from being corrected",
-			given: []given{enforced, group("a", nil), group("b", nil), subscription("etcd", func(s *Subscription) { s.Channel = "beta" })},
+			given: []given{enforced, group("a", nil), group("b", nil), subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
 			want:  map[string]string{TypeOperatorGroup: "False TooManyOperatorGroups"}, actions: []string{"update Subscription shop/etcd"},
 		},
 	} {

@@ -10,28 +10,28 @@ import (
 )
 
 func TestEvaluateCSV(t *testing.T) {
-	first := func(change func(*CSV)) given { return func(in *Input) { change(&in.CSVs[0]) } }
+	first := func(change func(*Installed)) given { return func(in *Input) { change(in.CSVs[0]) } }
 	for _, s := range []scenario{
 		{
-			name: "7.1 a ClusterServiceVersion that fails", given: []given{running, first(func(c *CSV) {
-				c.Phase, c.Reason, c.Message = "Failed", "UnsupportedOperatorGroup", "AllNamespaces InstallModeType not supported"
+			name: "7.1 a ClusterServiceVersion that fails", given: []given{running, first(func(c *Installed) {
+				c.Status.Phase, c.Status.Reason, c.Status.Message = "Failed", "UnsupportedOperatorGroup", "AllNamespaces InstallModeType not supported"
 			})},
 			want:    map[string]string{TypeClusterServiceVersion: "False UnsupportedOperatorGroup"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - AllNamespaces InstallModeType not supported"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant UnsupportedOperatorGroup"}},
 		},
 		{
-			name: "R-ST-6 no reason: the phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "Pending", "", "" })},
+			name: "R-ST-6 no reason: the phase", given: []given{running, first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "Pending", "", "" })},
 			want:    map[string]string{TypeClusterServiceVersion: "False Pending"},
 			says:    map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.2.0) - its phase is Pending"},
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 NonCompliant Pending"}},
 		},
 		{
-			name: "R-ST-6 neither reason nor phase", given: []given{running, first(func(c *CSV) { c.Phase, c.Reason, c.Message = "", "", "" })},
+			name: "R-ST-6 neither reason nor phase", given: []given{running, first(func(c *Installed) { c.Status.Phase, c.Status.Reason, c.Status.Message = "", "", "" })},
 			want: map[string]string{TypeClusterServiceVersion: "False Unknown"},
 		},
 		{
-			name: "R-ST-6 a reason that no condition takes", given: []given{running, first(func(c *CSV) { c.Reason = "needs a rest ✨" })},
+			name: "R-ST-6 a reason that no condition takes", given: []given{running, first(func(c *Installed) { c.Status.Reason = "needs a rest ✨" })},
 			want: map[string]string{TypeClusterServiceVersion: "True Succeeded"},
 		},
 		{
@@ -58,7 +58,7 @@ func TestEvaluateCSV(t *testing.T) {
 			related: map[string][]string{kindClusterServiceVersion: {"etcd NonCompliant Resource not found but should exist"}},
 		},
 		{
-			name: "a copy is not installed here", given: []given{ready, subscription("etcd"), csv("etcd.v1.2.0", func(c *CSV) { c.CopiedFrom, c.Package = "elsewhere", "" })},
+			name: "a copy is not installed here", given: []given{ready, subscription("etcd"), csv("etcd.v1.2.0", func(c *Installed) { c.CopiedFrom, c.Package = "elsewhere", "" })},
 			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
 		},
 		{
@@ -68,7 +68,7 @@ func TestEvaluateCSV(t *testing.T) {
 			related: map[string][]string{kindClusterServiceVersion: {"etcd.v1.2.0 Compliant InstallSucceeded"}},
 		},
 		{
-			name: "OLM has written it and not noted it in the Subscription yet", given: []given{running, func(in *Input) { in.Subscriptions[0].InstalledCSV = "" }},
+			name: "OLM has written it and not noted it in the Subscription yet", given: []given{running, func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "" }},
 			want: map[string]string{TypeClusterServiceVersion: "True InstallSucceeded"},
 		},
 		{
@@ -77,7 +77,7 @@ func TestEvaluateCSV(t *testing.T) {
 			want: map[string]string{TypeClusterServiceVersion: "False UnapprovedVersion"},
 		},
 		{
-			name: "one of another package is not ours", given: []given{ready, csv("vault.v1.2.0", func(c *CSV) { c.Package = "vault" })},
+			name: "one of another package is not ours", given: []given{ready, csv("vault.v1.2.0", func(c *Installed) { c.Package = "vault" })},
 			want: map[string]string{TypeClusterServiceVersion: "False ClusterServiceVersionMissing"},
 			says: map[string]string{TypeClusterServiceVersion: "the required ClusterServiceVersion was not found"},
 		},
@@ -87,11 +87,11 @@ func TestEvaluateCSV(t *testing.T) {
 }
 
 func TestEvaluateWorkload(t *testing.T) {
-	two := func(in *Input) { in.CSVs[0].Deployments = []string{"etcd-operator", "etcd-backup"} }
+	two := func(in *Input) { in.CSVs[0].Status.Deployments = []string{"etcd-operator", "etcd-backup"} }
 	compliant := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
 	for _, s := range []scenario{
 		{
-			name: "11.2 CustomResourceDefinitions", given: []given{running, func(in *Input) { in.CRDs = []Object{{Name: "etcds.example.com", UID: "u"}} }},
+			name: "11.2 CustomResourceDefinitions", given: []given{running, func(in *Input) { in.CRDs = []CRD{{ObjectMeta: olm.ObjectMeta{Name: "etcds.example.com", UID: "u"}}} }},
 			want:    map[string]string{TypeCustomResourceDefinition: "True RelevantCRDFound"},
 			related: map[string][]string{kindCustomResourceDefinition: {"etcds.example.com Compliant Resource found as expected"}},
 		},
@@ -123,7 +123,7 @@ func TestEvaluateWorkload(t *testing.T) {
 				"(policy compliance is not impacted due to spec.complianceConfig.deploymentsUnavailable)"}},
 		},
 		{
-			name: "an operator without Deployments", given: []given{running, func(in *Input) { in.CSVs[0].Deployments = nil }},
+			name: "an operator without Deployments", given: []given{running, func(in *Input) { in.CSVs[0].Status.Deployments = nil }},
 			want: map[string]string{TypeDeployment: "True NoRelevantDeployments"},
 		},
 	} {
@@ -133,7 +133,7 @@ func TestEvaluateWorkload(t *testing.T) {
 
 // prevented is a Subscription that OLM does not resolve.
 func prevented(message string) given {
-	return func(in *Input) { failing("ErrorPreventedResolution", message)(&in.Subscriptions[0]) }
+	return func(in *Input) { failing("ErrorPreventedResolution", message)(in.Subscriptions[0]) }
 }
 
 // others are further CatalogSources that are not ready.
@@ -144,11 +144,13 @@ func others(catalogs ...string) given {
 			namespace, name, _ := strings.Cut(c, "/")
 			in.Catalogs = append(in.Catalogs, olm.Catalog{Namespace: namespace, Name: name})
 		}
-		in.CatalogSource = func(c olm.Catalog) *CatalogSource {
+		in.CatalogSource = func(c olm.Catalog) *olm.CatalogSource {
 			if c.Name == "community" {
 				return own(c)
 			}
-			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name}, State: "CONNECTING"}
+			live := &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+			live.Status.Connection.State = "CONNECTING"
+			return live
 		}
 	}
 }
@@ -201,7 +203,7 @@ func TestEvaluateCatalog(t *testing.T) {
 		},
 		{
 			name: "M-14 OLM fails for another reason", given: []given{running, others("olm/broken"),
-				func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(&in.Subscriptions[0]) }},
+				func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound"},
 		},
 		{
@@ -274,7 +276,7 @@ func TestEvaluateMinorChannel(t *testing.T) {
 	follow := func(channel string) given {
 		return func(in *Input) {
 			in.Policy.Spec.Subscription.Channel = channel
-			in.Subscriptions[0].Channel = channel
+			in.Subscriptions[0].Spec.Channel = channel
 		}
 	}
 	for _, s := range []scenario{

@@ -68,7 +68,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		},
 		{
 			name:  "a Subscription to another channel is reported, and stays",
-			given: []given{enforced, mayhave, subscription("etcd", func(s *Subscription) { s.Channel = "alpha" })},
+			given: []given{enforced, mayhave, subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "alpha" })},
 			want:  map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd is not one that the policy allows: ` +
 				`spec.channel is "alpha", wanted "stable-1.2"`},
@@ -76,14 +76,14 @@ func TestEvaluateMayhave(t *testing.T) {
 		{
 			name: "a first installation that is held is Compliant",
 			given: []given{enforced, mayhave, listed("etcd.v1.0.0"), catalogState("READY"),
-				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.InstallPlan = "", "install-a" }),
+				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.InstallPlan.Name = "", "install-a" }),
 				manual, plans(plan("install-a", olm.PhaseRequiresApproval, "etcd.v1.2.0"))},
 			want: map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval", TypeClusterServiceVersion: "True ClusterServiceVersionNotPresent"},
 		},
 		{
 			name: "OLM still reports that it does not resolve for what is gone",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				in.Subscriptions[0].Conditions = []SubscriptionCondition{{Type: "ResolutionFailed", Status: "True", Reason: "ConstraintsNotSatisfiable",
+				in.Subscriptions[0].Status.Conditions = []olm.SubscriptionCondition{{Type: "ResolutionFailed", Status: "True", Reason: "ConstraintsNotSatisfiable",
 					Message: "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"}}
 			}},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
@@ -92,7 +92,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		{
 			name: "OLM does not resolve it",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(&in.Subscriptions[0])
+				failing("ConstraintsNotSatisfiable", "constraints not satisfiable: subscription etcd exists")(in.Subscriptions[0])
 			}},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 			says: map[string]string{TypeSubscription: "the Subscription shop/etcd is one that the policy allows; " +
@@ -106,7 +106,7 @@ func TestEvaluateMayhave(t *testing.T) {
 		{
 			name: "an operator that is down",
 			given: []given{enforced, mayhave, running, func(in *Input) {
-				in.Deployments["etcd-operator"] = Deployment{Object: Object{Namespace: "shop", Name: "etcd-operator"}}
+				in.Deployments["etcd-operator"] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: "etcd-operator"}}
 			}},
 			want: map[string]string{TypeDeployment: "False DeploymentsUnavailable"},
 		},
@@ -118,6 +118,6 @@ func TestEvaluateMayhave(t *testing.T) {
 // manual makes the Subscriptions wait for approval.
 func manual(in *Input) {
 	for i := range in.Subscriptions {
-		in.Subscriptions[i].Content["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
+		content(&in.Subscriptions[i].Metadata)["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
 	}
 }

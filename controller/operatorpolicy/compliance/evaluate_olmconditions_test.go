@@ -16,18 +16,18 @@ import (
 const absent = " "
 
 // observed sets conditions of the Subscription, as OLM does, to True.
-func observed(conditions ...SubscriptionCondition) given {
+func observed(conditions ...olm.SubscriptionCondition) given {
 	return func(in *Input) {
 		for i := range conditions {
 			conditions[i].Status = "True"
 		}
-		in.Subscriptions[0].Conditions = conditions
+		in.Subscriptions[0].Status.Conditions = conditions
 	}
 }
 
-func atLatest(in *Input) { in.Subscriptions[0].State = "AtLatestKnown" }
+func atLatest(in *Input) { in.Subscriptions[0].Status.State = "AtLatestKnown" }
 
-func pendingUpgrade(in *Input) { in.Subscriptions[0].State = olm.StateUpgradePending }
+func pendingUpgrade(in *Input) { in.Subscriptions[0].Status.State = olm.StateUpgradePending }
 
 func failedWith(message string) *olm.InstallPlan {
 	p := plan("install-b", olm.PhaseFailed, "etcd.v1.3.0")
@@ -37,11 +37,11 @@ func failedWith(message string) *olm.InstallPlan {
 
 func TestSubscriptionConditions(t *testing.T) {
 	waiting := plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.3.0")
-	pending := observed(SubscriptionCondition{Type: TypeInstallPlanPending, Reason: olm.PhaseRequiresApproval})
-	unpacking := SubscriptionCondition{Type: TypeBundleUnpacking, Reason: "UnpackingInProgress"}
-	unpackFailed := SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed",
+	pending := observed(olm.SubscriptionCondition{Type: TypeInstallPlanPending, Reason: olm.PhaseRequiresApproval})
+	unpacking := olm.SubscriptionCondition{Type: TypeBundleUnpacking, Reason: "UnpackingInProgress"}
+	unpackFailed := olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed",
 		Message: "bundle unpacking failed. Reason: DeadlineExceeded, and Message: Job was active longer than specified deadline"}
-	missing := observed(SubscriptionCondition{Type: TypeInstallPlanMissing, Reason: "ReferencedInstallPlanNotFound"})
+	missing := observed(olm.SubscriptionCondition{Type: TypeInstallPlanMissing, Reason: "ReferencedInstallPlanNotFound"})
 	for _, s := range []scenario{
 		{
 			name: "R-ST-16 a plan awaits approval", given: []given{upgrading(waiting, "install-b"), pending},
@@ -62,13 +62,13 @@ func TestSubscriptionConditions(t *testing.T) {
 		},
 		{
 			name: "a plan without a phase", given: []given{upgrading(plan("install-b", "", "etcd.v1.3.0"), "install-b"),
-				observed(SubscriptionCondition{Type: TypeInstallPlanPending, Reason: reasonNotYetReconciled})},
+				observed(olm.SubscriptionCondition{Type: TypeInstallPlanPending, Reason: reasonNotYetReconciled})},
 			want: map[string]string{TypeInstallPlanPending: "True InstallPlanNotYetReconciled"},
 			says: map[string]string{TypeInstallPlanPending: "the InstallPlan shop/install-b is in phase none"},
 		},
 		{
 			name: "R-ST-16 a failed plan has OLM's error", given: []given{upgrading(failedWith("error creating csv\n: \u202etoo long"), "install-b"),
-				observed(SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed", Message: "error creating csv\n: \u202etoo long"})},
+				observed(olm.SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed", Message: "error creating csv\n: \u202etoo long"})},
 			want: map[string]string{TypeInstallPlanFailed: "True InstallComponentFailed", TypeInstallPlan: "False InstallPlanFailed"},
 			says: map[string]string{
 				TypeInstallPlanFailed: `error creating csv : \u202etoo long`,
@@ -77,7 +77,7 @@ func TestSubscriptionConditions(t *testing.T) {
 		},
 		{
 			name: "R-ST-16 the plan that failed was replaced", given: []given{upgrading(waiting, "install-b"),
-				observed(SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed"})},
+				observed(olm.SubscriptionCondition{Type: TypeInstallPlanFailed, Reason: "InstallComponentFailed"})},
 			want: map[string]string{TypeInstallPlanFailed: absent},
 		},
 		{
@@ -104,7 +104,7 @@ func TestSubscriptionConditions(t *testing.T) {
 		},
 		{
 			name: "R-ST-16 what failed was written after all", given: []given{upgrading(waiting, "install-b"), pendingUpgrade, observed(unpacking,
-				SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "EnsureInstallPlanFailed", Message: "error ensuring InstallPlan: no endpoints"})},
+				olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "EnsureInstallPlanFailed", Message: "error ensuring InstallPlan: no endpoints"})},
 			want: map[string]string{TypeBundleUnpacking: absent, TypeBundleUnpackFailed: absent},
 		},
 		{
@@ -140,7 +140,7 @@ func TestSubscriptionConditions(t *testing.T) {
 			says: map[string]string{TypeResolutionFailed: "größe"},
 		},
 		{
-			name: "conditions that are not True", given: []given{running, observed(unpacking), func(in *Input) { in.Subscriptions[0].Conditions[0].Status = "False" }},
+			name: "conditions that are not True", given: []given{running, observed(unpacking), func(in *Input) { in.Subscriptions[0].Status.Conditions[0].Status = "False" }},
 			want: map[string]string{TypeBundleUnpacking: absent},
 		},
 		{
@@ -149,7 +149,7 @@ func TestSubscriptionConditions(t *testing.T) {
 		},
 		{
 			name: "unknown types, and the one that has its own condition", given: []given{running, catalogState("READY"),
-				observed(SubscriptionCondition{Type: TypeCatalogSourcesUnhealthy, Reason: "UnhealthyCatalogSourceFound"}, SubscriptionCondition{Type: "Compliant"})},
+				observed(olm.SubscriptionCondition{Type: TypeCatalogSourcesUnhealthy, Reason: "UnhealthyCatalogSourceFound"}, olm.SubscriptionCondition{Type: "Compliant"})},
 			want: map[string]string{TypeCatalogSourcesUnhealthy: "False CatalogSourcesFound", TypeCompliant: absent},
 		},
 		{
@@ -170,7 +170,7 @@ func TestSubscriptionConditions(t *testing.T) {
 // Repeated conditions have OLM's time and do not count.
 func TestSubscriptionConditionsInform(t *testing.T) {
 	since := evaluatedAt.Add(-time.Hour)
-	in := input(running, observed(SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed", Message: "no image", LastTransitionTime: since}))
+	in := input(running, observed(olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Reason: "BundleUnpackFailed", Message: "no image", LastTransitionTime: since.Format(time.RFC3339)}))
 	status, event := Finish(in, Evaluate(in), 0)
 	if status.Compliant != policyv1beta2.Compliant || strings.Contains(event.Message, "no image") {
 		t.Error(event.Message)
@@ -180,7 +180,7 @@ func TestSubscriptionConditionsInform(t *testing.T) {
 		t.Errorf("condition is %+v", c)
 	}
 
-	in.Policy.Status, in.Subscriptions[0].Conditions = status, nil
+	in.Policy.Status, in.Subscriptions[0].Status.Conditions = status, nil
 	status, event = Finish(in, Evaluate(in), 0)
 	if conditionOf(status.Conditions, TypeBundleUnpackFailed) != nil || event != nil {
 		t.Errorf("conditions are %v, event %v", status.Conditions, event)

@@ -12,7 +12,7 @@ import (
 func upgrading(p *olm.InstallPlan, ref string) given {
 	return func(in *Input) {
 		running(in)
-		in.Subscriptions[0].CurrentCSV, in.Subscriptions[0].InstallPlan = "etcd.v1.3.0", ref
+		in.Subscriptions[0].Status.CurrentCSV, in.Subscriptions[0].Status.InstallPlan.Name = "etcd.v1.3.0", ref
 		plans(p)(in)
 	}
 }
@@ -49,7 +49,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 	waiting := plan("install-b", olm.PhaseRequiresApproval, "vault.v2.0.0", "etcd.v1.3.0")
 	for _, s := range []scenario{
 		{
-			name: "9.2 nothing is being installed", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "" }), plans(waiting)},
+			name: "9.2 nothing is being installed", given: []given{ready, subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = "", "" }), plans(waiting)},
 			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
 			says:    map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop"},
 			related: map[string][]string{kindInstallPlan: {"- Compliant There are no relevant InstallPlans in this namespace"}},
@@ -59,7 +59,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 			want: map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
 		},
 		{
-			name: "the plan that the Subscription refers to is gone", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstallPlan = "install-z" })},
+			name: "the plan that the Subscription refers to is gone", given: []given{ready, subscription("etcd", func(s *olm.Subscription) { s.Status.InstallPlan.Name = "install-z" })},
 			want: map[string]string{TypeInstallPlan: "True NoInstallPlansFound"},
 			says: map[string]string{TypeInstallPlan: "there are no relevant InstallPlans in namespace shop; install-z, which the Subscription refers to, is gone"},
 		},
@@ -89,20 +89,20 @@ func TestEvaluateInstallPlan(t *testing.T) {
 				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval; vault.v2.0.0 is not allowed; etcd.v1.3.0 is held; it could not be approved: conflict"},
 		},
 		{
-			name: "a first installation waits", given: []given{ready, subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+			name: "a first installation waits", given: []given{ready, subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
 			want: map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
 			says: map[string]string{TypeInstallPlan: "An installation of etcd.v1.3.0 is available on the stable-1.2 channel, " +
 				"the InstallPlan shop/install-b for [etcd.v1.3.0, vault.v2.0.0] awaits approval"},
 		},
 		{
 			name: "a first installation is no upgrade", given: []given{ready, config(func(c *policyv1beta2.ComplianceConfig) { c.UpgradesAvailable = policyv1beta2.ConfigCompliant }),
-				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
 			want:    map[string]string{TypeInstallPlan: "False InstallPlanRequiresApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b NonCompliant The InstallPlan is RequiresApproval"}},
 		},
 		{
 			name: "an allow-list requires no installation", given: []given{ready, config(nonCompliantUpgrades), spec(func(s *policyv1beta2.OperatorPolicySpec) { s.ComplianceType = policyv1beta2.MayHave }),
-				subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
+				subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = "", "etcd.v1.3.0" }), plans(waiting)},
 			want:    map[string]string{TypeInstallPlan: "True InstallPlanRequiresApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},
@@ -115,7 +115,7 @@ func TestEvaluateInstallPlan(t *testing.T) {
 		},
 		{
 			name: "24.1 a plan waits for another operator only", given: []given{running, config(nonCompliantUpgrades),
-				plans(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")), func(in *Input) { in.Subscriptions[0].InstallPlan = "install-b" }},
+				plans(plan("install-b", olm.PhaseRequiresApproval, "etcd.v1.2.0", "vault.v2.0.0")), func(in *Input) { in.Subscriptions[0].Status.InstallPlan.Name = "install-b" }},
 			want:    map[string]string{TypeInstallPlan: "True NoInstallPlansRequiringApproval"},
 			related: map[string][]string{kindInstallPlan: {"install-b Compliant The InstallPlan is RequiresApproval"}},
 		},

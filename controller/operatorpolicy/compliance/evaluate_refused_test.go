@@ -40,7 +40,8 @@ func TestRefusedPlans(t *testing.T) {
 		}
 		return p
 	}
-	asks := Subscription{Object: Object{Namespace: "shop", Name: "vault"}, Package: "vault", InstallPlan: "install-x"}
+	asks := aSubscription("vault", "")
+	asks.Status.InstallPlan.Name = "install-x"
 	const (
 		cannotFinish = "the InstallPlan shop/install-x is approved and cannot finish, since OLM repeats what is refused: "
 		forbidden    = "etcd.v0.9.4 is forbidden by OperatorPolicy policies/no-etcd (csv/policy): the policy is mustnothave for package etcd; " +
@@ -53,14 +54,14 @@ func TestRefusedPlans(t *testing.T) {
 	refused := []string{"InstallPlan False/InstallPlanRefused", "  shop/install-x NonCompliant The InstallPlan is Installing uid-install-x"}
 	for name, c := range map[string]struct {
 		policy        func(*policyv1beta2.OperatorPolicySpec)
-		subscriptions []Subscription
+		subscriptions []*olm.Subscription
 		plans         []*olm.InstallPlan
 		others        []*rules.OperatorPolicy
 		want          []string
 		message       string
 	}{
 		"a dependency of an operator without a policy": {
-			subscriptions: []Subscription{asks},
+			subscriptions: []*olm.Subscription{asks},
 			plans:         []*olm.InstallPlan{running("install-x")},
 			want:          refused,
 			message:       cannotFinish + forbidden + ends + " together with the Subscriptions that OLM would write another one for: shop/vault",

@@ -23,11 +23,11 @@ func defaults(in *Input) {
 	s.Channel, s.Source, s.SourceNamespace = "", "", ""
 }
 
-func failing(reason, message string) func(*Subscription) {
-	return func(s *Subscription) {
-		s.Conditions = []SubscriptionCondition{
+func failing(reason, message string) func(*olm.Subscription) {
+	return func(s *olm.Subscription) {
+		s.Status.Conditions = []olm.SubscriptionCondition{
 			{Type: "CatalogSourcesUnhealthy", Status: "False"},
-			{Type: TypeResolutionFailed, Status: "True", Reason: reason, Message: message, LastTransitionTime: evaluatedAt.Add(-time.Hour)},
+			{Type: TypeResolutionFailed, Status: "True", Reason: reason, Message: message, LastTransitionTime: evaluatedAt.Add(-time.Hour).Format(time.RFC3339)},
 		}
 	}
 }
@@ -74,20 +74,20 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "adoption marks the Subscription as managed and names no other policy",
 			given: []given{enforced, running, func(in *Input) {
-				object(in.Subscriptions[0].Content, "metadata", "annotations")[managedMark] = "tenant.secret-policy"
-				delete(object(in.Subscriptions[0].Content, "metadata", "labels"), managedMark)
+				object(content(&in.Subscriptions[0].Metadata), "metadata", "annotations")[managedMark] = "tenant.secret-policy"
+				delete(object(content(&in.Subscriptions[0].Metadata), "metadata", "labels"), managedMark)
 			}},
 			says:    map[string]string{TypeSubscription: "the Subscription shop/etcd does not match the policy: it is not marked as managed by this policy"},
 			actions: []string{"update Subscription shop/etcd"},
 		},
 		{
-			name: "an informing policy does not ask for its mark", given: []given{running, func(in *Input) { delete(in.Subscriptions[0].Content, "metadata") }},
+			name: "an informing policy does not ask for its mark", given: []given{running, func(in *Input) { delete(content(&in.Subscriptions[0].Metadata), "metadata") }},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
 			name: "a Subscription of any name is adopted", given: []given{enforced, running, func(in *Input) {
 				in.Subscriptions = nil
-				subscription("etcd-stable-community-olm", func(s *Subscription) { s.Channel = "beta" })(in)
+				subscription("etcd-stable-community-olm", func(s *olm.Subscription) { s.Spec.Channel = "beta" })(in)
 			}},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"}, actions: []string{"update Subscription shop/etcd-stable-community-olm"},
 		},
@@ -103,7 +103,7 @@ func TestEvaluateSubscription(t *testing.T) {
 			says: map[string]string{TypeSubscription: "there is more than one Subscription to etcd in namespace shop, so that OLM resolves none: a, etcd; remove all but one"},
 		},
 		{
-			name: "the name is taken by a Subscription to another package", given: []given{enforced, ready, subscription("etcd", func(s *Subscription) { s.Package = "vault" })},
+			name: "the name is taken by a Subscription to another package", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.Package = "vault" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.name is "vault", wanted "etcd"; ` +
 				`it belongs to another package and is left alone`},
@@ -142,11 +142,11 @@ func TestEvaluateSubscription(t *testing.T) {
 			want:  map[string]string{TypeValidPolicySpec: "True PolicyValidated", TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "startingCSV of the live Subscription stays where the policy has none", given: []given{enforced, ready, subscription("etcd", func(s *Subscription) { s.StartingCSV = "etcd.v1.0.0" })},
+			name: "startingCSV of the live Subscription stays where the policy has none", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" })},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
 		},
 		{
-			name: "startingCSV of the policy is put right", given: []given{enforced, ready, subscription("etcd", func(s *Subscription) { s.StartingCSV = "etcd.v1.0.0" }),
+			name: "startingCSV of the policy is put right", given: []given{enforced, ready, subscription("etcd", func(s *olm.Subscription) { s.Spec.StartingCSV = "etcd.v1.0.0" }),
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.StartingCSV = "etcd.v1.2.0" })},
 			says:    map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.startingCSV is "etcd.v1.0.0", wanted "etcd.v1.2.0"`},
 			actions: []string{"update Subscription shop/etcd"},
@@ -154,7 +154,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "27.1 config is replaced as a whole", given: []given{enforced, running,
 				func(in *Input) {
-					object(in.Subscriptions[0].Content, "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}, "env": []any{}}
+					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}, "env": []any{}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{"nodeSelector":{"tier":"1"}}`) })},
 			says: map[string]string{TypeSubscription: `the Subscription shop/etcd does not match the policy: spec.config is {"env":[],"nodeSelector":{"infra":""}}, ` +
@@ -164,7 +164,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "27.1 config that the policy dropped stays", given: []given{enforced, running,
 				func(in *Input) {
-					object(in.Subscriptions[0].Content, "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}}
+					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"nodeSelector": map[string]any{"infra": ""}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) { s.Config = raw(`{}`) })},
 			want: map[string]string{TypeSubscription: "True SubscriptionMatches"},
@@ -172,7 +172,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		{
 			name: "config that was stored in another form is the same", given: []given{enforced, running,
 				func(in *Input) {
-					object(in.Subscriptions[0].Content, "spec")["config"] = map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "env": []any{}}
+					object(content(&in.Subscriptions[0].Metadata), "spec")["config"] = map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}}, "env": []any{}}
 				},
 				asked(func(s *policyv1beta2.SubscriptionTemplate) {
 					s.Config = raw(`{"resources":{"limits":{"cpu":"1000m"}}}`)
@@ -186,7 +186,7 @@ func TestEvaluateSubscription(t *testing.T) {
 		},
 		{
 			name: "R-ST-14 a mismatch is told while another Subscription fails", given: []given{ready,
-				subscription("etcd", failing(reasonUnsatisfiable, "subscription vault exists"), func(s *Subscription) { s.Channel = "beta" })},
+				subscription("etcd", failing(reasonUnsatisfiable, "subscription vault exists"), func(s *olm.Subscription) { s.Spec.Channel = "beta" })},
 			want: map[string]string{TypeSubscription: "False SubscriptionMismatch"},
 		},
 		{
@@ -221,7 +221,7 @@ func TestEvaluateSubscriptionObjects(t *testing.T) {
 			"spec": spec,
 		}
 	}
-	live := input(running).Subscriptions[0].Content
+	live := content(&input(running).Subscriptions[0].Metadata)
 	for _, c := range []struct {
 		name  string
 		given []given
@@ -259,7 +259,7 @@ func TestEvaluateRefusedActions(t *testing.T) {
 		given []given
 		want  []string
 	}{
-		"update": {[]given{enforced, policyGroup(targeting(`["a"]`)), group("scoped", nil), subscription("etcd", func(s *Subscription) { s.Channel = "beta" })}, []string{
+		"update": {[]given{enforced, policyGroup(targeting(`["a"]`)), group("scoped", nil), subscription("etcd", func(s *olm.Subscription) { s.Spec.Channel = "beta" })}, []string{
 			`OperatorGroupMismatch the OperatorGroup shop/scoped does not match the policy: spec.targetNamespaces is not set, wanted ["a"]; it cannot be enforced: forbidden`,
 			`SubscriptionMismatch the Subscription shop/etcd does not match the policy: spec.channel is "beta", wanted "stable-1.2"; it cannot be enforced: forbidden`,
 		}},
@@ -295,8 +295,8 @@ const lostMessage = "constraints not satisfiable: subscription etcd exists, clus
 
 // lost is scenario 23: the ClusterServiceVersion exists, but the Subscription does not refer to it.
 func lost(in *Input) {
-	for _, change := range []given{ready, subscription("etcd", failing(reasonUnsatisfiable, lostMessage), func(s *Subscription) {
-		s.InstalledCSV, s.CurrentCSV = "", ""
+	for _, change := range []given{ready, subscription("etcd", failing(reasonUnsatisfiable, lostMessage), func(s *olm.Subscription) {
+		s.Status.InstalledCSV, s.Status.CurrentCSV = "", ""
 	}), csv("etcd.v1.2.0")} {
 		change(in)
 	}
@@ -327,13 +327,15 @@ func TestEvaluateIntervention(t *testing.T) {
 		{"R-LP-9 a time that passed long ago still counts", []given{enforced, lost, due(-time.Hour)}, at(-time.Hour), 0, []string{"update status Subscription shop/etcd"}},
 		{"a time far ahead is no reason to wait", []given{enforced, lost, due(time.Hour)}, at(30 * time.Second), 31 * time.Second, nil},
 		{"the version says no package", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].Package = "" }}, at(0), 0, []string{"update status Subscription shop/etcd"}},
-		{"the version is a copy", []given{enforced, lost, due(0), func(in *Input) { in.CSVs[0].CopiedFrom, in.CSVs[0].Phase, in.CSVs[0].Package = "elsewhere", "", "" }}, nil, 0, nil},
+		{"the version is a copy", []given{enforced, lost, due(0), func(in *Input) {
+			in.CSVs[0].CopiedFrom, in.CSVs[0].Status.Phase, in.CSVs[0].Package = "elsewhere", "", ""
+		}}, nil, 0, nil},
 		{"R-LP-4 an informing policy never steps in", []given{lost, due(-time.Hour)}, nil, 0, nil},
-		{"the Subscription has a version", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.Subscriptions[0].CurrentCSV = "etcd.v1.2.0" }}, nil, 0, nil},
+		{"the Subscription has a version", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.Subscriptions[0].Status.CurrentCSV = "etcd.v1.2.0" }}, nil, 0, nil},
 		{"the version is not there", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs = nil }}, nil, 0, nil},
-		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Reason = "Copied" }}, nil, 0, nil},
+		{"the version is a copy by its reason", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Status.Reason = "Copied" }}, nil, 0, nil},
 		{"the version belongs to another namespace", []given{enforced, lost, due(-time.Hour), func(in *Input) {
-			in.CSVs[0].Annotations = map[string]string{olm.OperatorNamespaceAnnotation: "elsewhere"}
+			in.CSVs[0].Metadata.Annotations = olm.Annotations{OperatorNamespace: "elsewhere"}
 		}}, nil, 0, nil},
 		{"the version is of another package", []given{enforced, lost, due(-time.Hour), func(in *Input) { in.CSVs[0].Package = "vault" }}, nil, 0, nil},
 		{"nothing is lost", []given{enforced, running, due(-time.Hour)}, nil, 0, nil},
@@ -362,40 +364,40 @@ func TestEvaluateIntervention(t *testing.T) {
 func TestFailureOutdated(t *testing.T) {
 	const gone = "constraints not satisfiable: clusterserviceversion etcd.v1.1.0 exists and is not referenced by a subscription, subscription etcd exists"
 	present := strings.ReplaceAll(gone, "1.1.0", "1.2.0")
-	installed := []CSV{{Object: Object{Name: "etcd.v1.2.0"}}}
+	installed := []*Installed{{CSV: &olm.CSV{Metadata: olm.ObjectMeta{Name: "etcd.v1.2.0"}}}}
 	for name, c := range map[string]struct {
-		condition SubscriptionCondition
+		condition olm.SubscriptionCondition
 		current   string
 		want      bool
 	}{
 		"it is gone": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: gone},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: gone},
 			want:      true,
 		},
 		"it is installed": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
 		},
 		"it is linked by now": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
 			current:   "etcd.v1.2.0",
 			want:      true,
 		},
 		"another one is linked": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: present},
 			current:   "etcd.v1.3.0",
 		},
 		"another cause": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "True", Message: "no operators found in channel stable"},
 		},
 		"the condition passed": {
-			condition: SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone},
+			condition: olm.SubscriptionCondition{Type: TypeResolutionFailed, Status: "False", Message: gone},
 		},
 		"another condition": {
-			condition: SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone},
+			condition: olm.SubscriptionCondition{Type: TypeBundleUnpackFailed, Status: "True", Message: gone},
 		},
 	} {
-		s := Subscription{CurrentCSV: c.current, Conditions: []SubscriptionCondition{c.condition}}
-		if got := s.FailureOutdated(installed); got != c.want {
+		s := &olm.Subscription{Status: olm.SubscriptionStatus{CurrentCSV: c.current, Conditions: []olm.SubscriptionCondition{c.condition}}}
+		if got := FailureOutdated(s, installed); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
@@ -408,7 +410,7 @@ func TestEvaluateInterventionObject(t *testing.T) {
 	if diff := cmp.Diff(want, out.Actions[0].Object["status"]); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	if _, changed := object(in.Subscriptions[0].Content, "status")["currentCSV"]; changed {
+	if _, changed := object(content(&in.Subscriptions[0].Metadata), "status")["currentCSV"]; changed {
 		t.Error("the observed object was changed")
 	}
 	for _, f := range out.Findings {

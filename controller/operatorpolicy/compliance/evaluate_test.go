@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,8 +36,9 @@ func input(changes ...given) *Input {
 			},
 		},
 		Cluster: "edge", NamespaceExists: true, Now: evaluatedAt,
+		Content:       func(_ string, of *olm.ObjectMeta) map[string]any { return content(of) },
 		Deployments:   map[string]Deployment{},
-		CatalogSource: func(olm.Catalog) *CatalogSource { return nil },
+		CatalogSource: func(olm.Catalog) *olm.CatalogSource { return nil },
 		Package:       func(olm.Catalog) *catalog.Package { return nil },
 		Approvals:     map[string]Approval{},
 	}
@@ -45,6 +47,15 @@ func input(changes ...given) *Input {
 	}
 	in.Rules = rules.NewOperatorPolicy(in.Policy)
 	return in
+}
+
+// fields are the stored ones of the Subscriptions and OperatorGroups in tests, by their metadata.
+var fields sync.Map
+
+func content(of *olm.ObjectMeta) map[string]any {
+	stored, _ := fields.Load(of)
+	known, _ := stored.(map[string]any)
+	return known
 }
 
 func enforced(in *Input) { in.Policy.Spec.RemediationAction = policyv1beta2.Enforce }
@@ -73,54 +84,56 @@ func policyGroup(changes ...func(*policyv1beta2.OperatorGroupTemplate)) given {
 	}
 }
 
-func group(name string, spec map[string]any, changes ...func(*OperatorGroup)) given {
+func group(name string, spec map[string]any, changes ...func(*olm.OperatorGroup)) given {
 	return func(in *Input) {
-		g := OperatorGroup{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name, Content: map[string]any{"spec": spec}}}
+		g := &olm.OperatorGroup{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}}
+		fields.Store(&g.Metadata, map[string]any{"spec": spec})
 		for _, change := range changes {
-			change(&g)
+			change(g)
 		}
 		in.OperatorGroups = append(in.OperatorGroups, g)
 	}
 }
 
-func generated(g *OperatorGroup) { g.GenerateName = "shop-" }
+func generated(g *olm.OperatorGroup) { g.Metadata.GenerateName = "shop-" }
 
 // subscription adds one that conforms to the policy, under any name.
-func subscription(name string, changes ...func(*Subscription)) given {
+func subscription(name string, changes ...func(*olm.Subscription)) given {
 	return func(in *Input) {
-		s := Subscription{
-			Object:  Object{Namespace: "shop", Name: name, UID: "uid-" + name},
-			Package: "etcd", Channel: "stable-1.2", Catalog: olm.Catalog{Namespace: "olm", Name: "community"},
-			InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0", State: "AtLatestKnown",
+		s := &olm.Subscription{
+			Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name},
+			Spec:     olm.SubscriptionSpec{Package: "etcd", Channel: "stable-1.2", Source: "community", SourceNamespace: "olm"},
+			Status:   olm.SubscriptionStatus{InstalledCSV: "etcd.v1.2.0", CurrentCSV: "etcd.v1.2.0", State: "AtLatestKnown"},
 		}
 		for _, change := range changes {
-			change(&s)
+			change(s)
 		}
-		if s.Content == nil {
-			s.Content = liveSubscription(&s)
+		if content(&s.Metadata) == nil {
+			fields.Store(&s.Metadata, liveSubscription(s))
 		}
 		in.Subscriptions = append(in.Subscriptions, s)
 	}
 }
 
-func liveSubscription(s *Subscription) map[string]any {
+func liveSubscription(s *olm.Subscription) map[string]any {
 	marks := map[string]any{managedMark: ""}
-	spec := map[string]any{"name": s.Package, "channel": s.Channel, "source": s.Catalog.Name, "sourceNamespace": s.Catalog.Namespace, "installPlanApproval": "Automatic"}
-	put(spec, "startingCSV", s.StartingCSV)
+	spec := map[string]any{"name": s.Spec.Package, "channel": s.Spec.Channel, "source": s.Spec.Source, "sourceNamespace": s.Spec.SourceNamespace, "installPlanApproval": "Automatic"}
+	put(spec, "startingCSV", s.Spec.StartingCSV)
 	return map[string]any{
-		"metadata": map[string]any{"name": s.Name, "namespace": s.Namespace, "labels": marks,
+		"metadata": map[string]any{"name": s.Metadata.Name, "namespace": s.Metadata.Namespace, "labels": marks,
 			"annotations": map[string]any{managedMark: "policies.etcd-policy"}},
 		"spec":   spec,
-		"status": map[string]any{"installedCSV": s.InstalledCSV},
+		"status": map[string]any{"installedCSV": s.Status.InstalledCSV},
 	}
 }
 
-func csv(name string, changes ...func(*CSV)) given {
+func csv(name string, changes ...func(*Installed)) given {
 	return func(in *Input) {
-		c := CSV{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name}, Phase: "Succeeded", Reason: "InstallSucceeded",
-			Message: "install strategy completed with no errors", Package: "etcd", Version: "1.2.0", Deployments: []string{"etcd-operator"}}
+		c := &Installed{CSV: &olm.CSV{Metadata: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}, Status: olm.CSVStatus{
+			Phase: "Succeeded", Reason: "InstallSucceeded", Message: "install strategy completed with no errors", Deployments: []string{"etcd-operator"},
+		}}, Package: "etcd", Version: "1.2.0"}
 		for _, change := range changes {
-			change(&c)
+			change(c)
 		}
 		in.CSVs = append(in.CSVs, c)
 	}
@@ -128,14 +141,16 @@ func csv(name string, changes ...func(*CSV)) given {
 
 func deployment(name string, available bool) given {
 	return func(in *Input) {
-		in.Deployments[name] = Deployment{Object: Object{Namespace: "shop", Name: name, UID: "uid-" + name}, Available: available}
+		in.Deployments[name] = Deployment{ObjectMeta: olm.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-" + name}, Available: available}
 	}
 }
 
 func catalogState(state string) given {
 	return func(in *Input) {
-		in.CatalogSource = func(c olm.Catalog) *CatalogSource {
-			return &CatalogSource{Object: Object{Namespace: c.Namespace, Name: c.Name, UID: "uid-catalog"}, State: state}
+		in.CatalogSource = func(c olm.Catalog) *olm.CatalogSource {
+			live := &olm.CatalogSource{Metadata: olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: "uid-catalog"}}
+			live.Status.Connection.State = state
+			return live
 		}
 	}
 }
@@ -176,7 +191,7 @@ func running(in *Input) {
 	for _, change := range []given{
 		group("shop-x7", map[string]any{}, generated), subscription("etcd"), csv("etcd.v1.2.0"), deployment("etcd-operator", true),
 		catalogState("READY"), manifest(), plans(plan("install-a", olm.PhaseComplete, "etcd.v1.2.0")),
-		func(in *Input) { in.Subscriptions[0].InstallPlan = "install-a" },
+		func(in *Input) { in.Subscriptions[0].Status.InstallPlan.Name = "install-a" },
 	} {
 		change(in)
 	}

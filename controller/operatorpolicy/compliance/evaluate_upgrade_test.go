@@ -10,16 +10,16 @@ import (
 )
 
 // replacing is an upgrade to etcd.v1.3.0, begun four minutes ago, whose Deployment is not up.
-func replacing(changes ...func(*CSV)) given {
+func replacing(changes ...func(*Installed)) given {
 	return func(in *Input) {
 		running(in)
-		in.CSVs[0].Phase, in.CSVs[0].Reason, in.CSVs[0].Created = "Replacing", "BeingReplaced", "2026-01-01T00:00:00Z"
-		begun := func(c *CSV) {
-			c.Version, c.Created = "1.3.0", evaluatedAt.Add(-4*time.Minute).Format(time.RFC3339)
-			c.Phase, c.Reason, c.Message = "Installing", "InstallWaiting", "installing: waiting"
+		in.CSVs[0].Status.Phase, in.CSVs[0].Status.Reason, in.CSVs[0].Metadata.CreationTimestamp = "Replacing", "BeingReplaced", "2026-01-01T00:00:00Z"
+		begun := func(c *Installed) {
+			c.Version, c.Metadata.CreationTimestamp = "1.3.0", evaluatedAt.Add(-4*time.Minute).Format(time.RFC3339)
+			c.Status.Phase, c.Status.Reason, c.Status.Message = "Installing", "InstallWaiting", "installing: waiting"
 		}
-		csv("etcd.v1.3.0", append([]func(*CSV){begun}, changes...)...)(in)
-		in.Subscriptions[0].InstalledCSV, in.Subscriptions[0].CurrentCSV = "etcd.v1.3.0", "etcd.v1.3.0"
+		csv("etcd.v1.3.0", append([]func(*Installed){begun}, changes...)...)(in)
+		in.Subscriptions[0].Status.InstalledCSV, in.Subscriptions[0].Status.CurrentCSV = "etcd.v1.3.0", "etcd.v1.3.0"
 		deployment("etcd-operator", false)(in)
 	}
 }
@@ -33,7 +33,7 @@ func was(conditionType string, status metav1.ConditionStatus) given {
 
 func TestEvaluateUpgrade(t *testing.T) {
 	const tolerated = "; the upgrade from etcd.v1.2.0 is in progress, and this counts from 2026-03-01T12:06:00Z on"
-	phase := func(phase string) func(*CSV) { return func(c *CSV) { c.Phase = phase } }
+	phase := func(phase string) func(*Installed) { return func(c *Installed) { c.Status.Phase = phase } }
 	counts := map[string]string{TypeClusterServiceVersion: "False InstallWaiting", TypeDeployment: "False DeploymentsUnavailable"}
 	for _, s := range []scenario{
 		{
@@ -50,22 +50,22 @@ func TestEvaluateUpgrade(t *testing.T) {
 		},
 		{
 			name:  "the Subscription names the replaced version",
-			given: []given{replacing(), func(in *Input) { in.Subscriptions[0].InstalledCSV = "etcd.v1.2.0" }},
+			given: []given{replacing(), func(in *Input) { in.Subscriptions[0].Status.InstalledCSV = "etcd.v1.2.0" }},
 			want:  map[string]string{TypeClusterServiceVersion: "True BeingReplaced"},
 		},
 		{
 			name:  "both were created in the same second",
-			given: []given{replacing(), func(in *Input) { in.CSVs[0].Created = in.CSVs[1].Created }},
+			given: []given{replacing(), func(in *Input) { in.CSVs[0].Metadata.CreationTimestamp = in.CSVs[1].Metadata.CreationTimestamp }},
 			says:  map[string]string{TypeClusterServiceVersion: "ClusterServiceVersion (etcd.v1.3.0) - installing: waiting" + tolerated},
 		},
 		{
 			name:  "OLM resolves while it replaces",
-			given: []given{replacing(), func(in *Input) { failing(reasonUnsatisfiable, lostMessage)(&in.Subscriptions[0]) }},
+			given: []given{replacing(), func(in *Input) { failing(reasonUnsatisfiable, lostMessage)(in.Subscriptions[0]) }},
 			want:  map[string]string{TypeSubscription: "True SubscriptionMatches", TypeResolutionFailed: " "},
 		},
 		{
 			name:  "OLM cannot resolve for another reason",
-			given: []given{replacing(), func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(&in.Subscriptions[0]) }},
+			given: []given{replacing(), func(in *Input) { failing(reasonUnsatisfiable, "subscription etcd exists")(in.Subscriptions[0]) }},
 			want:  map[string]string{TypeSubscription: "False ConstraintsNotSatisfiable"},
 		},
 		{
@@ -75,7 +75,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 		},
 		{
 			name:  "OLM parks the new version, since the operator refuses its upgrade",
-			given: []given{replacing(func(c *CSV) { c.Phase, c.Reason = "Pending", "OperatorConditionNotUpgradeable" })},
+			given: []given{replacing(func(c *Installed) { c.Status.Phase, c.Status.Reason = "Pending", "OperatorConditionNotUpgradeable" })},
 			want:  map[string]string{TypeClusterServiceVersion: "False OperatorConditionNotUpgradeable", TypeDeployment: "False DeploymentsUnavailable"},
 		},
 		{
@@ -92,7 +92,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 		},
 		{
 			name:  "ten minutes have passed",
-			given: []given{replacing(func(c *CSV) { c.Created = evaluatedAt.Add(-upgradeTime).Format(time.RFC3339) })},
+			given: []given{replacing(func(c *Installed) { c.Metadata.CreationTimestamp = evaluatedAt.Add(-upgradeTime).Format(time.RFC3339) })},
 			want:  counts,
 		},
 		{
@@ -114,9 +114,11 @@ func TestEvaluateUpgrade(t *testing.T) {
 			name: "an operator that is installed elsewhere is upgraded",
 			given: []given{
 				catalogState("READY"),
-				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) { o.CSV.Phase, o.CSV.Created = "Replacing", "2026-01-01T00:00:00Z" })),
+				copiedFrom("etcd.v1.2.0", origin(func(o *Origin) {
+					o.CSV.Status.Phase, o.CSV.Metadata.CreationTimestamp = "Replacing", "2026-01-01T00:00:00Z"
+				})),
 				copiedFrom("etcd.v1.3.0", origin(func(o *Origin) {
-					o.CSV.Phase, o.CSV.Created = "Pending", evaluatedAt.Add(-4*time.Minute).Format(time.RFC3339)
+					o.CSV.Status.Phase, o.CSV.Metadata.CreationTimestamp = "Pending", evaluatedAt.Add(-4*time.Minute).Format(time.RFC3339)
 				})),
 			},
 			want: map[string]string{TypeClusterServiceVersion: "True Copied"},
@@ -136,7 +138,7 @@ func TestEvaluateUpgrade(t *testing.T) {
 func TestEvaluateToleratedDeployments(t *testing.T) {
 	tolerated := config(func(c *policyv1beta2.ComplianceConfig) { c.DeploymentsUnavailable = policyv1beta2.ConfigCompliant })
 	in := func(phase, reason string) given {
-		return func(in *Input) { in.CSVs[0].Phase, in.CSVs[0].Reason = phase, reason }
+		return func(in *Input) { in.CSVs[0].Status.Phase, in.CSVs[0].Status.Reason = phase, reason }
 	}
 	down := deployment("etcd-operator", false)
 	for _, s := range []scenario{

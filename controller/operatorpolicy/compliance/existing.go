@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // existingInstallation returns the copy of a ClusterServiceVersion, or the original without one, that shows that the operator, installed
@@ -17,44 +18,44 @@ import (
 // Its catalog and version are those of the original: an operator from a catalog that the policy does not name does not
 // count, and neither does, if the policy has a Subscription of its own, a version that it does not allow.
 // Otherwise a user who may install operators in one namespace decides for all others (threat O18).
-func (e *evaluation) existingInstallation() *CSV {
-	if e.wanted.group.targeted() || e.csv != nil && e.csv.Phase == phaseSucceeded {
+func (e *evaluation) existingInstallation() *Installed {
+	if e.wanted.group.targeted() || e.csv != nil && e.csv.Status.Phase == phaseSucceeded {
 		return nil
 	}
-	var existing *CSV
+	var existing *Installed
 	for i := range e.CSVs {
-		c := e.CSVs[i] // a copy: version and phase are those of the original, not of the object here
-		if !e.served(&c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
+		c := e.CSVs[i]
+		if !e.served(c) || !c.Origin.comesFrom(e.Rules) || c.isOriginal() && e.csv != nil {
 			continue // what is installed here would stay without its Subscription; OLM itself prevents that where a copy exists
 		}
-		c.Version, c.Phase = c.Origin.CSV.Version, c.Origin.CSV.Phase
-		covered, _ := e.Rules.Covers(c.Name, c.Version)
+		c.Version, c.Status.Phase = c.Origin.CSV.Version, c.Origin.CSV.Status.Phase
+		covered, _ := e.Rules.Covers(c.Metadata.Name, c.Version)
 		if !covered && e.subscription != nil {
 			continue
 		}
 		if existing == nil || covered {
-			existing = &c
+			existing = c
 		}
 	}
 	return existing
 }
 
 // isOriginal reports whether this is an original in another namespace, of which this one has no copy.
-func (c *CSV) isOriginal() bool { return c.CopiedFrom == c.Namespace }
+func (c *Installed) isOriginal() bool { return c.CopiedFrom == c.Metadata.Namespace }
 
 // besides names the operators of the package that serve this namespace from another one, for a policy with an installation of its own.
 func (e *evaluation) besides() string {
 	message := ""
 	for i := range e.CSVs {
-		if c := &e.CSVs[i]; e.served(c) {
-			message += "; " + text.Name(c.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) + ", serves this namespace as well: remove one of them"
+		if c := e.CSVs[i]; e.served(c) {
+			message += "; " + text.Name(c.Metadata.Name) + ", installed in namespace " + text.Name(c.CopiedFrom) + ", serves this namespace as well: remove one of them"
 		}
 	}
 	return message
 }
 
 // served reports whether a ClusterServiceVersion is of the package, and installed elsewhere for this namespace as well.
-func (e *evaluation) served(c *CSV) bool {
+func (e *evaluation) served(c *Installed) bool {
 	return c.CopiedFrom != "" && c.Origin.serves(e.wanted.namespace) && c.Origin.provides(e.wanted.name)
 }
 
@@ -62,25 +63,25 @@ func (e *evaluation) served(c *CSV) bool {
 func (e *evaluation) elsewhere() string {
 	message := ""
 	for i := range e.CSVs {
-		c := &e.CSVs[i]
+		c := e.CSVs[i]
 		if c.CopiedFrom == "" {
 			continue
 		}
 		if e.served(c) && !c.Origin.comesFrom(e.Rules) {
-			message += "; " + text.Name(c.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
+			message += "; " + text.Name(c.Metadata.Name) + " is installed elsewhere, from another catalog: it runs in namespace " + text.Name(c.CopiedFrom) +
 				" and is available here, but nothing shows that it comes from " + e.catalogAsked()
 		}
-		if e.subscription != nil && e.subscription.follows(c.Name) && !c.isOriginal() {
-			message += "; OLM cannot install " + text.Name(c.Name) + " here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
+		if e.subscription != nil && e.subscription.Follows(c.Metadata.Name) && !c.isOriginal() {
+			message += "; OLM cannot install " + text.Name(c.Metadata.Name) + " here while the copy of that name from namespace " + text.Name(c.CopiedFrom) + " is in its place"
 		}
 	}
 	return message
 }
 
 // existing returns the outcome for an operator that is installed elsewhere and available here.
-func (e *evaluation) existing(csv *CSV) Outcome {
+func (e *evaluation) existing(csv *Installed) Outcome {
 	e.upgrade = e.upgrading(csv)
-	out := Outcome{InstalledVersion: csv.Name}
+	out := Outcome{InstalledVersion: csv.Metadata.Name}
 	message := "the operator is installed in namespace " + text.Name(csv.CopiedFrom) + " and available here through its AllNamespaces mode"
 	available := func(conditionType, kind string, related []policyv1beta2.RelatedObject) Finding {
 		status := metav1.ConditionTrue
@@ -91,15 +92,17 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 	}
 	var groups, subscriptions []policyv1beta2.RelatedObject
 	for i := range e.OperatorGroups {
-		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Object, policyv1beta2.Compliant, relatedFound))
+		groups = append(groups, e.related(kindOperatorGroup, e.OperatorGroups[i].Metadata, policyv1beta2.Compliant, relatedFound))
 	}
 	for i := range e.Subscriptions {
-		if s := &e.Subscriptions[i]; s.Package == e.wanted.name {
-			subscriptions = append(subscriptions, e.related(kindSubscription, s.Object, policyv1beta2.Compliant, relatedFound))
+		if s := e.Subscriptions[i]; s.Spec.Package == e.wanted.name {
+			subscriptions = append(subscriptions, e.related(kindSubscription, s.Metadata, policyv1beta2.Compliant, relatedFound))
 		}
 	}
 	subscription := available(TypeSubscription, kindSubscription, subscriptions)
-	left := slices.ContainsFunc(e.leftBehind(), func(s Subscription) bool { return s.Namespace == csv.CopiedFrom && s.Package == e.wanted.name })
+	left := slices.ContainsFunc(e.leftBehind(), func(s *olm.Subscription) bool {
+		return s.Metadata.Namespace == csv.CopiedFrom && s.Spec.Package == e.wanted.name
+	})
 	if left { // the policy would be Compliant through what it is not for any more
 		subscription.Status, subscription.Reason = metav1.ConditionFalse, reasonLeftBehind
 	}
@@ -108,7 +111,7 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 		available(TypeOperatorGroup, kindOperatorGroup, groups),
 		subscription,
 		available(TypeInstallPlan, kindInstallPlan, []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
-			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
+			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}),
 		e.describeCSV(csv),
 		available(TypeCustomResourceDefinition, kindCustomResourceDefinition, e.nothing(kindCustomResourceDefinition, relatedNoCRDs)),
 		available(TypeDeployment, kindDeployment, e.nothing(kindDeployment, relatedNoDeployments)),
@@ -116,7 +119,7 @@ func (e *evaluation) existing(csv *CSV) Outcome {
 	}
 	out.Findings = append(out.Findings, e.deprecations()...)
 	out.Findings = append(out.Findings, e.minorChannel())
-	if covered, _ := e.Rules.Covers(csv.Name, csv.Version); covered && e.enforced && !left {
+	if covered, _ := e.Rules.Covers(csv.Metadata.Name, csv.Version); covered && e.enforced && !left {
 		out.Actions = e.withdraw(message)
 	}
 	return out
@@ -128,27 +131,27 @@ func (e *evaluation) withdraw(message string) []Action {
 	var actions []Action
 	remaining := 0
 	for i := range e.Subscriptions {
-		s := &e.Subscriptions[i]
-		if s.Package != e.wanted.name || s.Annotations[managedMark] != e.managedBy() || s.Deleting {
+		s := e.Subscriptions[i]
+		if s.Spec.Package != e.wanted.name || s.Metadata.Annotations.ManagedBy != e.managedBy() || s.Metadata.DeletionTimestamp != "" {
 			remaining++
 			continue
 		}
 		f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionPresent",
-			"the Subscription "+s.named()+" is not needed, since "+message, e.related(kindSubscription, s.Object, policyv1beta2.NonCompliant, relatedNotWanted))
+			"the Subscription "+named(&s.Metadata)+" is not needed, since "+message, e.related(kindSubscription, s.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
 		done := subscriptionFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindSubscription, Object{Namespace: s.Namespace, Name: s.Name}, policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: s.Content, Done: done, Failed: f.because("deleted")})
+			e.related(kindSubscription, olm.ObjectMeta{Namespace: s.Metadata.Namespace, Name: s.Metadata.Name}, policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: s.Metadata.Reference(olm.SubscriptionGVK), Done: done, Failed: f.because("deleted")})
 	}
 	if remaining > 0 {
 		return actions
 	}
-	if i := slices.IndexFunc(e.OperatorGroups, func(g OperatorGroup) bool { return e.generated(&g) }); i >= 0 {
-		g := &e.OperatorGroups[i]
-		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent", "the OperatorGroup "+g.named()+" is not needed, since "+message,
-			e.related(kindOperatorGroup, g.Object, policyv1beta2.NonCompliant, relatedNotWanted))
+	if i := slices.IndexFunc(e.OperatorGroups, func(g *olm.OperatorGroup) bool { return e.generated(g) }); i >= 0 {
+		g := e.OperatorGroups[i]
+		f := groupFinding(metav1.ConditionFalse, "OperatorGroupPresent", "the OperatorGroup "+named(&g.Metadata)+" is not needed, since "+message,
+			e.related(kindOperatorGroup, g.Metadata, policyv1beta2.NonCompliant, relatedNotWanted))
 		done := groupFinding(metav1.ConditionTrue, reasonExisting, message,
-			e.related(kindOperatorGroup, Object{Namespace: g.Namespace, Name: g.Name}, policyv1beta2.Compliant, relatedDeleted))
-		actions = append(actions, Action{Verb: Delete, Live: g.Content, Done: done, Failed: f.because("deleted")})
+			e.related(kindOperatorGroup, olm.ObjectMeta{Namespace: g.Metadata.Namespace, Name: g.Metadata.Name}, policyv1beta2.Compliant, relatedDeleted))
+		actions = append(actions, Action{Verb: Delete, Live: g.Metadata.Reference(olm.OperatorGroupGVK), Done: done, Failed: f.because("deleted")})
 	}
 	return actions
 }

@@ -1,11 +1,15 @@
 package compliance
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/opgate/opgate/olm"
+)
 
 // TestInstalledVersion: the status names the version that runs. OLM writes the next one to the Subscription as installed before it lets it
 // replace the other.
 func TestInstalledVersion(t *testing.T) {
-	phase := func(phase string) func(*CSV) { return func(c *CSV) { c.Phase = phase } }
+	phase := func(phase string) func(*Installed) { return func(c *Installed) { c.Status.Phase = phase } }
 	for _, tt := range []struct {
 		name, subscribed string
 		csvs             []given
@@ -27,7 +31,7 @@ func TestInstalledVersion(t *testing.T) {
 			name:       "another operator is being replaced",
 			subscribed: "etcd.v1.3.0",
 			csvs: []given{
-				csv("vault.v1.0.0", phase("Replacing"), func(c *CSV) { c.Package = "vault" }),
+				csv("vault.v1.0.0", phase("Replacing"), func(c *Installed) { c.Package = "vault" }),
 				csv("etcd.v1.3.0", phase("Pending")),
 			},
 			want: "etcd.v1.3.0",
@@ -36,14 +40,14 @@ func TestInstalledVersion(t *testing.T) {
 			name:       "a copy of what is being replaced elsewhere",
 			subscribed: "etcd.v1.3.0",
 			csvs: []given{
-				csv("etcd.v1.2.0", phase("Replacing"), func(c *CSV) { c.CopiedFrom = "elsewhere" }),
+				csv("etcd.v1.2.0", phase("Replacing"), func(c *Installed) { c.CopiedFrom = "elsewhere" }),
 				csv("etcd.v1.3.0", phase("Pending")),
 			},
 			want: "etcd.v1.3.0",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			installed := subscription("etcd", func(s *Subscription) { s.InstalledCSV, s.CurrentCSV = tt.subscribed, tt.subscribed })
+			installed := subscription("etcd", func(s *olm.Subscription) { s.Status.InstalledCSV, s.Status.CurrentCSV = tt.subscribed, tt.subscribed })
 			changes := append([]given{group("shop-x7", map[string]any{}, generated), installed, manifest(), catalogState("READY")}, tt.csvs...)
 			if got := Evaluate(input(changes...)).InstalledVersion; got != tt.want {
 				t.Errorf("installed version is %q, want %q", got, tt.want)

@@ -24,18 +24,18 @@ const (
 // else the newest for its version. gone is the name of a plan that is referred to and does not exist.
 func (e *evaluation) plan() (plan *olm.InstallPlan, gone string) {
 	sub := e.subscription
-	if sub == nil || sub.CurrentCSV == "" && sub.InstalledCSV == "" {
+	if sub == nil || sub.Status.CurrentCSV == "" && sub.Status.InstalledCSV == "" {
 		return nil, ""
 	}
 	if plan := e.referred(); plan != nil {
 		return plan, ""
 	}
-	for _, csv := range []string{sub.CurrentCSV, sub.InstalledCSV} {
+	for _, csv := range []string{sub.Status.CurrentCSV, sub.Status.InstalledCSV} {
 		if plan := newestFor(e.Namespace.Plans(), csv); plan != nil {
-			return plan, sub.InstallPlan
+			return plan, sub.Status.InstallPlan.Name
 		}
 	}
-	return nil, sub.InstallPlan
+	return nil, sub.Status.InstallPlan.Name
 }
 
 // newestFor returns the newest plan that installs a ClusterServiceVersion. A plan that is installing or complete
@@ -69,7 +69,7 @@ func (e *evaluation) installPlan() Finding {
 			f.Message += "; " + text.Name(gone) + ", which the Subscription refers to, is gone"
 		}
 		f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan,
-			Object{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}
+			olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}, policyv1beta2.Compliant, relatedNoPlans)}
 		return f
 	}
 	phase := plan.Status.Phase
@@ -96,7 +96,7 @@ func (e *evaluation) installPlan() Finding {
 		f.Message += overrideText(plan, reason) // the use of break-glass must be visible
 	}
 	f.Message += e.reviewed(plan)
-	o := Object{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
+	o := olm.ObjectMeta{Namespace: plan.Metadata.Namespace, Name: plan.Metadata.Name, UID: plan.Metadata.UID}
 	f.Related = []policyv1beta2.RelatedObject{e.related(kindInstallPlan, o, state, "The InstallPlan is "+either(text.Truncate(phase, 100), "Unknown"))}
 	return f
 }
@@ -125,31 +125,31 @@ func (e *evaluation) failed(plan *olm.InstallPlan) bool {
 		return true
 	}
 	return slices.ContainsFunc(plan.Status.Steps, func(s olm.Step) bool {
-		return s.Resolving == e.subscription.CurrentCSV && s.Status != "Created" && s.Status != "Present"
+		return s.Resolving == e.subscription.Status.CurrentCSV && s.Status != "Created" && s.Status != "Present"
 	})
 }
 
 // pending is for a plan in phase RequiresApproval.
 func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, string, string) {
 	sub := e.subscription
-	brings := slices.Contains(plan.Spec.CSVNames, sub.CurrentCSV) && e.csvNamed(sub.CurrentCSV) == nil
-	if sub.CurrentCSV == "" || sub.CurrentCSV == sub.InstalledCSV && !brings {
+	brings := slices.Contains(plan.Spec.CSVNames, sub.Status.CurrentCSV) && e.csvNamed(sub.Status.CurrentCSV) == nil
+	if sub.Status.CurrentCSV == "" || sub.Status.CurrentCSV == sub.Status.InstalledCSV && !brings {
 		return metav1.ConditionTrue, reasonNothingToPass, noneRequiringApproval // the plan is pending for another operator
 	}
-	current := text.Name(sub.CurrentCSV)
+	current := text.Name(sub.Status.CurrentCSV)
 	approval := e.Approvals[plan.Metadata.Name]
 	if plan.Spec.Approved {
 		return metav1.ConditionTrue, "InstallPlanApproved", "the InstallPlan " + planName(plan) + " for " + current + " was approved"
 	}
 	// complianceConfig is about upgrades. While nothing is installed, the operator is missing, which only an allow-list permits (R-OP-13).
 	what, tolerated := "An installation of ", e.Policy.Spec.ComplianceType == policyv1beta2.MayHave
-	if sub.InstalledCSV != "" {
+	if sub.Status.InstalledCSV != "" {
 		what, tolerated = "An upgrade to ", e.config.UpgradesAvailable == policyv1beta2.ConfigCompliant
 	}
 	available := " is available on the default channel"
-	if name := either(sub.Channel, e.channel); name != "" {
+	if name := either(sub.Spec.Channel, e.channel); name != "" {
 		available = " is available on the " + text.Name(name) + " channel"
-		if channel := e.manifest.Channel(name); e.manifest != nil && (channel == nil || !channel.Has(sub.CurrentCSV)) {
+		if channel := e.manifest.Channel(name); e.manifest != nil && (channel == nil || !channel.Has(sub.Status.CurrentCSV)) {
 			available = " is planned, which the " + text.Name(name) + " channel is not known to have"
 		}
 	}
@@ -159,8 +159,8 @@ func (e *evaluation) pending(plan *olm.InstallPlan) (metav1.ConditionStatus, str
 	for _, r := range approval.Reasons {
 		why = append(why, r.Message)
 	}
-	offered := e.offered(sub.InstalledCSV)
-	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(), offered.NextStep(sub.CurrentCSV)} {
+	offered := e.offered(sub.Status.InstalledCSV)
+	for _, more := range []string{approval.Stale, e.startOfOthers(), offered.NoneAllowed(), offered.NextStep(sub.Status.CurrentCSV)} {
 		if more != "" {
 			why = append(why, more)
 		}

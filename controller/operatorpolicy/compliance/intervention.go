@@ -23,34 +23,34 @@ const reasonUnsatisfiable = "ConstraintsNotSatisfiable"
 // is healthy (R-ST-14).
 func (e *evaluation) unresolved() *Finding {
 	sub := e.subscription
-	c := sub.condition(TypeResolutionFailed)
+	c := sub.Condition(TypeResolutionFailed)
 	if c == nil || e.failureOutdated() {
 		return nil
 	}
 	f := subscriptionFinding(metav1.ConditionFalse, reasonOr(c.Reason, TypeResolutionFailed), "")
 	switch {
 	case !strings.EqualFold(c.Reason, reasonUnsatisfiable):
-		f.Since = metav1.NewTime(c.LastTransitionTime)
-		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+sub.named())
+		f.Since = since(c)
+		f.Message = either(text.Truncate(c.Message, foreignText), "OLM could not resolve the Subscription "+named(&sub.Metadata))
 	case !e.mentioned(c.Message):
 		return nil
 	default:
 		// OLM's own text may be long, and is in another condition.
 		f.Reason = reasonUnsatisfiable
-		f.Message = "the constraints of the Subscription " + sub.named() + " are not satisfiable; the message of its condition ResolutionFailed tells more"
+		f.Message = "the constraints of the Subscription " + named(&sub.Metadata) + " are not satisfiable; the message of its condition ResolutionFailed tells more"
 		if e.stuck() {
 			at, _ := e.intervention()
-			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
+			f.Message += "; it lost track of its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name) + " and is linked with it again at " + at.UTC().Format(time.RFC3339)
 		}
 	}
-	f.Related = append(f.Related, e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, f.Reason))
+	f.Related = append(f.Related, e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, f.Reason))
 	return &f
 }
 
 // mentioned reports whether a message of the resolver mentions the policy's Subscription or its package.
 func (e *evaluation) mentioned(message string) bool {
 	for _, about := range []string{
-		"subscription " + e.subscription.Name, "subscription " + e.subscription.named(),
+		"subscription " + e.subscription.Metadata.Name, "subscription " + named(&e.subscription.Metadata),
 		"package " + e.wanted.name, "package " + e.wanted.namespace + "/" + e.wanted.name,
 	} {
 		for rest := message; ; {
@@ -71,8 +71,8 @@ func (e *evaluation) mentioned(message string) bool {
 var unreferencedPattern = regexp.MustCompile(`clusterserviceversion (\S+) exists and is not referenced`)
 
 // unreferenced returns the names of the ClusterServiceVersions that, by OLM's condition, no Subscription refers to.
-func (s *Subscription) unreferenced() []string {
-	c := s.condition(TypeResolutionFailed)
+func unreferenced(s *olm.Subscription) []string {
+	c := s.Condition(TypeResolutionFailed)
 	if c == nil {
 		return nil
 	}
@@ -85,29 +85,29 @@ func (s *Subscription) unreferenced() []string {
 
 // FailureOutdated reports whether OLM could not resolve a Subscription for a ClusterServiceVersion that is gone, or that the Subscription
 // refers to by now. OLM v0.42 may resolve while it deletes a replaced one, v0.46 while it links a new one, and neither resolves again.
-func (s *Subscription) FailureOutdated(csvs []CSV) bool {
-	return slices.ContainsFunc(s.unreferenced(), func(name string) bool {
-		return name == s.CurrentCSV || !slices.ContainsFunc(csvs, func(c CSV) bool { return c.Name == name })
+func FailureOutdated(s *olm.Subscription, csvs []*Installed) bool {
+	return slices.ContainsFunc(unreferenced(s), func(name string) bool {
+		return name == s.Status.CurrentCSV || !slices.ContainsFunc(csvs, func(c *Installed) bool { return c.Metadata.Name == name })
 	})
 }
 
 // failureOutdated is FailureOutdated, also while OLM replaces a ClusterServiceVersion: it resolves once more after that.
 func (e *evaluation) failureOutdated() bool {
-	return e.subscription.FailureOutdated(e.CSVs) || e.upgrade != nil && len(e.subscription.unreferenced()) > 0
+	return FailureOutdated(e.subscription, e.CSVs) || e.upgrade != nil && len(unreferenced(e.subscription)) > 0
 }
 
 // lost returns the ClusterServiceVersion that the Subscription should refer to and does not, nil if there
 // is none. A copy is never returned: it is installed elsewhere.
-func (e *evaluation) lost() *CSV {
-	if e.subscription.InstalledCSV != "" || e.subscription.CurrentCSV != "" {
+func (e *evaluation) lost() *Installed {
+	if e.subscription.Status.InstalledCSV != "" || e.subscription.Status.CurrentCSV != "" {
 		return nil
 	}
-	var unclear *CSV
-	for _, name := range e.subscription.unreferenced() {
+	var unclear *Installed
+	for _, name := range unreferenced(e.subscription) {
 		csv := e.csvNamed(name)
 		switch {
-		case csv == nil || csv.Reason == "Copied":
-		case csv.Annotations[olm.OperatorNamespaceAnnotation] != "" && csv.Annotations[olm.OperatorNamespaceAnnotation] != e.wanted.namespace:
+		case csv == nil || csv.Status.Reason == "Copied":
+		case csv.Metadata.Annotations.OperatorNamespace != "" && csv.Metadata.Annotations.OperatorNamespace != e.wanted.namespace:
 		case csv.Package == e.wanted.name:
 			return csv
 		case csv.Package == "":
@@ -139,14 +139,14 @@ func (e *evaluation) intervene(at *metav1.Time) []Action {
 	if at.After(e.Now) {
 		return nil
 	}
-	live := e.subscription.Content
-	repaired := with(live, e.lost().Name, "status", "currentCSV")
+	live := e.content()
+	repaired := with(live, e.lost().Metadata.Name, "status", "currentCSV")
 	if updated, _ := object(live, "status")["lastUpdated"].(string); updated == "" {
 		repaired = with(repaired, e.Now.UTC().Format(time.RFC3339), "status", "lastUpdated") // OLM's schema requires it
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+e.subscription.named()+" lost track of its ClusterServiceVersion "+text.Name(e.lost().Name),
-		e.related(kindSubscription, e.subscription.Object, policyv1beta2.NonCompliant, reasonUnsatisfiable))
+	f := subscriptionFinding(metav1.ConditionFalse, reasonUnsatisfiable, "the Subscription "+named(&e.subscription.Metadata)+" lost track of its ClusterServiceVersion "+text.Name(e.lost().Metadata.Name),
+		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.NonCompliant, reasonUnsatisfiable))
 	done := e.updated()
-	done.Message = "the Subscription " + e.subscription.named() + " was linked again with its ClusterServiceVersion " + text.Name(e.lost().Name)
+	done.Message = "the Subscription " + named(&e.subscription.Metadata) + " was linked again with its ClusterServiceVersion " + text.Name(e.lost().Metadata.Name)
 	return []Action{{Verb: UpdateStatus, Live: live, Object: repaired, Done: done, Failed: f.because("linked again")}}
 }

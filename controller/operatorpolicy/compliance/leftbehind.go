@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -12,10 +13,10 @@ const (
 )
 
 // leftBehind returns the Subscriptions that the policy still manages although it does not name their namespace or package any more.
-func (in *Input) leftBehind() []Subscription {
+func (in *Input) leftBehind() []*olm.Subscription {
 	sub := &in.Policy.Spec.Subscription
-	return slices.DeleteFunc(slices.Clone(in.Before), func(s Subscription) bool {
-		return s.Annotations[managedMark] != in.managedBy() || s.Namespace == sub.Namespace && s.Package == sub.Name
+	return slices.DeleteFunc(slices.Clone(in.Before), func(s *olm.Subscription) bool {
+		return s.Metadata.Annotations.ManagedBy != in.managedBy() || s.Metadata.Namespace == sub.Namespace && s.Spec.Package == sub.Name
 	})
 }
 
@@ -29,9 +30,9 @@ func (in *Input) withLeftBehind(findings []Finding) []Finding {
 	f := &findings[i]
 	f.Related = slices.Clone(f.Related)
 	for _, s := range in.leftBehind() {
-		f.Message += "; the Subscription " + s.named() + ", which the policy managed before it was changed, is left behind: " +
+		f.Message += "; the Subscription " + named(&s.Metadata) + ", which the policy managed before it was changed, is left behind: " +
 			"delete it and its ClusterServiceVersion, or have a mustnothave policy remove them"
-		f.Related = append(f.Related, in.related(kindSubscription, s.Object, policyv1beta2.Inapplicable, relatedLeftBehind))
+		f.Related = append(f.Related, in.related(kindSubscription, s.Metadata, policyv1beta2.Inapplicable, relatedLeftBehind))
 	}
 	return findings
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 // mayhave evaluates a valid policy that allows an operator and installs nothing: objects that others created are compared and
@@ -40,7 +41,7 @@ func (e *evaluation) mayhave() Outcome {
 func (e *evaluation) groupsCreated() Finding {
 	f := groupFinding(metav1.ConditionTrue, "OperatorGroupNotApplicable", "OperatorGroups do not count for a mayhave policy")
 	for i := range e.OperatorGroups {
-		if g := &e.OperatorGroups[i].Object; e.createdByPolicy(kindOperatorGroup, g) {
+		if g := &e.OperatorGroups[i].Metadata; e.createdByPolicy(kindOperatorGroup, g) {
 			f.Related = append(f.Related, e.related(kindOperatorGroup, *g, policyv1beta2.Compliant, relatedFound))
 		}
 	}
@@ -57,7 +58,7 @@ func (e *evaluation) allowedSubscription() Finding {
 	case sub == nil:
 		return subscriptionFinding(metav1.ConditionTrue, "SubscriptionNotPresent",
 			"there is no Subscription to "+e.wanted.name+" in namespace "+e.wanted.namespace+", and the policy requires none",
-			e.related(kindSubscription, Object{Namespace: e.wanted.namespace, Name: e.wanted.name}, policyv1beta2.Compliant, relatedAbsent))
+			e.related(kindSubscription, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}, policyv1beta2.Compliant, relatedAbsent))
 	}
 	judged := map[string]any{}
 	for _, field := range []string{"channel", "source", "sourceNamespace"} {
@@ -65,17 +66,17 @@ func (e *evaluation) allowedSubscription() Finding {
 			judged[field] = value
 		}
 	}
-	if different := differences(sub.Content, judged, "spec"); len(different) > 0 {
+	if different := differences(e.content(), judged, "spec"); len(different) > 0 {
 		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
-			"the Subscription "+sub.named()+" is not one that the policy allows: "+differing(different),
-			e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
+			"the Subscription "+named(&sub.Metadata)+" is not one that the policy allows: "+differing(different),
+			e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	}
-	message := "the Subscription " + sub.named() + " is one that the policy allows"
-	if c := e.subscription.condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) && !e.failureOutdated() {
+	message := "the Subscription " + named(&sub.Metadata) + " is one that the policy allows"
+	if c := e.subscription.Condition(TypeResolutionFailed); c != nil && e.mentioned(c.Message) && !e.failureOutdated() {
 		message += "; OLM does not resolve it (" + reasonOr(c.Reason, TypeResolutionFailed) + "), as its condition ResolutionFailed explains"
 	}
 	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", message,
-		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound))
+		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound))
 }
 
 // allowedCSV reports whether the installed version is allowed and healthy. None need be installed.

@@ -33,17 +33,19 @@ type Input struct {
 	Namespace *rules.Namespace
 	// OperatorGroups, Subscriptions and CSVs are all those of the operator's namespace, sorted by name.
 	// CSVs include copies, and originals in other namespaces that serve this one without a copy.
-	OperatorGroups []OperatorGroup
-	Subscriptions  []Subscription
+	OperatorGroups []*olm.OperatorGroup
+	Subscriptions  []*olm.Subscription
 	// Before are the Subscriptions of the related objects in the status that exist.
-	Before []Subscription
-	CSVs   []CSV
+	Before []*olm.Subscription
+	CSVs   []*Installed
+	// Content returns the stored fields of a Subscription or an OperatorGroup, in the form of unstructured objects.
+	Content func(kind string, of *olm.ObjectMeta) map[string]any
 	// CRDs are those that OLM labelled as the operator's, sorted by name.
-	CRDs []Object
+	CRDs []CRD
 	// Deployments are those of the operator's namespace, by name.
 	Deployments map[string]Deployment
 	// CatalogSource returns a CatalogSource, or nil if it does not exist.
-	CatalogSource func(olm.Catalog) *CatalogSource
+	CatalogSource func(olm.Catalog) *olm.CatalogSource
 	// Catalogs are all CatalogSources, sorted by namespace and name.
 	Catalogs []olm.Catalog
 	// Package returns the policy's package in a catalog; a catalog with an empty name or namespace stands for
@@ -58,77 +60,31 @@ type Input struct {
 	Now time.Time
 }
 
-// Object identifies an object on the cluster.
-type Object struct {
-	Namespace, Name, UID string
-	Labels, Annotations  map[string]string
-	// Created is its creationTimestamp, as RFC 3339 in UTC.
-	Created string
-	// Owned reports whether it has ownerReferences.
-	Owned bool
-	// Deleting reports whether it has a deletionTimestamp.
-	Deleting bool
-	// Content is the whole stored object if it may be changed; else nil.
-	Content map[string]any
-}
-
-// OperatorGroup is operators.coreos.com/v1 OperatorGroup. Its spec is in Content.
-type OperatorGroup struct {
-	Object
-	GenerateName string
-}
-
-// Subscription is operators.coreos.com/v1alpha1 Subscription. Its complete spec is in Content.
-type Subscription struct {
-	Object
-	// Package is spec.name.
-	Package                         string
-	Channel, StartingCSV            string
-	Catalog                         olm.Catalog
-	InstalledCSV, CurrentCSV, State string
-	// InstallPlan is the name in status.installPlanRef.
-	InstallPlan string
-	Conditions  []SubscriptionCondition
-}
-
-// SubscriptionCondition is an item of status.conditions of a Subscription.
-type SubscriptionCondition struct {
-	Type, Status, Reason, Message string
-	LastTransitionTime            time.Time
-}
-
-// CSV is operators.coreos.com/v1alpha1 ClusterServiceVersion.
-type CSV struct {
-	Object
-	Phase, Reason, Message string
-	// Unmet are the first requirements that it does not meet, if that is the reason.
-	Unmet []string
+// Installed is a ClusterServiceVersion.
+type Installed struct {
+	*olm.CSV
 	// Package and Version come from the bundle's properties; empty if it has none.
 	Package, Version string
-	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is Namespace for an original without a copy.
+	// CopiedFrom is the namespace of the original, "" for one that is installed here. It is that of the object for an original without a copy.
 	CopiedFrom string
 	// Origin is the contents of CopiedFrom, for copies and originals of the policy's package; nil if the original does not exist.
 	Origin *Origin
-	// Deployments are the names in the install strategy.
-	Deployments []string
-	// InstallModes are the supported ones, such as AllNamespaces; nil if the CSV lists none at all.
-	InstallModes map[string]bool
+}
+
+// CRD is a CustomResourceDefinition.
+type CRD struct {
+	olm.ObjectMeta
+	// Operators are OLM's labels for the operators that it belongs to.
+	Operators []string
 }
 
 // Deployment is the relevant part of an apps/v1 Deployment.
 type Deployment struct {
-	Object
+	olm.ObjectMeta
 	// Available reports whether the Deployment, in its present generation, has all its replicas available.
 	Available bool
 	// Stalled reports whether the Deployment has exceeded its progress deadline.
 	Stalled bool
-}
-
-// CatalogSource is the relevant part of an operators.coreos.com/v1alpha1 CatalogSource.
-type CatalogSource struct {
-	Object
-	// State is status.connectionState.lastObservedState, such as READY; "" if nothing was observed yet.
-	State string
 }
 
 // Approval is the result for a plan that waits and was not approved.

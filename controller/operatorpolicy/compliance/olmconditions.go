@@ -3,6 +3,7 @@ package compliance
 import (
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,16 +29,10 @@ var repeatedTypes = []string{TypeInstallPlanMissing, TypeInstallPlanPending, Typ
 // reasonNotYetReconciled is OLM's reason for a plan without a phase.
 const reasonNotYetReconciled = "InstallPlanNotYetReconciled"
 
-// condition returns the condition of a type, nil if there is none or it is not True: OLM's conditions are True for what is wrong or in
-// progress.
-func (s *Subscription) condition(conditionType string) *SubscriptionCondition {
-	i := slices.IndexFunc(s.Conditions, func(c SubscriptionCondition) bool {
-		return c.Type == conditionType && c.Status == string(metav1.ConditionTrue)
-	})
-	if i < 0 {
-		return nil
-	}
-	return &s.Conditions[i]
+// since returns when a condition changed, zero if that is not known.
+func since(c *olm.SubscriptionCondition) metav1.Time {
+	at, _ := time.Parse(time.RFC3339, c.LastTransitionTime)
+	return metav1.NewTime(at)
 }
 
 // subscriptionConditions repeats the conditions of the Subscription that still apply.
@@ -47,7 +42,7 @@ func (e *evaluation) subscriptionConditions() []Finding {
 	}
 	var findings []Finding
 	for _, conditionType := range repeatedTypes {
-		c := e.subscription.condition(conditionType)
+		c := e.subscription.Condition(conditionType)
 		if c == nil || !e.applies(c) {
 			continue
 		}
@@ -57,19 +52,19 @@ func (e *evaluation) subscriptionConditions() []Finding {
 		}
 		message = either(message, e.explained(conditionType))
 		findings = append(findings, Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: reasonOr(c.Reason, conditionType),
-			Message: message, Since: metav1.NewTime(c.LastTransitionTime)})
+			Message: message, Since: since(c)})
 	}
 	return findings
 }
 
 // applies reports whether a condition holds now. OLM removes most conditions late, and sets no time for those on unpacking and resolution
 // (setSubsCond in operator-lifecycle-manager pkg/controller/operators/catalog/operator.go), so they are compared with the observed state.
-func (e *evaluation) applies(c *SubscriptionCondition) bool {
+func (e *evaluation) applies(c *olm.SubscriptionCondition) bool {
 	sub := e.subscription
 	plan := e.referred()
 	switch c.Type {
 	case TypeInstallPlanMissing:
-		return sub.InstallPlan != "" && plan == nil
+		return sub.Status.InstallPlan.Name != "" && plan == nil
 	case TypeInstallPlanPending: // its reason is the phase
 		return plan != nil && (c.Reason == plan.Status.Phase || c.Reason == reasonNotYetReconciled && plan.Status.Phase == "") &&
 			(c.Reason != olm.PhaseRequiresApproval || !plan.Spec.Approved)
@@ -77,8 +72,8 @@ func (e *evaluation) applies(c *SubscriptionCondition) bool {
 		return plan != nil && plan.Status.Phase == olm.PhaseFailed
 	case TypeBundleUnpacking, TypeBundleUnpackFailed:
 		// OLM resolves no further for a Subscription with a pending plan, and restores both conditions after it has written that plan.
-		return (plan == nil || sub.State != olm.StateUpgradePending) &&
-			(c.Type == TypeBundleUnpackFailed || sub.condition(TypeBundleUnpackFailed) == nil)
+		return (plan == nil || sub.Status.State != olm.StateUpgradePending) &&
+			(c.Type == TypeBundleUnpackFailed || sub.Condition(TypeBundleUnpackFailed) == nil)
 	default:
 		return e.unresolved() != nil
 	}
@@ -88,7 +83,7 @@ func (e *evaluation) applies(c *SubscriptionCondition) bool {
 func (e *evaluation) referred() *olm.InstallPlan {
 	plans := e.Namespace.Plans()
 	i := slices.IndexFunc(plans, func(p *olm.InstallPlan) bool {
-		return e.subscription.InstallPlan != "" && p.Metadata.Name == e.subscription.InstallPlan
+		return e.subscription.Status.InstallPlan.Name != "" && p.Metadata.Name == e.subscription.Status.InstallPlan.Name
 	})
 	if i < 0 {
 		return nil
@@ -101,10 +96,10 @@ func (e *evaluation) explained(conditionType string) string {
 	sub := e.subscription
 	plan := e.referred()
 	switch {
-	case plan == nil && sub.InstallPlan != "":
-		return "the InstallPlan " + text.Name(sub.Namespace+"/"+sub.InstallPlan) + ", which the Subscription " + sub.named() + " refers to, does not exist"
+	case plan == nil && sub.Status.InstallPlan.Name != "":
+		return "the InstallPlan " + text.Name(sub.Metadata.Namespace+"/"+sub.Status.InstallPlan.Name) + ", which the Subscription " + named(&sub.Metadata) + " refers to, does not exist"
 	case plan == nil || conditionType == TypeBundleUnpacking || conditionType == TypeBundleUnpackFailed || conditionType == TypeResolutionFailed:
-		return "OLM sets this condition of the Subscription " + sub.named() + " without a message"
+		return "OLM sets this condition of the Subscription " + named(&sub.Metadata) + " without a message"
 	case plan.Status.Phase == olm.PhaseRequiresApproval:
 		return "the InstallPlan " + planName(plan) + " awaits approval"
 	}

@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/stream"
 )
 
@@ -26,15 +27,15 @@ func (e *evaluation) operatorGroup() (f Finding, actions []Action, usable bool) 
 		names := make([]string, len(groups))
 		related := make([]policyv1beta2.RelatedObject, len(groups))
 		for i := range groups {
-			names[i] = groups[i].Name
-			related[i] = e.related(kindOperatorGroup, groups[i].Object, policyv1beta2.NonCompliant, relatedTooManyGroups)
+			names[i] = groups[i].Metadata.Name
+			related[i] = e.related(kindOperatorGroup, groups[i].Metadata, policyv1beta2.NonCompliant, relatedTooManyGroups)
 		}
 		return groupFinding(metav1.ConditionFalse, "TooManyOperatorGroups", fmt.Sprintf(
 			"there is more than one OperatorGroup in namespace %s, so that OLM installs nothing there: %s", e.wanted.namespace, text.Names(names, maxListed)), related...), nil, false
-	case e.wanted.group != nil && e.wanted.group.name != groups[0].Name:
-		return e.otherGroup(&groups[0]), nil, false
+	case e.wanted.group != nil && e.wanted.group.name != groups[0].Metadata.Name:
+		return e.otherGroup(groups[0]), nil, false
 	}
-	return e.presentGroup(&e.OperatorGroups[0])
+	return e.presentGroup(e.OperatorGroups[0])
 }
 
 func groupFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
@@ -43,68 +44,69 @@ func groupFinding(status metav1.ConditionStatus, reason, message string, related
 
 // otherGroup is for a namespace that has a group of another name. A second one would stop
 // OLM from installing anything there, so none is created.
-func (e *evaluation) otherGroup(group *OperatorGroup) Finding {
-	missing := Object{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
+func (e *evaluation) otherGroup(group *olm.OperatorGroup) Finding {
+	missing := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.group.name}
 	return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", fmt.Sprintf(
-		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", group.named(), text.Quote(group.Name), text.Quote(missing.Name)),
-		e.related(kindOperatorGroup, group.Object, policyv1beta2.NonCompliant, relatedMismatch),
+		"the OperatorGroup %s does not match the policy: metadata.name is %s, wanted %s; a namespace can have only one", named(&group.Metadata), text.Quote(group.Metadata.Name), text.Quote(missing.Name)),
+		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch),
 		e.related(kindOperatorGroup, missing, policyv1beta2.NonCompliant, relatedMissing))
 }
 
 // presentGroup is for the only group of the namespace, if the policy names it or names
 // none.
-func (e *evaluation) presentGroup(group *OperatorGroup) (Finding, []Action, bool) {
+func (e *evaluation) presentGroup(group *olm.OperatorGroup) (Finding, []Action, bool) {
 	as := func(state policyv1beta2.ComplianceState, reason string) policyv1beta2.RelatedObject {
-		return e.related(kindOperatorGroup, group.Object, state, reason)
+		return e.related(kindOperatorGroup, group.Metadata, state, reason)
 	}
+	live := e.Content(kindOperatorGroup, &group.Metadata)
 	if e.wanted.group != nil {
-		if differing := differences(group.Content, e.wanted.group.spec, "spec"); len(differing) > 0 {
-			return e.differentGroup(group, differing)
+		if differing := differences(live, e.wanted.group.spec, "spec"); len(differing) > 0 {
+			return e.differentGroup(group, live, differing)
 		}
 	}
 	// An existing OperatorGroup counts only if the operator can use it (R-OP-5).
-	if problem := e.unsupported(group); problem != "" {
-		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group) {
-			return e.differentGroup(group, differences(group.Content, spec, "spec"))
+	if problem := e.unsupported(&group.Metadata, live); problem != "" {
+		if spec, _ := e.defaultGroup(); len(spec) > 0 && e.madeTooEarly(group, live) {
+			return e.differentGroup(group, live, differences(live, spec, "spec"))
 		}
 		return groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch", problem, as(policyv1beta2.NonCompliant, relatedMismatch)), nil, false
 	}
 	related := as(policyv1beta2.Compliant, relatedFound)
-	if e.wanted.group == nil && group.GenerateName != e.wanted.namespace+"-" {
+	if e.wanted.group == nil && group.Metadata.GenerateName != e.wanted.namespace+"-" {
 		return groupFinding(metav1.ConditionTrue, "PreexistingOperatorGroupFound",
-			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(group), related), nil, true
+			"the policy does not specify an OperatorGroup but one already exists in the namespace - assuming that OperatorGroup is correct"+selectsNothing(live), related), nil, true
 	}
-	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy"+selectsNothing(group), related), nil, true
+	return groupFinding(metav1.ConditionTrue, "OperatorGroupMatches", "the OperatorGroup matches what is required by the policy"+selectsNothing(live), related), nil, true
 }
 
 // madeTooEarly reports whether this policy created a group for all namespaces before it was known that the operator
 // does not support that, and no other Subscription exists there that may need it.
-func (e *evaluation) madeTooEarly(group *OperatorGroup) bool {
-	targets, known := targetsOf(group)
+func (e *evaluation) madeTooEarly(group *olm.OperatorGroup, live map[string]any) bool {
+	targets, known := targetsOf(live)
 	return known && len(targets) == 0 && e.wanted.group == nil && e.generated(group) &&
-		!slices.ContainsFunc(e.Subscriptions, func(s Subscription) bool { return s.Package != e.wanted.name })
+		!slices.ContainsFunc(e.Subscriptions, func(s *olm.Subscription) bool { return s.Spec.Package != e.wanted.name })
 }
 
 // generated reports whether this policy created a group because there was none.
-func (e *evaluation) generated(group *OperatorGroup) bool {
-	return group.GenerateName == e.wanted.namespace+"-" && e.createdByPolicy(kindOperatorGroup, &group.Object)
+func (e *evaluation) generated(group *olm.OperatorGroup) bool {
+	return group.Metadata.GenerateName == e.wanted.namespace+"-" && e.createdByPolicy(kindOperatorGroup, &group.Metadata)
 }
 
-func (e *evaluation) differentGroup(group *OperatorGroup, differences []difference) (Finding, []Action, bool) {
+func (e *evaluation) differentGroup(group *olm.OperatorGroup, live map[string]any, differences []difference) (Finding, []Action, bool) {
 	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMismatch",
-		"the OperatorGroup "+group.named()+" does not match the policy: "+differing(differences),
-		e.related(kindOperatorGroup, group.Object, policyv1beta2.NonCompliant, relatedMismatch))
+		"the OperatorGroup "+named(&group.Metadata)+" does not match the policy: "+differing(differences),
+		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
 		return f, nil, false
 	}
-	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+group.named()+" was updated to match the policy",
-		e.related(kindOperatorGroup, group.Object, policyv1beta2.Compliant, relatedUpdated))
-	return f, []Action{{Verb: Update, Live: group.Content, Object: corrected(group.Content, differences), Done: done, Failed: f.because("enforced")}}, true
+	done := groupFinding(metav1.ConditionTrue, "OperatorGroupUpdated", "the OperatorGroup "+named(&group.Metadata)+" was updated to match the policy",
+		e.related(kindOperatorGroup, group.Metadata, policyv1beta2.Compliant, relatedUpdated))
+	return f, []Action{{Verb: Update, Live: live, Object: corrected(live, differences), Done: done, Failed: f.because("enforced")}}, true
 }
 
 // missingGroup is for a namespace without a group.
 func (e *evaluation) missingGroup() (Finding, []Action, bool) {
-	o := Object{Namespace: e.wanted.namespace, Name: noName}
+	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: noName}
 	metadata := map[string]any{"namespace": o.Namespace}
 	spec, recorded, note := map[string]any(nil), e.recordedGroup(), ""
 	if e.wanted.group != nil {
@@ -122,15 +124,14 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 	f := groupFinding(metav1.ConditionFalse, "OperatorGroupMissing", "the required OperatorGroup was not found in namespace "+o.Namespace,
 		e.related(kindOperatorGroup, o, policyv1beta2.NonCompliant, relatedMissing))
 	if e.wanted.group != nil {
-		f.Message = "the required OperatorGroup " + o.named() + " was not found"
+		f.Message = "the required OperatorGroup " + named(&o) + " was not found"
 	}
 	if spec == nil {
 		f.Message += "; " + note
 		return f, nil, false
 	}
 	// Creating a group that could not be used would only delay that finding.
-	wanted := OperatorGroup{Object: Object{Namespace: o.Namespace, Name: o.Name, Content: map[string]any{"spec": spec}}}
-	if problem := e.unsupported(&wanted); problem != "" {
+	if problem := e.unsupported(&o, map[string]any{"spec": spec}); problem != "" {
 		f.Message += "; " + problem
 		return f, nil, false
 	}
@@ -141,7 +142,7 @@ func (e *evaluation) missingGroup() (Finding, []Action, bool) {
 	done := groupFinding(metav1.ConditionTrue, "OperatorGroupCreated", "the required OperatorGroup was created in namespace "+o.Namespace+note, e.created(kindOperatorGroup, o))
 	return f, []Action{{
 		Verb: Create,
-		Object: map[string]any{"apiVersion": apiVersions[kindOperatorGroup], "kind": kindOperatorGroup,
+		Object: map[string]any{"apiVersion": olm.V1.String(), "kind": kindOperatorGroup,
 			"metadata": metadata, "spec": spec},
 		Done: done, Failed: f.because("created"),
 	}}, true
@@ -180,22 +181,22 @@ func (e *evaluation) defaultGroup() (spec map[string]any, note string) {
 }
 
 // unsupported returns why the operator cannot be installed with a group, or "".
-func (e *evaluation) unsupported(group *OperatorGroup) string {
+func (e *evaluation) unsupported(group *olm.ObjectMeta, live map[string]any) string {
 	modes := e.installModes()
-	targets, known := targetsOf(group)
+	targets, known := targetsOf(live)
 	if modes == nil || !known || supports(modes, e.wanted.namespace, targets) {
 		return ""
 	}
 	return fmt.Sprintf("the OperatorGroup %s cannot be used for %s: its mode is %s, supported are %s",
-		group.named(), e.wanted.name, modeOf(e.wanted.namespace, targets), modeNames(modes))
+		named(group), e.wanted.name, modeOf(e.wanted.namespace, targets), modeNames(modes))
 }
 
 // installModes returns the modes that the operator supports: of the installed version, else of the one that the
 // channel offers; nil if neither is known.
 func (e *evaluation) installModes() map[string]bool {
-	for _, csv := range []*CSV{e.csv, e.csvNamed(e.current())} {
-		if csv != nil && csv.InstallModes != nil {
-			return csv.InstallModes
+	for _, csv := range []*Installed{e.csv, e.csvNamed(e.current())} {
+		if csv != nil && csv.Status.InstallModes != nil {
+			return csv.Status.InstallModes
 		}
 	}
 	if channel := e.manifestChannel(); channel != nil {
@@ -214,8 +215,8 @@ const (
 
 // targetsOf returns the target namespaces of a group, nil for all of them. The result of a selector is known
 // only after OLM has written it to the status.
-func targetsOf(group *OperatorGroup) (targets []string, known bool) {
-	spec := object(group.Content, "spec")
+func targetsOf(group map[string]any) (targets []string, known bool) {
+	spec := object(group, "spec")
 	if targets = stringsIn(spec["targetNamespaces"]); len(targets) > 0 {
 		return targets, true
 	}
@@ -225,14 +226,14 @@ func targetsOf(group *OperatorGroup) (targets []string, known bool) {
 	if selector, _ := spec["selector"].(map[string]any); emptySelector(selector) && !stream.Withheld(spec["selector"]) {
 		return nil, true
 	}
-	targets = stringsIn(object(group.Content, "status")["namespaces"])
+	targets = stringsIn(object(group, "status")["namespaces"])
 	return targets, len(targets) > 0
 }
 
 // selectsNothing is for a group of which OLM has found no namespace by its selector, to follow a sentence; "" for others. OLM then leaves
 // approved plans where they are, and says why on the plan only.
-func selectsNothing(group *OperatorGroup) string {
-	spec, status := object(group.Content, "spec"), object(group.Content, "status")
+func selectsNothing(group map[string]any) string {
+	spec, status := object(group, "spec"), object(group, "status")
 	_, known := targetsOf(group)
 	if known || stream.Withheld(spec["targetNamespaces"]) || stream.Withheld(spec["selector"]) || stream.Withheld(status["namespaces"]) {
 		return ""

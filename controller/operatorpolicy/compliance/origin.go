@@ -13,12 +13,13 @@ import (
 // copies in every other namespace (threat O18).
 type Origin struct {
 	// CSV is the original: it has the copy's name and is not a copy itself.
-	CSV CSV
+	CSV *Installed
 	// Drifted is set if it is known to differ from its plan.
 	Drifted bool
-	// OperatorGroups and Subscriptions are all those of the namespace.
-	OperatorGroups []OperatorGroup
-	Subscriptions  []Subscription
+	// Targets are the namespaces that its OperatorGroup is for, by the status, "" for all; nil without a group, or with several.
+	Targets []string
+	// Subscriptions are all those of the namespace.
+	Subscriptions []*olm.Subscription
 	// Plans are the InstallPlans of the namespace.
 	Plans []*olm.InstallPlan
 }
@@ -26,11 +27,10 @@ type Origin struct {
 // serves reports whether OLM copies what is installed there to a namespace: OLM requires exactly one OperatorGroup
 // and writes its target namespaces, "" for all, to its status.
 func (o *Origin) serves(namespace string) bool {
-	if o == nil || o.CSV.CopiedFrom != "" || o.CSV.Deleting || len(o.OperatorGroups) != 1 {
+	if o == nil || o.CSV.CopiedFrom != "" || o.CSV.Metadata.DeletionTimestamp != "" {
 		return false
 	}
-	targets := stringsIn(object(o.OperatorGroups[0].Content, "status")["namespaces"])
-	return slices.Contains(targets, "") || slices.Contains(targets, namespace)
+	return slices.Contains(o.Targets, "") || slices.Contains(o.Targets, namespace)
 }
 
 // provides reports whether the original is of a package: by its own properties, else by the Subscriptions that refer to it.
@@ -39,7 +39,7 @@ func (o *Origin) provides(pkg string) bool {
 		return o.CSV.Package == pkg
 	}
 	followers := o.followers()
-	return len(followers) > 0 && !slices.ContainsFunc(followers, func(s Subscription) bool { return s.Package != pkg })
+	return len(followers) > 0 && !slices.ContainsFunc(followers, func(s *olm.Subscription) bool { return s.Spec.Package != pkg })
 }
 
 // comesFrom reports whether the original was installed from a catalog that a policy allows. A policy that names none
@@ -54,23 +54,23 @@ func (o *Origin) comesFrom(p *rules.OperatorPolicy) bool {
 		return false
 	}
 	followers := o.followers()
-	if len(followers) == 0 || slices.ContainsFunc(followers, func(s Subscription) bool { return s.Package != p.Package || !p.AllowsCatalog(s.Catalog) }) {
+	if len(followers) == 0 || slices.ContainsFunc(followers, func(s *olm.Subscription) bool { return s.Spec.Package != p.Package || !p.AllowsCatalog(s.Catalog()) }) {
 		return false
 	}
 	plan := o.plan()
-	return plan == nil || plan.Spec.Approved && !preceded(plan, &o.CSV) && p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Name), followers[0].Catalog))
+	return plan == nil || plan.Spec.Approved && !preceded(plan, o.CSV) && p.AllowsCatalog(cmp.Or(planCatalog(plan, o.CSV.Metadata.Name), followers[0].Catalog()))
 }
 
 // followers returns the Subscriptions that have installed, or move to, the original.
-func (o *Origin) followers() []Subscription {
-	return slices.DeleteFunc(slices.Clone(o.Subscriptions), func(s Subscription) bool { return !s.follows(o.CSV.Name) })
+func (o *Origin) followers() []*olm.Subscription {
+	return slices.DeleteFunc(slices.Clone(o.Subscriptions), func(s *olm.Subscription) bool { return !s.Follows(o.CSV.Metadata.Name) })
 }
 
 // plan returns the newest plan that installs the original, nil if it was deleted: OLM retains few of them.
 func (o *Origin) plan() *olm.InstallPlan {
 	var newest *olm.InstallPlan
 	for _, plan := range o.Plans {
-		if slices.Contains(plan.Spec.CSVNames, o.CSV.Name) && (newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
+		if slices.Contains(plan.Spec.CSVNames, o.CSV.Metadata.Name) && (newest == nil || plan.Spec.Generation > newest.Spec.Generation) {
 			newest = plan
 		}
 	}
@@ -79,6 +79,6 @@ func (o *Origin) plan() *olm.InstallPlan {
 
 // preceded reports whether a ClusterServiceVersion is older than the plan that should have installed it. The status of the plan's
 // step does not show it: OLM repeats steps, and then finds existing objects that it has created itself.
-func preceded(plan *olm.InstallPlan, csv *CSV) bool {
-	return csv.Created < plan.Metadata.CreationTimestamp
+func preceded(plan *olm.InstallPlan, csv *Installed) bool {
+	return csv.Metadata.CreationTimestamp < plan.Metadata.CreationTimestamp
 }

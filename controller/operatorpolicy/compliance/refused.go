@@ -36,7 +36,7 @@ func (e *evaluation) refused(out Outcome) Outcome {
 			continue
 		}
 		messages = append(messages, e.unfinished(plan, why))
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, PlanObject(plan), policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.NonCompliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	if len(messages) > 0 {
 		f.Status, f.Reason, f.Message = metav1.ConditionFalse, reasonRefused, strings.Join(messages, "; ")
@@ -70,7 +70,7 @@ func (e *evaluation) holding(out Outcome) Outcome {
 		} else {
 			f.Message += "; " + message
 		}
-		f.Related = withPlan(f.Related, e.related(kindInstallPlan, PlanObject(plan), policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
+		f.Related = withPlan(f.Related, e.related(kindInstallPlan, plan.Metadata, policyv1beta2.Compliant, "The InstallPlan is "+plan.Status.Phase))
 	}
 	return out
 }
@@ -90,8 +90,8 @@ func (e *evaluation) unfinished(plan *olm.InstallPlan, why []string) string {
 		"; to end that, change what refuses it, or delete the InstallPlan"
 	var automatic []string
 	for i := range e.Subscriptions {
-		if s := &e.Subscriptions[i]; s.InstallPlan == plan.Metadata.Name && s.Package != e.wanted.name {
-			automatic = append(automatic, s.Namespace+"/"+s.Name)
+		if s := e.Subscriptions[i]; s.Status.InstallPlan.Name == plan.Metadata.Name && s.Spec.Package != e.wanted.name {
+			automatic = append(automatic, s.Metadata.Namespace+"/"+s.Metadata.Name)
 		}
 	}
 	if len(automatic) > 0 {

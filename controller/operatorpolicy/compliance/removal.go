@@ -103,7 +103,7 @@ func (s *scope) plansKept(plans []item) Finding {
 	}
 	f.Message = strings.Join(clauses, "; ")
 	for _, plan := range plans[:min(len(plans), maxListed)] {
-		f.Related = append(f.Related, s.related(kindInstallPlan, plan.Object, policyv1beta2.Compliant, relatedNotHandled))
+		f.Related = append(f.Related, s.related(kindInstallPlan, plan.ObjectMeta, policyv1beta2.Compliant, relatedNotHandled))
 	}
 	return f
 }
@@ -114,16 +114,16 @@ func (s *scope) deploymentsNotHandled() Finding {
 		Message: "Deployments do not count for a mustnothave policy"}
 	var names []string
 	for i := range s.csvs {
-		names = append(names, s.csvs[i].Deployments...)
+		names = append(names, s.csvs[i].Status.Deployments...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		d, ok := s.Deployments[name]
 		if !ok {
-			f.Related = append(f.Related, s.related(kindDeployment, Object{Namespace: s.namespace, Name: name}, policyv1beta2.Compliant, relatedAbsent))
+			f.Related = append(f.Related, s.related(kindDeployment, olm.ObjectMeta{Namespace: s.namespace, Name: name}, policyv1beta2.Compliant, relatedAbsent))
 			continue
 		}
-		f.Related = append(f.Related, s.related(kindDeployment, d.Object, policyv1beta2.Compliant, relatedNotHandled))
+		f.Related = append(f.Related, s.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant, relatedNotHandled))
 	}
 	return f
 }
@@ -134,8 +134,8 @@ func (s *scope) catalogNotHandled() Finding {
 		Message: "the CatalogSource does not count for a mustnothave policy"}
 	var catalogs []olm.Catalog
 	for _, sub := range s.selected {
-		if !slices.Contains(catalogs, sub.Catalog) {
-			catalogs = append(catalogs, sub.Catalog)
+		if !slices.Contains(catalogs, sub.Catalog()) {
+			catalogs = append(catalogs, sub.Catalog())
 		}
 	}
 	if c := s.Rules.Catalog; len(catalogs) == 0 && c.Name != "" && c.Namespace != "" {
@@ -143,10 +143,10 @@ func (s *scope) catalogNotHandled() Finding {
 	}
 	for _, c := range catalogs {
 		if source := s.CatalogSource(c); source != nil {
-			f.Related = append(f.Related, s.related(kindCatalogSource, source.Object, policyv1beta2.Compliant, relatedNotHandled))
+			f.Related = append(f.Related, s.related(kindCatalogSource, source.Metadata, policyv1beta2.Compliant, relatedNotHandled))
 			continue
 		}
-		f.Related = append(f.Related, s.related(kindCatalogSource, Object{Namespace: c.Namespace, Name: c.Name}, policyv1beta2.Compliant, relatedAbsent))
+		f.Related = append(f.Related, s.related(kindCatalogSource, olm.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, policyv1beta2.Compliant, relatedAbsent))
 	}
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 )
 
 // judgeGroups returns the OperatorGroups that the removal covers. With several it is ambiguous which one to
@@ -14,13 +15,13 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 	groups := s.groups()
 	why, unused := s.groupUse()
 	for i := range groups {
-		next := newItem(groups[i].Object, why)
+		next := newItem(groups[i].Metadata, why)
 		switch {
 		case why != "": // whichever it is, none is deleted
-		case !s.policysGroup(&groups[i]):
+		case !s.policysGroup(groups[i]):
 			continue
-		case groups[i].Owned:
-			next = newItem(groups[i].Object, "it has ownerReferences, so something else manages it")
+		case len(groups[i].Metadata.OwnerReferences) > 0:
+			next = newItem(groups[i].Metadata, "it has ownerReferences, so something else manages it")
 		case next.removalState == going:
 			next.why = unused
 			ambiguous = ambiguous || len(groups) > 1
@@ -31,27 +32,27 @@ func (s *scope) judgeGroups() (items []item, ambiguous bool) {
 }
 
 // groups returns the OperatorGroups of the policy's namespace.
-func (s *scope) groups() []OperatorGroup {
-	return slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g OperatorGroup) bool { return g.Namespace != s.namespace })
+func (s *scope) groups() []*olm.OperatorGroup {
+	return slices.DeleteFunc(slices.Clone(s.OperatorGroups), func(g *olm.OperatorGroup) bool { return g.Metadata.Namespace != s.namespace })
 }
 
 // policysGroup reports whether a group is the one that the policy names, or was generated for the namespace, or was created
 // by the policy, which may have named it before and need not do so to remove the operator (R-RM-3).
-func (s *scope) policysGroup(g *OperatorGroup) bool {
-	if s.createdByPolicy(kindOperatorGroup, &g.Object) {
+func (s *scope) policysGroup(g *olm.OperatorGroup) bool {
+	if s.createdByPolicy(kindOperatorGroup, &g.Metadata) {
 		return true
 	}
 	if named := s.Policy.Spec.OperatorGroup; named != nil {
-		return g.Name == named.Name
+		return g.Metadata.Name == named.Name
 	}
-	return g.GenerateName == s.namespace+"-"
+	return g.Metadata.GenerateName == s.namespace+"-"
 }
 
 // otherGroups says why the groups of a namespace in which none is the policy's are retained.
 func (s *scope) otherGroups() string {
 	var items []item
 	for _, g := range s.groups() {
-		items = append(items, item{Object: g.Object})
+		items = append(items, item{ObjectMeta: g.Metadata})
 	}
 	if len(items) == 0 {
 		return ""
@@ -86,13 +87,13 @@ func (s *scope) groupUser() string {
 		return slices.ContainsFunc(items, func(i item) bool { return i.Name == name && i.removalState.remains() })
 	}
 	for i := range s.Subscriptions {
-		if sub := &s.Subscriptions[i]; sub.Namespace == s.namespace && !leaves(s.subscriptionItems, sub.Name) {
-			return "the Subscription " + sub.named()
+		if sub := s.Subscriptions[i]; sub.Metadata.Namespace == s.namespace && !leaves(s.subscriptionItems, sub.Metadata.Name) {
+			return "the Subscription " + named(&sub.Metadata)
 		}
 	}
 	for i := range s.CSVs {
-		if c := &s.CSVs[i]; c.Namespace == s.namespace && c.CopiedFrom == "" && !leaves(s.csvItems, c.Name) {
-			return "the ClusterServiceVersion " + c.named()
+		if c := s.CSVs[i]; c.Metadata.Namespace == s.namespace && c.CopiedFrom == "" && !leaves(s.csvItems, c.Metadata.Name) {
+			return "the ClusterServiceVersion " + named(&c.Metadata)
 		}
 	}
 	return ""
@@ -103,8 +104,8 @@ func (s *scope) tooManyGroups() Finding {
 	f := Finding{Type: TypeOperatorGroup, Status: metav1.ConditionFalse, Reason: "TooManyOperatorGroups", Kind: kindOperatorGroup}
 	var items []item
 	for i := range s.OperatorGroups {
-		items = append(items, item{Object: s.OperatorGroups[i].Object})
-		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Object, policyv1beta2.NonCompliant, relatedTooManyGroups))
+		items = append(items, item{ObjectMeta: s.OperatorGroups[i].Metadata})
+		f.Related = append(f.Related, s.related(kindOperatorGroup, s.OperatorGroups[i].Metadata, policyv1beta2.NonCompliant, relatedTooManyGroups))
 	}
 	subject, verb := noun(kindOperatorGroup, items)
 	f.Message = subject + verb + "all in the namespace; none is deleted while there is more than one"

@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // removalState is the removal state of an object of the operator.
@@ -35,7 +35,7 @@ func (f removalState) remains() bool {
 
 // item is an object of the operator with its removal state.
 type item struct {
-	Object
+	olm.ObjectMeta
 	removalState removalState
 	// why explains it if it is not obvious.
 	why string
@@ -50,12 +50,12 @@ type item struct {
 }
 
 // newItem returns an object that must be deleted, unless keep says why it is retained.
-func newItem(o Object, keep string) item {
-	i := item{Object: o, removalState: going, hasFinalizers: finalized(o.Content)}
+func newItem(o olm.ObjectMeta, keep string) item {
+	i := item{ObjectMeta: o, removalState: going, hasFinalizers: bool(o.Finalizers)}
 	switch {
 	case keep != "":
 		i.removalState, i.why = staying, keep
-	case o.Deleting:
+	case o.DeletionTimestamp != "":
 		i.removalState = deleting
 	}
 	return i
@@ -67,12 +67,6 @@ func keptIf(keep bool, field string) string {
 		return ""
 	}
 	return "spec.removalBehavior." + field + " is " + string(policyv1beta2.RemovalKeep)
-}
-
-// finalized reports whether an object has finalizers; true if its content cannot be read.
-func finalized(content map[string]any) bool {
-	finalizers, found, err := unstructured.NestedSlice(content, "metadata", "finalizers")
-	return err != nil || found && len(finalizers) > 0
 }
 
 // removalKind describes the removal of the objects of one kind.
@@ -100,7 +94,7 @@ func (k *removalKind) deletions(items []item) []Action {
 		}
 		actions = append(actions, Action{
 			Verb: Delete,
-			Live: items[i].Content,
+			Live: items[i].Reference(kinds[k.kind]),
 			Done: k.finding(state),
 			Failed: func(reason string) Finding {
 				failed[i].why = text.Truncate(reason, foreignText)
@@ -197,10 +191,7 @@ func (k *removalKind) clause(first item, alike []item) string {
 func noun(kind string, items []item) (subject, verb string) {
 	names := make([]string, len(items))
 	for i := range items {
-		names[i] = items[i].Name
-		if items[i].Namespace != "" {
-			names[i] = items[i].named()
-		}
+		names[i] = named(&items[i].ObjectMeta)
 	}
 	if len(names) == 1 {
 		return "the " + kind + " " + names[0], " is "
@@ -227,14 +218,14 @@ func (k *removalKind) describe(i item) policyv1beta2.RelatedObject {
 	case notSelected:
 		state, reason = policyv1beta2.Compliant, relatedFound
 	}
-	return k.related(k.kind, i.Object, state, reason)
+	return k.related(k.kind, i.ObjectMeta, state, reason)
 }
 
 // none is the finding for a kind without objects to delete.
 func (s *scope) none(kind, conditionType string) Finding {
 	f := Finding{Type: conditionType, Status: metav1.ConditionTrue, Reason: kind + "NotPresent", Kind: kind,
 		Message: "no " + kind + " that the policy means is in namespace " + s.namespace}
-	o, state, reason := Object{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
+	o, state, reason := olm.ObjectMeta{Namespace: s.namespace, Name: noName}, policyv1beta2.Compliant, relatedAbsent
 	switch kind {
 	case kindSubscription:
 		o.Name = s.pkg

@@ -44,7 +44,7 @@ func TestRemovalInTurns(t *testing.T) {
 		"story 7: by version, with definitions, which are recorded": {installed(deleteAll, forbidding("etcd.v0.9.4")), recorded},
 		"what only the Subscription tells apart is recorded":        {installed(deleteAll, func(s *site) { s.csvs[0].Package = "" }), recorded},
 		"stories 5 and 6: the group that the policy created is not forgotten": {
-			installed(func(s *site) { s.groups[0].GenerateName = ""; recordCreated(s.policy, &s.groups[0]) }),
+			installed(func(s *site) { s.groups[0].Metadata.GenerateName = ""; recordCreated(s.policy, s.groups[0]) }),
 			[]string{allOfIt[0], allOfIt[1], allOfIt[4], allOfIt[5]}},
 		"kept Subscriptions do not hold up the rest": {
 			installed(func(s *site) { s.policy.Spec.RemovalBehavior.Subscriptions = policyv1beta2.RemovalKeep }),
@@ -70,8 +70,8 @@ func TestRemovalWaitsForFinalizers(t *testing.T) {
 		s.plans = nil
 		s.subscriptions[0] = aSubscription("etcd", "etcd.v0.9.4", "example.com/hold")
 		s.csvs[0] = aCSV("etcd", "0.9.4", "example.com/hold")
-		s.crds[0] = anObject(kindCustomResourceDefinition, "etcds.example.com", "example.com/hold")
-		s.groups[0].Object = anObject(kindOperatorGroup, "shop-x7", "example.com/hold")
+		s.crds[0] = aCRD("etcds.example.com", "example.com/hold")
+		s.groups[0].Metadata.Finalizers = true
 		definitionsRecorded(s)
 	})
 	for _, step := range []struct {
@@ -131,11 +131,11 @@ func TestRemovalRecord(t *testing.T) {
 	}{
 		"as recorded":            {func(*site) {}, "ClusterServiceVersion etcd.v0.9.4"},
 		"the policy was changed": {func(s *site) { s.policy.Generation++ }, ""},
-		"it was made anew":       {func(s *site) { s.csvs[0].UID = "uid-anew" }, ""},
+		"it was made anew":       {func(s *site) { s.csvs[0].Metadata.UID = "uid-anew" }, ""},
 		"the status was lost":    {func(s *site) { s.policy.Status = policyv1beta2.OperatorPolicyStatus{} }, ""},
 		"another Subscription came": {func(s *site) {
-			s.subscriptions = []Subscription{aSubscription("etcd", "etcd.v0.9.4")}
-			s.subscriptions[0].Catalog.Name = "mine"
+			s.subscriptions = []*olm.Subscription{aSubscription("etcd", "etcd.v0.9.4")}
+			s.subscriptions[0].Spec.Source = "mine"
 		}, ""},
 		"it was not sure then": {func(s *site) {
 			s.policy.Status = policyv1beta2.OperatorPolicyStatus{}
@@ -157,7 +157,7 @@ func TestRemovalRecord(t *testing.T) {
 	t.Run("definitions of a version that came later stay", func(t *testing.T) {
 		s := installed(deleteAll, forbidding("etcd.v0.9.4"))
 		s.turn(t)
-		s.csvs, s.plans, s.subscriptions = []CSV{aCSV("etcd", "0.9.5")}, nil, nil
+		s.csvs, s.plans, s.subscriptions = []*Installed{aCSV("etcd", "0.9.5")}, nil, nil
 		if got := deletions(removal(s.input())); got != "" {
 			t.Errorf("deletes %q", got)
 		}
@@ -194,17 +194,14 @@ func randomSite(r *rand.Rand) *site {
 		return nil
 	}
 	for _, pkg := range []string{"etcd", "grafana"} {
-		var ofPackage []CSV
+		var ofPackage []*Installed
 		for _, version := range []string{"0.9.2", "0.9.4", "0.9.5"} {
 			c := aCSV(pkg, version, hold()...)
 			if one(2) {
-				s.plans = append(s.plans, aPlan("install-"+c.Name, int64(r.IntN(5)), c))
+				s.plans = append(s.plans, aPlan("install-"+c.Metadata.Name, int64(r.IntN(5)), c))
 			}
 			if !one(3) {
 				continue
-			}
-			if c.Labels = map[string]string{"operators.coreos.com/" + pkg + ".shop": ""}; one(4) {
-				c.Labels = nil
 			}
 			if one(4) {
 				c.Package = ""
@@ -219,11 +216,11 @@ func randomSite(r *rand.Rand) *site {
 		}
 		sub := aSubscription(pkg, "", hold()...)
 		if len(ofPackage) > 0 && !one(4) {
-			sub.InstalledCSV = ofPackage[r.IntN(len(ofPackage))].Name
-			sub.CurrentCSV = sub.InstalledCSV
+			sub.Status.InstalledCSV = ofPackage[r.IntN(len(ofPackage))].Metadata.Name
+			sub.Status.CurrentCSV = sub.Status.InstalledCSV
 		}
 		if one(4) {
-			sub.Catalog.Name = "mine"
+			sub.Spec.Source = "mine"
 		}
 		s.subscriptions = append(s.subscriptions, sub)
 	}
@@ -231,25 +228,25 @@ func randomSite(r *rand.Rand) *site {
 		s.plans = append(s.plans, aPlan("both", 3, aCSV("etcd", "0.9.4"), aCSV("grafana", "0.9.4")))
 	}
 	for i := range r.IntN(3) {
-		crd := anObject(kindCustomResourceDefinition, fmt.Sprintf("etcds%d.example.com", i), hold()...)
+		crd := aCRD(fmt.Sprintf("etcds%d.example.com", i), hold()...)
 		if one(4) {
-			crd.Labels = map[string]string{"operators.coreos.com/etcd.lab": ""}
+			crd.Operators = []string{"operators.coreos.com/etcd.lab", "operators.coreos.com/etcd.shop"}
 		}
 		s.crds = append(s.crds, crd)
 	}
 	definitionsRecorded(s)
 	for i := range r.IntN(3) {
-		s.groups = append(s.groups, OperatorGroup{Object: anObject(kindOperatorGroup, fmt.Sprintf("shop-%d", i), hold()...), GenerateName: "shop-"})
+		s.groups = append(s.groups, aGroup(fmt.Sprintf("shop-%d", i), "shop-", hold()...))
 	}
 	return s
 }
 
 // release removes objects that only finalizers retain.
 func (s *site) release() {
-	s.subscriptions = slices.DeleteFunc(s.subscriptions, func(o Subscription) bool { return o.Deleting })
-	s.csvs = slices.DeleteFunc(s.csvs, func(o CSV) bool { return o.Deleting })
-	s.crds = slices.DeleteFunc(s.crds, func(o Object) bool { return o.Deleting })
-	s.groups = slices.DeleteFunc(s.groups, func(o OperatorGroup) bool { return o.Deleting })
+	s.subscriptions = slices.DeleteFunc(s.subscriptions, func(o *olm.Subscription) bool { return o.Metadata.DeletionTimestamp != "" })
+	s.csvs = slices.DeleteFunc(s.csvs, func(o *Installed) bool { return o.Metadata.DeletionTimestamp != "" })
+	s.crds = slices.DeleteFunc(s.crds, func(o CRD) bool { return o.DeletionTimestamp != "" })
+	s.groups = slices.DeleteFunc(s.groups, func(o *olm.OperatorGroup) bool { return o.Metadata.DeletionTimestamp != "" })
 }
 
 // TestRemovalProperties evaluates random sites until nothing changes.
@@ -259,7 +256,7 @@ func TestRemovalProperties(t *testing.T) {
 	for seed := range uint64(1500) {
 		s := randomSite(rand.New(rand.NewPCG(seed, 1)))
 		foreign := func() int {
-			return len(slices.DeleteFunc(slices.Clone(s.csvs), func(c CSV) bool { return !strings.HasPrefix(c.Name, "grafana") && c.CopiedFrom == "" }))
+			return len(slices.DeleteFunc(slices.Clone(s.csvs), func(c *Installed) bool { return !strings.HasPrefix(c.Metadata.Name, "grafana") && c.CopiedFrom == "" }))
 		}
 		before, reached := foreign(), 0
 		for turn := 0; ; turn++ {
@@ -317,7 +314,7 @@ func checkNothingBefore(t *testing.T, seed uint64, s *site, out Outcome, earlier
 	}
 	if slices.Contains(earlier, kindSubscription) && s.policy.Spec.RemovalBehavior.Subscriptions != policyv1beta2.RemovalKeep {
 		for _, sub := range s.subscriptions {
-			if sub.Package == "etcd" && s.policy.Spec.Versions == nil && s.policy.Spec.VersionRange == "" && (sub.Catalog == hub || s.policy.Spec.Subscription.Source == "") {
+			if sub.Spec.Package == "etcd" && s.policy.Spec.Versions == nil && s.policy.Spec.VersionRange == "" && (sub.Catalog() == hub || s.policy.Spec.Subscription.Source == "") {
 				t.Fatalf("seed %d: deletes %s before the Subscription", seed, deletions(out))
 			}
 		}
@@ -331,11 +328,11 @@ func checkRest(t *testing.T, seed uint64, s *site) {
 	if !spec.IsEnforced() || spec.Versions != nil || spec.VersionRange != "" || spec.Subscription.Source != "" {
 		return
 	}
-	left := slices.ContainsFunc(s.subscriptions, func(o Subscription) bool { return o.Package == "etcd" })
+	left := slices.ContainsFunc(s.subscriptions, func(o *olm.Subscription) bool { return o.Spec.Package == "etcd" })
 	if spec.RemovalBehavior.Subscriptions != policyv1beta2.RemovalKeep && left {
 		t.Fatalf("seed %d: the Subscription is left", seed)
 	}
-	left = slices.ContainsFunc(s.csvs, func(o CSV) bool { return o.Package == "etcd" && o.CopiedFrom == "" })
+	left = slices.ContainsFunc(s.csvs, func(o *Installed) bool { return o.Package == "etcd" && o.CopiedFrom == "" })
 	if spec.RemovalBehavior.ClusterServiceVersions != policyv1beta2.RemovalKeep && left {
 		t.Fatalf("seed %d: a ClusterServiceVersion is left", seed)
 	}
@@ -343,7 +340,7 @@ func checkRest(t *testing.T, seed uint64, s *site) {
 	if spec.RemovalBehavior.InstallPlans == policyv1beta2.RemovalDelete && left {
 		t.Fatalf("seed %d: an InstallPlan is left", seed)
 	}
-	left = slices.ContainsFunc(s.crds, func(o Object) bool { return len(o.Labels) == 0 })
+	left = slices.ContainsFunc(s.crds, func(o CRD) bool { return len(o.Operators) == 1 })
 	if spec.RemovalBehavior.CustomResourceDefinitions == policyv1beta2.RemovalDelete && left {
 		t.Fatalf("seed %d: a CustomResourceDefinition is left", seed)
 	}

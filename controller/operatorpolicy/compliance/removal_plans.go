@@ -8,18 +8,6 @@ import (
 	"github.com/opgate/opgate/rules"
 )
 
-// PlanObject returns a plan as it is known from the snapshot: enough to delete it.
-func PlanObject(plan *olm.InstallPlan) Object {
-	meta := &plan.Metadata
-	return Object{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, Deleting: meta.DeletionTimestamp != "", Content: map[string]any{
-		"apiVersion": apiVersions[kindInstallPlan],
-		"kind":       kindInstallPlan,
-		"metadata": map[string]any{
-			"namespace": meta.Namespace, "name": meta.Name, "uid": meta.UID, "resourceVersion": meta.ResourceVersion,
-		},
-	}}
-}
-
 // judgePlans returns the InstallPlans that install something of the package. A plan is deleted only if the policy
 // selects everything that it installs: it is the record of the rest, too.
 func (s *scope) judgePlans() []item {
@@ -29,10 +17,10 @@ func (s *scope) judgePlans() []item {
 		if !ours {
 			continue
 		}
-		next := newItem(PlanObject(plan), keep)
+		next := newItem(plan.Metadata, keep)
 		next.notMeant = !meant
-		next.runs = plan.Spec.Approved && plan.Status.Phase == olm.PhaseInstalling
-		next.hasFinalizers = true // the snapshot does not contain finalizers
+		next.runs = plan.Running()
+		next.hasFinalizers = true // it counts as deleted once the snapshot shows that it is gone
 		items = append(items, next)
 	}
 	return items
@@ -68,8 +56,8 @@ func (s *scope) judgePlan(plan *olm.InstallPlan) (ours, meant bool, keep string)
 
 // installs reports whether a name is that of a ClusterServiceVersion of the package.
 func (s *scope) installs(csv string) bool {
-	return slices.ContainsFunc(s.csvs, func(c CSV) bool { return c.Name == csv }) ||
-		slices.ContainsFunc(s.subscriptions, func(sub Subscription) bool { return sub.follows(csv) })
+	return slices.ContainsFunc(s.csvs, func(c *Installed) bool { return c.Metadata.Name == csv }) ||
+		slices.ContainsFunc(s.subscriptions, func(sub *olm.Subscription) bool { return sub.Follows(csv) })
 }
 
 // planCatalog returns the catalog of a ClusterServiceVersion in a plan; zero if the plan has none, or two.

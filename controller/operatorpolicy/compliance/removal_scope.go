@@ -3,7 +3,6 @@ package compliance
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/olm"
@@ -20,10 +19,10 @@ type scope struct {
 	// some catalogs, only.
 	byVersion, narrowed bool
 	// subscriptions and csvs are those of the package that are installed in the namespace.
-	subscriptions []Subscription
-	csvs          []CSV
+	subscriptions []*olm.Subscription
+	csvs          []*Installed
 	// selected are the subscriptions that the policy selects.
-	selected []Subscription
+	selected []*olm.Subscription
 	// subscriptionItems and csvItems are the removal states of subscriptions and csvs.
 	subscriptionItems, csvItems []item
 }
@@ -35,17 +34,17 @@ func newScope(in *Input) *scope {
 	s.byVersion = len(rules.SplitVersions(spec.Versions)) > 0 || spec.VersionRange != ""
 	s.narrowed = s.byVersion || in.Rules.Catalog != olm.Catalog{}
 	for _, sub := range in.Subscriptions {
-		if sub.Package == s.pkg && sub.Namespace == s.namespace {
+		if sub.Spec.Package == s.pkg && sub.Metadata.Namespace == s.namespace {
 			s.subscriptions = append(s.subscriptions, sub)
 		}
 	}
 	for i := range in.CSVs {
-		if s.ours(&in.CSVs[i]) {
+		if s.ours(in.CSVs[i]) {
 			s.csvs = append(s.csvs, in.CSVs[i])
 		}
 	}
 	for i := range s.subscriptions {
-		if s.means(&s.subscriptions[i]) {
+		if s.means(s.subscriptions[i]) {
 			s.selected = append(s.selected, s.subscriptions[i])
 		}
 	}
@@ -58,15 +57,10 @@ func OperatorLabel(pkg, namespace string) string {
 	return olm.ComponentLabelPrefix + subscriptionLabel(pkg, namespace)
 }
 
-// follows reports whether a Subscription has installed, or moves to, a ClusterServiceVersion.
-func (s *Subscription) follows(csv string) bool {
-	return csv != "" && (s.InstalledCSV == csv || s.CurrentCSV == csv)
-}
-
 // ours reports whether a ClusterServiceVersion is of the package. One whose properties name another
 // package is never ours, whatever labels it has.
-func (s *scope) ours(c *CSV) bool {
-	if c.CopiedFrom != "" || c.Namespace != s.namespace {
+func (s *scope) ours(c *Installed) bool {
+	if c.CopiedFrom != "" || c.Metadata.Namespace != s.namespace {
 		return false
 	}
 	if c.Package != "" {
@@ -74,57 +68,52 @@ func (s *scope) ours(c *CSV) bool {
 	}
 	followed := false
 	for i := range s.Subscriptions {
-		if !s.Subscriptions[i].follows(c.Name) {
+		if !s.Subscriptions[i].Follows(c.Metadata.Name) {
 			continue
 		}
-		if s.Subscriptions[i].Package != s.pkg {
+		if s.Subscriptions[i].Spec.Package != s.pkg {
 			return false
 		}
 		followed = true
 	}
-	return followed || s.labelled(c) || s.onRecord(kindClusterServiceVersion, &c.Object)
-}
-
-func (s *scope) labelled(c *CSV) bool {
-	_, ok := c.Labels[s.label]
-	return ok
+	return followed || s.onRecord(kindClusterServiceVersion, &c.Metadata)
 }
 
 // means reports whether the policy selects a Subscription: by its catalog and, if the policy restricts
 // versions, by its installed version (R-RM-1).
-func (s *scope) means(sub *Subscription) bool {
+func (s *scope) means(sub *olm.Subscription) bool {
 	if !s.byVersion {
-		match, _ := s.Rules.Forbids("", "", sub.Catalog)
+		match, _ := s.Rules.Forbids("", "", sub.Catalog())
 		return match
 	}
 	installed := s.csvs
 	for i := range s.csvs {
-		if s.csvs[i].Name == sub.InstalledCSV {
+		if s.csvs[i].Metadata.Name == sub.Status.InstalledCSV {
 			installed = s.csvs[i : i+1]
 		}
 	}
-	return slices.ContainsFunc(installed, func(c CSV) bool {
-		match, _ := s.Rules.Forbids(c.Name, c.Version, sub.Catalog)
+	return slices.ContainsFunc(installed, func(c *Installed) bool {
+		match, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, sub.Catalog())
 		return match
 	})
 }
 
 // catalogOf returns the catalog of a ClusterServiceVersion, from the Subscription that refers to it, or else from
 // those to its package, or without any from the plans that installed it. It is zero if none tells, or several disagree.
-func (s *scope) catalogOf(c *CSV) olm.Catalog {
+func (s *scope) catalogOf(c *Installed) olm.Catalog {
 	var followers, others []olm.Catalog
 	for i := range s.subscriptions {
-		if s.subscriptions[i].follows(c.Name) {
-			followers = append(followers, s.subscriptions[i].Catalog)
+		if s.subscriptions[i].Follows(c.Metadata.Name) {
+			followers = append(followers, s.subscriptions[i].Catalog())
 		} else {
-			others = append(others, s.subscriptions[i].Catalog)
+			others = append(others, s.subscriptions[i].Catalog())
 		}
 	}
 	if len(followers) == 0 {
 		followers = others
 	}
 	if len(followers) == 0 {
-		return s.Namespace.InstalledFrom(c.Name)
+		return s.Namespace.InstalledFrom(c.Metadata.Name)
 	}
 	if slices.ContainsFunc(followers, func(c olm.Catalog) bool { return c != followers[0] }) {
 		return olm.Catalog{}
@@ -134,7 +123,7 @@ func (s *scope) catalogOf(c *CSV) olm.Catalog {
 
 // onRecord reports whether the status records, for the present generation of the policy, that this very object must be
 // deleted. It was recorded while the evidence existed: an object outlives the Subscription that names its catalog.
-func (s *scope) onRecord(kind string, o *Object) bool {
+func (s *scope) onRecord(kind string, o *olm.ObjectMeta) bool {
 	status := &s.Policy.Status
 	return o.UID != "" && status.ObservedGeneration == s.Policy.Generation &&
 		slices.ContainsFunc(status.RelatedObjects, func(r policyv1beta2.RelatedObject) bool {
@@ -149,12 +138,12 @@ func (s *scope) judgeSubscriptions() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.Subscriptions == policyv1beta2.RemovalKeep, "subscriptions")
 	var items []item
 	for i := range s.subscriptions {
-		sub := &s.subscriptions[i]
-		if slices.ContainsFunc(s.selected, func(m Subscription) bool { return m.Name == sub.Name }) {
-			items = append(items, newItem(sub.Object, keep))
+		sub := s.subscriptions[i]
+		if slices.ContainsFunc(s.selected, func(m *olm.Subscription) bool { return m.Metadata.Name == sub.Metadata.Name }) {
+			items = append(items, newItem(sub.Metadata, keep))
 			continue
 		}
-		items = append(items, item{Object: sub.Object, removalState: notSelected})
+		items = append(items, item{ObjectMeta: sub.Metadata, removalState: notSelected})
 	}
 	return items
 }
@@ -164,21 +153,21 @@ func (s *scope) judgeCSVs() []item {
 	keep := keptIf(s.Policy.Spec.RemovalBehavior.ClusterServiceVersions == policyv1beta2.RemovalKeep, "clusterServiceVersions")
 	var items []item
 	for i := range s.csvs {
-		c := &s.csvs[i]
+		c := s.csvs[i]
 		catalog := s.catalogOf(c)
-		match, sure := s.Rules.Forbids(c.Name, c.Version, catalog)
-		recorded := s.onRecord(kindClusterServiceVersion, &c.Object)
-		next := newItem(c.Object, keep)
+		match, sure := s.Rules.Forbids(c.Metadata.Name, c.Version, catalog)
+		recorded := s.onRecord(kindClusterServiceVersion, &c.Metadata)
+		next := newItem(c.Metadata, keep)
 		switch {
 		case match, !sure && recorded:
-			alone, _ := s.Rules.Forbids(c.Name, c.Version, olm.Catalog{})
-			evident := alone && (c.Package != "" || s.labelled(c))
+			alone, _ := s.Rules.Forbids(c.Metadata.Name, c.Version, olm.Catalog{})
+			evident := alone && c.Package != ""
 			next.unrecorded = next.removalState == going && !evident && !recorded
 		case sure:
-			next = item{Object: c.Object, removalState: notSelected}
+			next = item{ObjectMeta: c.Metadata, removalState: notSelected}
 		case next.removalState == going:
 			next.removalState, next.why = unsure, "its version is not known"
-			if s.Rules.BindsContents(c.Name) {
+			if s.Rules.BindsContents(c.Metadata.Name) {
 				next.why = "the digest of the bundle image that it was installed from is not known"
 			}
 			if catalog == (olm.Catalog{}) && s.Rules.Catalog != (olm.Catalog{}) {
@@ -198,8 +187,8 @@ func (s *scope) judgeCRDs() []item {
 		s.Grants.Missing(rules.GrantDefinitions))
 	var items []item
 	for _, crd := range s.CRDs {
-		next := newItem(crd, keep)
-		recorded := s.onRecord(kindCustomResourceDefinition, &crd)
+		next := newItem(crd.ObjectMeta, keep)
+		recorded := s.onRecord(kindCustomResourceDefinition, &crd.ObjectMeta)
 		why := ""
 		switch {
 		case s.narrowed && s.hasUnmeant():
@@ -224,22 +213,17 @@ func (s *scope) judgeCRDs() []item {
 }
 
 // shared reports whether a definition also belongs to the operator in another namespace.
-func (s *scope) shared(crd *Object) bool {
-	for label := range crd.Labels {
-		if strings.HasPrefix(label, olm.ComponentLabelPrefix) && label != s.label {
-			return true
-		}
-	}
-	return false
+func (s *scope) shared(crd *CRD) bool {
+	return slices.ContainsFunc(crd.Operators, func(label string) bool { return label != s.label })
 }
 
 // createdFor reports whether a plan of the namespace created a definition for the operator: it has a step for it and one
 // of the package's ClusterServiceVersions, and the definition was created while it ran. The step's status does not show it: OLM repeats
 // steps, and then finds existing objects that it has created itself.
-func (s *scope) createdFor(crd *Object) bool {
+func (s *scope) createdFor(crd *CRD) bool {
 	return slices.ContainsFunc(s.Namespace.Plans(), func(plan *olm.InstallPlan) bool {
 		if plan.Metadata.Namespace != s.namespace || !plan.Spec.Approved || plan.Status.Phase != olm.PhaseComplete ||
-			!plan.RanAt(crd.Created) {
+			!plan.RanAt(crd.CreationTimestamp) {
 			return false
 		}
 		return slices.ContainsFunc(plan.Status.Steps, func(step olm.Step) bool {
@@ -273,8 +257,8 @@ func (s *scope) hasUnmeant() bool {
 func (s *scope) installedCSV() string {
 	name := ""
 	for i := range s.csvs {
-		if name == "" || slices.ContainsFunc(s.subscriptions, func(sub Subscription) bool { return sub.InstalledCSV == s.csvs[i].Name }) {
-			name = s.csvs[i].Name
+		if name == "" || slices.ContainsFunc(s.subscriptions, func(sub *olm.Subscription) bool { return sub.Status.InstalledCSV == s.csvs[i].Metadata.Name }) {
+			name = s.csvs[i].Metadata.Name
 		}
 	}
 	return name

@@ -17,11 +17,10 @@ var optionalFields = []string{"channel", "config", "startingCSV"}
 func (e *evaluation) completeFields() {
 	var written, installed string
 	if sub := e.subscription; sub != nil {
-		var created bool
-		if written, created = sub.Annotations[rules.PolicyFieldsAnnotation]; !created {
+		if sub.Metadata.Annotations.PolicyFields == nil {
 			return
 		}
-		installed = sub.InstalledCSV
+		written, installed = *sub.Metadata.Annotations.PolicyFields, sub.Status.InstalledCSV
 	}
 	if !e.enforced || e.Policy.Spec.ComplianceType != policyv1beta2.MustHave {
 		return
@@ -57,13 +56,13 @@ func (e *evaluation) offered(installed string) *rules.Offered {
 // "" if it needs none.
 func (e *evaluation) startOfOthers() string {
 	sub := e.subscription
-	if _, created := sub.Annotations[rules.PolicyFieldsAnnotation]; created && e.enforced || e.Policy.Spec.Subscription.StartingCSV != "" {
+	if sub.Metadata.Annotations.PolicyFields != nil && e.enforced || e.Policy.Spec.Subscription.StartingCSV != "" {
 		return ""
 	}
-	start := e.offered(sub.InstalledCSV).StartingCSV()
-	if start == "" || start == sub.StartingCSV || start == sub.CurrentCSV {
+	start := e.offered(sub.Status.InstalledCSV).StartingCSV()
+	if start == "" || start == sub.Spec.StartingCSV || start == sub.Status.CurrentCSV {
 		return ""
 	}
-	return "OLM plans " + text.Name(start) + ", which is allowed, if spec.startingCSV of the Subscription " + sub.named() +
+	return "OLM plans " + text.Name(start) + ", which is allowed, if spec.startingCSV of the Subscription " + named(&sub.Metadata) +
 		" names it: the policy did not create that Subscription"
 }

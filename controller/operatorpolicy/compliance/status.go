@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 const (
@@ -129,7 +130,7 @@ func nextRelated(previous []policyv1beta2.RelatedObject, findings []Finding) []p
 }
 
 // createdByPolicy reports whether the status recorded that the policy created this very object, in whatever generation.
-func (in *Input) createdByPolicy(kind string, o *Object) bool {
+func (in *Input) createdByPolicy(kind string, o *olm.ObjectMeta) bool {
 	return createdBefore(in.Policy.Status.RelatedObjects, kind, o.Name, o.UID)
 }
 

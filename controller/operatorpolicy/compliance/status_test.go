@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -79,7 +80,7 @@ func later(t *testing.T, in *Input, status policyv1beta2.OperatorPolicyStatus, b
 
 func relatedTo(kind, name, uid string) policyv1beta2.RelatedObject {
 	in := &Input{}
-	return in.related(kind, Object{Namespace: "shop", Name: name, UID: uid}, policyv1beta2.Compliant, relatedFound)
+	return in.related(kind, olm.ObjectMeta{Namespace: "shop", Name: name, UID: uid}, policyv1beta2.Compliant, relatedFound)
 }
 
 func TestFinishWholeStatus(t *testing.T) {

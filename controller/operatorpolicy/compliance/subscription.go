@@ -10,6 +10,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -25,13 +26,13 @@ func (in *Input) managedBy() string { return in.Policy.Namespace + "." + in.Poli
 
 // subscribed returns the Subscription of a package, and the others to the same package. One with the name
 // of the package comes first; a single one of any name is accepted, including those that OLM generates.
-func (in *Input) subscribed(pkg string) (subscription *Subscription, duplicates []Subscription) {
+func (in *Input) subscribed(pkg string) (subscription *olm.Subscription, duplicates []*olm.Subscription) {
 	for i := range in.Subscriptions {
-		if in.Subscriptions[i].Package == pkg {
+		if in.Subscriptions[i].Spec.Package == pkg {
 			duplicates = append(duplicates, in.Subscriptions[i])
 		}
 	}
-	chosen := slices.IndexFunc(duplicates, func(s Subscription) bool { return s.Name == pkg })
+	chosen := slices.IndexFunc(duplicates, func(s *olm.Subscription) bool { return s.Metadata.Name == pkg })
 	if chosen < 0 && len(duplicates) == 1 {
 		chosen = 0
 	}
@@ -39,7 +40,7 @@ func (in *Input) subscribed(pkg string) (subscription *Subscription, duplicates 
 		return nil, duplicates
 	}
 	s := duplicates[chosen]
-	return &s, slices.Delete(duplicates, chosen, chosen+1)
+	return s, slices.Delete(duplicates, chosen, chosen+1)
 }
 
 // current returns the version that the Subscription has installed or moves to, "" for none.
@@ -47,7 +48,7 @@ func (e *evaluation) current() string {
 	if e.subscription == nil {
 		return ""
 	}
-	return e.subscription.CurrentCSV
+	return e.subscription.Status.CurrentCSV
 }
 
 func subscriptionFinding(status metav1.ConditionStatus, reason, message string, related ...policyv1beta2.RelatedObject) Finding {
@@ -62,23 +63,23 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 	case e.subscription == nil:
 		return e.missingSubscription(groupUsable)
 	}
-	sub := e.subscription
-	differing := differences(sub.Content, e.wanted.subscription, "spec")
+	sub, live := e.subscription, e.content()
+	differing := differences(live, e.wanted.subscription, "spec")
 	if e.wanted.fields != nil {
-		differing = append(differing, differences(sub.Content, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields}, "metadata", "annotations")...)
+		differing = append(differing, differences(live, map[string]any{rules.PolicyFieldsAnnotation: *e.wanted.fields}, "metadata", "annotations")...)
 	}
 	if e.enforced {
-		differing = append(differing, differences(sub.Content, map[string]any{managedMark: e.managedBy()}, "metadata", "annotations")...)
-		differing = append(differing, differences(sub.Content, map[string]any{managedMark: ""}, "metadata", "labels")...)
+		differing = append(differing, differences(live, map[string]any{managedMark: e.managedBy()}, "metadata", "annotations")...)
+		differing = append(differing, differences(live, map[string]any{managedMark: ""}, "metadata", "labels")...)
 	}
 	if len(differing) > 0 {
-		return e.differentSubscription(differing)
+		return e.differentSubscription(live, differing)
 	}
 	if f := e.unresolved(); f != nil {
 		return *f, nil
 	}
 	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionMatches", "the Subscription matches what is required by the policy",
-		e.related(kindSubscription, sub.Object, policyv1beta2.Compliant, relatedFound)), nil
+		e.related(kindSubscription, sub.Metadata, policyv1beta2.Compliant, relatedFound)), nil
 }
 
 // rivalry is for several Subscriptions to one package: OLM resolves none in such a namespace, and only the
@@ -86,42 +87,47 @@ func (e *evaluation) compareSubscription(groupUsable bool) (Finding, []Action) {
 func (e *evaluation) rivalry() Finding {
 	all := slices.Clone(e.duplicates)
 	if e.subscription != nil {
-		all = append(all, *e.subscription)
+		all = append(all, e.subscription)
 	}
-	slices.SortFunc(all, func(a, b Subscription) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *olm.Subscription) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
 	names := make([]string, len(all))
 	related := make([]policyv1beta2.RelatedObject, len(all))
 	for i := range all {
-		names[i] = all[i].Name
-		related[i] = e.related(kindSubscription, all[i].Object, policyv1beta2.NonCompliant, relatedMismatch)
+		names[i] = all[i].Metadata.Name
+		related[i] = e.related(kindSubscription, all[i].Metadata, policyv1beta2.NonCompliant, relatedMismatch)
 	}
 	return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 		"there is more than one Subscription to %s in namespace %s, so that OLM resolves none: %s; remove all but one",
 		e.wanted.name, e.wanted.namespace, text.Names(names, maxListed)), related...)
 }
 
-func (e *evaluation) differentSubscription(differences []difference) (Finding, []Action) {
+func (e *evaluation) differentSubscription(live map[string]any, differences []difference) (Finding, []Action) {
 	sub := e.subscription
 	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch",
-		"the Subscription "+sub.named()+" does not match the policy: "+differing(differences),
-		e.related(kindSubscription, sub.Object, policyv1beta2.NonCompliant, relatedMismatch))
+		"the Subscription "+named(&sub.Metadata)+" does not match the policy: "+differing(differences),
+		e.related(kindSubscription, sub.Metadata, policyv1beta2.NonCompliant, relatedMismatch))
 	if !e.enforced {
 		return f, nil
 	}
-	changed := e.remembering(sub, corrected(sub.Content, differences))
-	return f, []Action{{Verb: Update, Live: sub.Content, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
+	changed := e.remembering(sub, live, corrected(live, differences))
+	return f, []Action{{Verb: Update, Live: live, Object: changed, Done: e.updated(), Failed: f.because("enforced")}}
+}
+
+// content returns the stored fields of the policy's Subscription.
+func (e *evaluation) content() map[string]any {
+	return e.Content(kindSubscription, &e.subscription.Metadata)
 }
 
 // remembering returns a Subscription with a changed installPlanApproval and what it was before, unless the policy has
 // created it. The value is restored when no policy needs another one.
-func (e *evaluation) remembering(s *Subscription, changed map[string]any) map[string]any {
-	have, _ := object(s.Content, "spec")["installPlanApproval"].(string)
+func (e *evaluation) remembering(s *olm.Subscription, live, changed map[string]any) map[string]any {
+	have, _ := object(live, "spec")["installPlanApproval"].(string)
 	want := object(changed, "spec")["installPlanApproval"]
 	annotations := maps.Clone(object(changed, "metadata", "annotations"))
 	noted, _ := annotations[rules.RequestedApprovalAnnotation].(string)
 	requested := rules.RequestedApproval(have, noted)
 	switch {
-	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Object), requested == want && noted == "":
+	case want == nil || want == have || e.createdByPolicy(kindSubscription, &s.Metadata), requested == want && noted == "":
 		return changed
 	case requested == want:
 		delete(annotations, rules.RequestedApprovalAnnotation)
@@ -131,20 +137,20 @@ func (e *evaluation) remembering(s *Subscription, changed map[string]any) map[st
 }
 
 func (e *evaluation) updated() Finding {
-	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated", "the Subscription "+e.subscription.named()+" was updated to match the policy",
-		e.related(kindSubscription, e.subscription.Object, policyv1beta2.Compliant, relatedUpdated))
+	return subscriptionFinding(metav1.ConditionTrue, "SubscriptionUpdated", "the Subscription "+named(&e.subscription.Metadata)+" was updated to match the policy",
+		e.related(kindSubscription, e.subscription.Metadata, policyv1beta2.Compliant, relatedUpdated))
 }
 
 func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
-	o := Object{Namespace: e.wanted.namespace, Name: e.wanted.name}
-	if i := slices.IndexFunc(e.Subscriptions, func(s Subscription) bool { return s.Name == o.Name }); i >= 0 {
+	o := olm.ObjectMeta{Namespace: e.wanted.namespace, Name: e.wanted.name}
+	if i := slices.IndexFunc(e.Subscriptions, func(s *olm.Subscription) bool { return s.Metadata.Name == o.Name }); i >= 0 {
 		// The name is taken by another operator. Changing that Subscription would orphan what it installed.
-		other := &e.Subscriptions[i]
+		other := e.Subscriptions[i]
 		return subscriptionFinding(metav1.ConditionFalse, "SubscriptionMismatch", fmt.Sprintf(
 			"the Subscription %s does not match the policy: spec.name is %s, wanted %s; it belongs to another package and is left alone",
-			other.named(), text.Quote(other.Package), text.Quote(o.Name)), e.related(kindSubscription, other.Object, policyv1beta2.NonCompliant, relatedMismatch)), nil
+			named(&other.Metadata), text.Quote(other.Spec.Package), text.Quote(o.Name)), e.related(kindSubscription, other.Metadata, policyv1beta2.NonCompliant, relatedMismatch)), nil
 	}
-	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing", "the required Subscription "+o.named()+" was not found",
+	f := subscriptionFinding(metav1.ConditionFalse, "SubscriptionMissing", "the required Subscription "+named(&o)+" was not found",
 		e.related(kindSubscription, o, policyv1beta2.NonCompliant, relatedMissing))
 	spec, open := e.completed()
 	switch {
@@ -161,11 +167,11 @@ func (e *evaluation) missingSubscription(groupUsable bool) (Finding, []Action) {
 	return f, []Action{{
 		Verb: Create,
 		// The marks are set on creation; added later they would count as a change of the Subscription (R-LP-5).
-		Object: map[string]any{"apiVersion": apiVersions[kindSubscription], "kind": kindSubscription,
+		Object: map[string]any{"apiVersion": olm.V1alpha1.String(), "kind": kindSubscription,
 			"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace,
 				"labels": map[string]any{managedMark: ""}, "annotations": map[string]any{managedMark: e.managedBy(), rules.PolicyFieldsAnnotation: *e.wanted.fields}},
 			"spec": spec},
-		Done:   subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated", "the required Subscription "+o.named()+" was created", e.created(kindSubscription, o)),
+		Done:   subscriptionFinding(metav1.ConditionTrue, "SubscriptionCreated", "the required Subscription "+named(&o)+" was created", e.created(kindSubscription, o)),
 		Failed: f.because("created"),
 	}}
 }

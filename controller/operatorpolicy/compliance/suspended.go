@@ -22,18 +22,19 @@ func (e *evaluation) suspended(out Outcome) Outcome {
 		return out
 	}
 	for i := range e.Subscriptions {
-		if s := &e.Subscriptions[i]; s.Package == e.wanted.name && e.Policy.Spec.ComplianceType == policyv1beta2.MustHave {
+		if s := e.Subscriptions[i]; s.Spec.Package == e.wanted.name && e.Policy.Spec.ComplianceType == policyv1beta2.MustHave {
 			out.Actions = append(out.Actions, e.madeToWait(s)...)
 		}
 	}
 	return out
 }
 
-func (e *evaluation) madeToWait(s *Subscription) []Action {
-	spec := object(s.Content, "spec")
+func (e *evaluation) madeToWait(s *olm.Subscription) []Action {
+	live := e.Content(kindSubscription, &s.Metadata)
+	spec := object(live, "spec")
 	if spec == nil || spec["installPlanApproval"] == olm.ApprovalManual {
 		return nil // without a spec OLM ignores it
 	}
-	waiting := with(s.Content, olm.ApprovalManual, "spec", "installPlanApproval")
-	return []Action{{Verb: Update, Object: e.remembering(s, waiting), Live: s.Content}}
+	waiting := with(live, olm.ApprovalManual, "spec", "installPlanApproval")
+	return []Action{{Verb: Update, Object: e.remembering(s, live, waiting), Live: live}}
 }

@@ -18,11 +18,10 @@ func pending(in *Input) {
 // TestSuspended covers a policy whose Policy has unmet dependencies: it reports, and writes nothing except that
 // Subscriptions require approval.
 func TestSuspended(t *testing.T) {
-	manual := func(s *Subscription) {
-		s.Content = liveSubscription(s)
-		s.Content["spec"].(map[string]any)["installPlanApproval"] = olm.ApprovalManual
+	manual := func(s *olm.Subscription) {
+		fields.Store(&s.Metadata, liveManual(s))
 	}
-	foreign := func(s *Subscription) { s.Package = "vault" }
+	foreign := func(s *olm.Subscription) { s.Spec.Package = "vault" }
 	for _, tc := range []struct {
 		name  string
 		given []given
@@ -92,18 +91,18 @@ func TestSuspendedAndInvalid(t *testing.T) {
 // TestRequestedApproval covers what is noted when a policy changes installPlanApproval of a Subscription.
 func TestRequestedApproval(t *testing.T) {
 	with := func(approval string, noted ...string) given {
-		return subscription("etcd", func(s *Subscription) {
-			s.Content = liveSubscription(s)
-			s.Content["spec"].(map[string]any)["installPlanApproval"] = approval
+		return subscription("etcd", func(s *olm.Subscription) {
+			fields.Store(&s.Metadata, liveSubscription(s))
+			content(&s.Metadata)["spec"].(map[string]any)["installPlanApproval"] = approval
 			for _, value := range noted {
-				s.Content["metadata"].(map[string]any)["annotations"] = map[string]any{rules.RequestedApprovalAnnotation: value, "a": "b"}
+				content(&s.Metadata)["metadata"].(map[string]any)["annotations"] = map[string]any{rules.RequestedApprovalAnnotation: value, "a": "b"}
 			}
 		})
 	}
 	created := func(in *Input) {
-		s := &in.Subscriptions[0]
-		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.UID, CreatedByPolicy: new(true)}}
-		related.Object.Kind, related.Object.Metadata.Name = kindSubscription, s.Name
+		s := in.Subscriptions[0]
+		related := policyv1beta2.RelatedObject{Properties: &policyv1beta2.ObjectProperties{UID: s.Metadata.UID, CreatedByPolicy: new(true)}}
+		related.Object.Kind, related.Object.Metadata.Name = kindSubscription, s.Metadata.Name
 		in.Policy.Status.RelatedObjects = append(in.Policy.Status.RelatedObjects, related)
 	}
 	for name, tc := range map[string]struct {

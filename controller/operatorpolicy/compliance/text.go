@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 )
 
 // named returns namespace/name, as messages name an object.
-func (o *Object) named() string { return text.Name(o.Namespace + "/" + o.Name) }
+func named(o *olm.ObjectMeta) string { return text.Name(o.Key()) }
 
 // maxListed is the number of names that a message lists.
 const maxListed = 20

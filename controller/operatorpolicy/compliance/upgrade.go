@@ -24,42 +24,42 @@ type upgrade struct {
 // upgrading returns the upgrade in which a ClusterServiceVersion replaces another one or is replaced; nil if there is none, if the new one
 // has failed, takes too long or has to wait for the operator's own consent, or if the policy counts upgrades. Both exist until the new one
 // has succeeded.
-func (e *evaluation) upgrading(csv *CSV) *upgrade {
+func (e *evaluation) upgrading(csv *Installed) *upgrade {
 	if csv == nil || e.config.UpgradesProgressing != policyv1beta2.ConfigCompliant {
 		return nil
 	}
-	var versions []*CSV
+	var versions []*Installed
 	for i := range e.CSVs {
-		c := &e.CSVs[i]
-		if c.CopiedFrom != csv.CopiedFrom || c.Package != e.wanted.name && c.Name != csv.Name {
+		c := e.CSVs[i]
+		if c.CopiedFrom != csv.CopiedFrom || c.Package != e.wanted.name && c.Metadata.Name != csv.Metadata.Name {
 			continue
 		}
 		if c.Origin != nil {
-			c = &c.Origin.CSV
+			c = c.Origin.CSV
 		}
 		versions = append(versions, c)
 	}
-	slices.SortStableFunc(versions, func(a, b *CSV) int {
-		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()), cmp.Compare(a.Created, b.Created))
+	slices.SortStableFunc(versions, func(a, b *Installed) int {
+		return cmp.Or(cmp.Compare(b.replaced(), a.replaced()), cmp.Compare(a.Metadata.CreationTimestamp, b.Metadata.CreationTimestamp))
 	})
 	if len(versions) < 2 {
 		return nil
 	}
 	newest, before := versions[len(versions)-1], versions[len(versions)-2]
-	if newest.Phase == phaseFailed || newest.Reason == "OperatorConditionNotUpgradeable" {
+	if newest.Status.Phase == phaseFailed || newest.Status.Reason == "OperatorConditionNotUpgradeable" {
 		return nil
 	}
-	created, err := time.Parse(time.RFC3339, newest.Created)
+	created, err := time.Parse(time.RFC3339, newest.Metadata.CreationTimestamp)
 	until := created.Add(upgradeTime)
-	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Deployments, func(name string) bool { return e.Deployments[name].Stalled }) {
+	if err != nil || !e.Now.Before(until) || slices.ContainsFunc(newest.Status.Deployments, func(name string) bool { return e.Deployments[name].Stalled }) {
 		return nil
 	}
-	return &upgrade{from: before.Name, until: until}
+	return &upgrade{from: before.Metadata.Name, until: until}
 }
 
 // replaced returns 1 if OLM has written that another ClusterServiceVersion replaces this one, else 0.
-func (c *CSV) replaced() int {
-	if c.Phase == phaseReplacing || c.Phase == "Deleting" {
+func (c *Installed) replaced() int {
+	if c.Status.Phase == phaseReplacing || c.Status.Phase == "Deleting" {
 		return 1
 	}
 	return 0
@@ -92,13 +92,13 @@ func (e *evaluation) wake(out Outcome) Outcome {
 
 // waitsForDeployments reports whether a ClusterServiceVersion has not succeeded because of Deployments whose health does not count for the
 // policy. OLM tries to install such a one again and again, with these reasons.
-func (e *evaluation) waitsForDeployments(csv *CSV) bool {
+func (e *evaluation) waitsForDeployments(csv *Installed) bool {
 	if e.config.DeploymentsUnavailable != policyv1beta2.ConfigCompliant || e.Grants.Missing(rules.GrantDeployments) != "" {
 		return false
 	}
-	switch csv.Reason {
+	switch csv.Status.Reason {
 	case "ComponentUnhealthy", "NeedsReinstall", "AllRequirementsMet", "InstallSucceeded", "InstallWaiting", "InstallCheckFailed":
-		return slices.ContainsFunc(csv.Deployments, func(name string) bool { return !e.Deployments[name].Available })
+		return slices.ContainsFunc(csv.Status.Deployments, func(name string) bool { return !e.Deployments[name].Available })
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 
 	policyv1beta2 "github.com/opgate/opgate/api/policy/v1beta2"
 	"github.com/opgate/opgate/internal/text"
+	"github.com/opgate/opgate/olm"
 	"github.com/opgate/opgate/rules"
 )
 
@@ -25,7 +26,7 @@ func (e *evaluation) crds() Finding {
 	}
 	f.Reason, f.Message = "RelevantCRDFound", "there are CustomResourceDefinitions present for the operator"
 	for _, crd := range e.CRDs {
-		f.Related = append(f.Related, e.related(kindCustomResourceDefinition, crd, policyv1beta2.Compliant, relatedFound))
+		f.Related = append(f.Related, e.related(kindCustomResourceDefinition, crd.ObjectMeta, policyv1beta2.Compliant, relatedFound))
 	}
 	return f
 }
@@ -39,10 +40,10 @@ func (e *evaluation) deployments() Finding {
 		f.Message = "the health of Deployments is not known: " + e.Grants.Missing(rules.GrantDeployments)
 	case e.csv == nil:
 		f.Message = "there are no relevant Deployments because the ClusterServiceVersion is missing"
-	case len(e.csv.Deployments) == 0:
-		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + text.Name(e.csv.Name) + " has none"
+	case len(e.csv.Status.Deployments) == 0:
+		f.Message = "there are no relevant Deployments because the ClusterServiceVersion " + text.Name(e.csv.Metadata.Name) + " has none"
 	default:
-		return e.health(slices.Compact(slices.Sorted(slices.Values(e.csv.Deployments))))
+		return e.health(slices.Compact(slices.Sorted(slices.Values(e.csv.Status.Deployments))))
 	}
 	f.Related = e.nothing(kindDeployment, relatedNoDeployments)
 	return f
@@ -63,15 +64,15 @@ func (e *evaluation) health(names []string) Finding {
 		switch {
 		case !ok:
 			missing = append(missing, name)
-			f.Related = append(f.Related, e.related(kindDeployment, Object{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
+			f.Related = append(f.Related, e.related(kindDeployment, olm.ObjectMeta{Namespace: e.wanted.namespace, Name: name}, compliantIf(tolerated), relatedMissing))
 		case !d.Available:
 			unavailable = append(unavailable, name)
 			if d.Stalled {
 				stalled = append(stalled, name)
 			}
-			f.Related = append(f.Related, e.related(kindDeployment, d.Object, compliantIf(tolerated), down))
+			f.Related = append(f.Related, e.related(kindDeployment, d.ObjectMeta, compliantIf(tolerated), down))
 		default:
-			f.Related = append(f.Related, e.related(kindDeployment, d.Object, policyv1beta2.Compliant, relatedDeploymentUp))
+			f.Related = append(f.Related, e.related(kindDeployment, d.ObjectMeta, policyv1beta2.Compliant, relatedDeploymentUp))
 		}
 	}
 	switch {
