@@ -4,19 +4,19 @@ package verify
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/opgate/opgate/cmd/opgate/cli"
 	"github.com/opgate/opgate/cmd/opgate/kubeconfig"
 )
 
-const self = cli.Name("verify")
-
-// Command returns `opgate verify`.
-func Command() *cobra.Command {
+// Command returns the command "verify" of a program.
+func Command(program string) *cobra.Command {
 	var (
 		of        kubeconfig.Flags
 		namespace string
@@ -32,17 +32,17 @@ A dry run of an OperatorPolicy that cannot be valid is sent to the API server. T
 that is starting. The exit code is 1 if the policy was admitted, or refused by anything else.
 
 The right to create and patch OperatorPolicy ` + name + ` in the namespace is enough. "helm test" runs this command.`,
-		Example: `  opgate verify
+		Example: `  ` + program + ` verify
 
   # in a namespace that tenants use
-  opgate verify --namespace shop --timeout 0s`,
+  ` + program + ` verify --namespace shop --timeout 0s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if timeout < 0 {
-				return self.Usage("--timeout is %s: use 0s for a single try, or more", timeout)
+				return cli.Usage(cmd, "--timeout is %s: use 0s for a single try, or more", timeout)
 			}
-			if err := self.CheckNamespaces(namespace); err != nil {
-				return err
+			if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+				return cli.Usage(cmd, "namespace %q: %s", namespace, strings.Join(problems, "; "))
 			}
 			config, err := of.Load()
 			if err != nil {
