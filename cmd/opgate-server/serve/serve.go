@@ -77,24 +77,25 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
+	if err != nil {
+		return err
+	}
 	timeout := shutdownTimeout
 	mgr, err := manager.New(config, manager.Options{
 		Logger:                  log,
 		Metrics:                 metricsOptions(&o, source, logLevel{level, log.WithName("log")}, time.Now),
 		HealthProbeBindAddress:  "0", // see addHealth
 		GracefulShutdownTimeout: &timeout,
+		WebhookServer:           server,
 	})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	server, err := newWebhookServer(ctx, o.WebhookAddress, source, known, log)
-	if err != nil {
+	if err := addGate(ctx, mgr, config, &o, source, known, recorder, wasReady, log); err != nil {
 		return err
 	}
-	if err := addGate(ctx, mgr, config, &o, server.mux, source, known, recorder, wasReady, log); err != nil {
-		return err
-	}
-	runnables := []manager.Runnable{&server.Server, known, recorder}
+	runnables := []manager.Runnable{known, recorder}
 	for _, r := range upkeep {
 		runnables = append(runnables, untilShutdown{r, ctx})
 	}
@@ -114,7 +115,7 @@ func Run(ctx context.Context, o Options) error {
 // addGate wires snapshot, handlers and health into the manager. It calls wasReady for each probe that is answered with ready. Once
 // shutdownContext is done the process is not ready any more.
 func addGate(
-	shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, mux *http.ServeMux, source certs.Source, known *callers,
+	shutdownContext context.Context, mgr manager.Manager, config *rest.Config, o *Options, source certs.Source, known *callers,
 	reported *events.Recorder, wasReady func(), log logr.Logger,
 ) error {
 	dynamicClient, err := dynamic.NewForConfig(config)
@@ -184,13 +185,13 @@ func addGate(
 		return err
 	}
 	for path, handler := range gate.Handlers() {
-		known.handle(mux, path, handler)
+		known.register(mgr.GetWebhookServer(), path, handler)
 	}
 	converter, err := conversion.NewWebhook(conversion.Options{Budget: budget, Panics: recorder, Log: log.WithName("conversion")})
 	if err != nil {
 		return err
 	}
-	mux.Handle(conversion.Path, instrumented(conversion.Path, converter))
+	mgr.GetWebhookServer().Register(conversion.Path, converter)
 	ready := &health{log: log.WithName("health"), ready: wasReady, checks: map[string]func() error{
 		"snapshot": func() error {
 			if store.Load() == nil && !feed.AwaitsConversion() {
